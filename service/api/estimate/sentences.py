@@ -9,6 +9,7 @@ from service.domain.bill.market_bills import BreakEven, MarketBill
 from service.domain.bill.run import TransferredData
 from service.domain.bill.verdict import Verdict
 from service.domain.catalog.reference import Fee
+from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.warnings import EstimateWarningCode
 from service.domain.layouts.would_fit import FitChange
 from service.domain.money import MICRO, Micros, number
@@ -73,6 +74,14 @@ def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float) -> str:
         f"The GPUs of a node could take {_rate(rate)} samples per second; {gbps:g} Gbps deliver {_rate(read)} of "
         f"{sample_mb:g} MB, and the estimate counts these."
     )
+
+
+def _precision_stored(gpu: str, asked: str, precision: str, engine: str | None) -> str:
+    does_not = f"The {gpu} does not multiply in {asked}"
+    if engine is not None:
+        whose = "An engine that is not named" if engine == UNKNOWN.line else engine
+        does_not = f"{whose} is not known to multiply in {asked} on the {gpu}"
+    return f"{does_not}: the weights are stored in it, and multiplied in {precision}."
 
 
 def _software_unrecognised(names: Sequence[str], near: Sequence[str]) -> str:
@@ -144,9 +153,7 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.HOST_BOUND: _host_bound,
     EstimateWarningCode.SLOW_READS: _slow_reads,
     EstimateWarningCode.PRECISION_REDUCED: "{gpu} runs {precision} at a token rate or by conversion only.".format,
-    EstimateWarningCode.PRECISION_STORED: (
-        "The {gpu} does not multiply in {asked}: the weights are stored in it, and multiplied in {precision}."
-    ).format,
+    EstimateWarningCode.PRECISION_STORED: _precision_stored,
     EstimateWarningCode.SOFTWARE_UNRECOGNISED: _software_unrecognised,
     EstimateWarningCode.ENGINE_OF_LANGUAGE_MODELS: (
         "{engine} is an engine for language models, and no source says that it runs {model}: the figures assume it."

@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
+from service.api.http.usual_words import meant_by
 from service.db.errors import DatabaseUnusable
 from service.domain.catalog.names import near_names
 from service.domain.errors import CursorExpired, NotFound, NotYet, QuestionError
@@ -127,7 +128,8 @@ def _field_error(fault: Mapping[str, Any], body: Any, request: Request, *, item:
             near = _near_fields(request, where, steps, item=item)
             message = f"There is no {'query parameter' if where == 'query' else 'field'} '{field}'."
         case "literal_error":
-            near = near_names(str(fault["input"]), re.findall(r"'([^']*)'", fault["ctx"]["expected"]))
+            values, sent = re.findall(r"'([^']*)'", fault["ctx"]["expected"]), str(fault["input"])[:LONGEST_TEXT]
+            near = [each for each in meant_by(sent) if each in values] or near_names(sent, values)
             message = f"'{field}': {fault['msg']}."
         case "missing":
             message = f"'{field}' is missing."
@@ -169,10 +171,12 @@ def _printable(text: str) -> str:
 
 
 def _near_fields(request: Request, where: str, steps: Sequence[Any], *, item: bool) -> Sequence[str]:
-    """Returns the fields that are called so elsewhere in the body, and those of the same object that look like it."""
+    """Returns the fields that the name means or that are called so elsewhere in the body, and those of the same object
+    that look like it.
+    """
     *parent, name = steps
-    name = str(name)
-    operation = _operation(request, item=item)
+    name = str(name)[:LONGEST_TEXT]
+    operation, meant = _operation(request, item=item), meant_by(name)
     if where != "body":
         return near_names(name, [known["name"] for known in operation.get("parameters", []) if known["in"] == where])
     schemas = request.app.openapi()["components"]["schemas"]
@@ -184,8 +188,13 @@ def _near_fields(request: Request, where: str, steps: Sequence[Any], *, item: bo
         here = [schema for schema in inner if schema]
     prefix = "".join(f"{step}." for step in parent)
     siblings = [field for schema in here for field, _ in _fields(schema, schemas)]
-    namesakes = [path for schema in body for path in _paths_to(name, schema, schemas)]
-    return list(dict.fromkeys([*namesakes, *(prefix + near for near in near_names(name, siblings))]))[:MAX_NEAR]
+    namesakes, of_meaning = (
+        [path for each in names for schema in body for path in _paths_to(each, schema, schemas)]
+        for names in ((name,), meant)
+    )
+    # Where the meaning of a word is known, fields that only look like it mislead.
+    alike = [each for each in meant if each in siblings] or (() if of_meaning else near_names(name, siblings))
+    return list(dict.fromkeys([*namesakes, *(prefix + each for each in alike), *of_meaning]))[:MAX_NEAR]
 
 
 def _operation(request: Request, *, item: bool) -> Mapping[str, Any]:

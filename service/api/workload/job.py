@@ -35,10 +35,11 @@ JobOrName = TypeVar("JobOrName", Job, NamedWork)
 METHODS = {"full": "full", "lora": "lora", "qlora": "qlora", "adapters": "adapter"}
 """Methods of training as the domain names them."""
 
-HINTS_ON_FORMATS = {
-    "weight_precision": "For a format that is not listed, such as those of GGUF, send workload.weight_bits instead.",
-    "kv_cache_precision": "",
-}
+OTHER_FORMATS_OF_WEIGHTS = (
+    "For a format that is not listed, such as those of GGUF, send workload.weight_bits instead: the bits of its file "
+    "over the parameters."
+)
+HINTS_ON_FORMATS = {"weight_precision": OTHER_FORMATS_OF_WEIGHTS, "kv_cache_precision": ""}
 """Sentences on what else to send, by the field of an unknown format."""
 
 AS_SENT = (
@@ -133,7 +134,8 @@ def _lacks_dimensions(model: Model, work: WorkloadRequest) -> bool:
 
 def _precisions(work: WorkloadRequest, model: Model, catalog: Catalog) -> tuple[str, ...]:
     """Returns the named precisions, or the published one of the model, as far as the numerics allow them."""
-    named = tuple(_listed("precision", name, FORMATS) for name in work.precision)
+    hint = OTHER_FORMATS_OF_WEIGHTS if work.task == "inference" else ""
+    named = tuple(_listed("precision", name, FORMATS, hint) for name in work.precision)
     required = None
     if "numerics" in work.model_fields_set:
         required = precision_requirement_of(work, JOB_PRECISIONS[work.task], catalog, needs_peak=False)
@@ -323,9 +325,9 @@ def _described(sent: ModelDimensionsRequest, dimensions: dict[str, Any], catalog
     )
 
 
-def _listed(field: str, name: str, names: Collection[str]) -> str:
+def _listed(field: str, name: str, names: Collection[str], hint: str = "") -> str:
     folded = name.lower()
     for spelling in (folded, folded.replace("-", "_")):  # optimizers are written with both
         if spelling in names:
             return spelling
-    raise unknown(field, name, names, f"workload.{field}")
+    raise unknown(field, name, names, f"workload.{field}", hint)

@@ -28,9 +28,10 @@ VARIANTS = ("-hf", "-instruct", "-chat", "-base", "-it")
 """Endings of published names that mean another training of the same model, of the same size."""
 
 _ENDING_OF_A_FORMAT = re.compile(
-    r"(?:[-.](?:awq|gptq|gguf|bnb|quantized|dynamic|int[48]|(?:nv|mx)?fp[48]|[48]bit|w\d+a\d+))+$"
+    r"(?:[-.](?:awq|gptq|gguf|bnb|quantized|dynamic|int[48]|(?:nv|mx)?fp[48]|[48]bit|w\d+a\d+"
+    r"|i?q\d(?:-k)?(?:-(?:xxs|xs|nl|[sml01]))?))+$"
 )
-"""Endings of published names that mean the weights of the same model in another format."""
+"""Endings of published names that mean the weights of the same model in another format; the last line are GGUF's."""
 
 MODELS_CAN_BE_DESCRIBED = (
     "A workload can describe any other model: by its config.json as model.huggingface_config, by its dimensions, or by "
@@ -257,10 +258,11 @@ def resolve_model(name: str, catalog: Catalog, field: str = "model") -> Model:
     if model_id is not None:
         return catalog.reference.models[model_id]
     # The format decides speed and memory, so that the caller has to name it where it counts.
-    if (base := _model_id(_ENDING_OF_A_FORMAT.sub("", folded), spellings)) is not None:
+    # Ollama writes sizes and formats after a colon, and means 4 bits where it writes none.
+    if (base := _model_id(_ENDING_OF_A_FORMAT.sub("", folded.replace(":", "-")), spellings)) is not None:
         raise UnknownName(
             f"'{name}' is {base} with its weights in another format: name the model {base}, and the format in "
-            "workload.precision, or in workload.weight_precision where it only stores them.",
+            "workload.precision, or in workload.weight_precision or workload.weight_bits where it only stores them.",
             field=field,
             near=(base,),
         )

@@ -67,12 +67,12 @@ SPELLINGS = {
     "float64": "fp64",
     "bfloat16": "bf16",
     "tensorfloat32": "tf32",
-    "tensorfloat-32": "tf32",
-    "float8": "fp8",
-    "fp8_e4m3": "fp8",
-    "fp8_e5m2": "fp8",
-    "awq": "int4",
-    "w4a16": "int4",
+    **dict.fromkeys(
+        ("float8", "fp8_e4m3", "fp8_e4m3fn", "fp8_e5m2", "fp8_dynamic", "fp8_block", "e4m3", "e5m2"), "fp8"
+    ),
+    **dict.fromkeys(("awq", "awq_int4", "int4_awq", "awq_marlin", "gptq_int4", "int4_gptq", "w4a16"), "int4"),
+    **dict.fromkeys(("smoothquant", "int8_sq", "w8a8_int8", "int8_w8a8"), "int8"),
+    **dict.fromkeys(("w8a8_fp8", "fp8_w8a8"), "fp8"),
 }
 """Other names of precisions, without the word `precision`."""
 
@@ -80,10 +80,22 @@ _NO_PART_OF_A_NAME = re.compile(r"precision|tensor[ -]?cores?")
 SEVERAL_MEANINGS = {
     "full": ("fp32", "fp64"),
     "mixed": ("fp16", "bf16"),
-    "gptq": ("int4", "int8"),
-    "bitsandbytes": ("nf4", "int8"),
+    **dict.fromkeys(("gptq", "gptq_marlin"), ("int4", "int8")),
+    **dict.fromkeys(("bitsandbytes", "bnb"), ("nf4", "int8")),
+    "4bit": ("int4", "nf4"),
+    **dict.fromkeys(("8bit", "w8a8", "w8a16"), ("int8", "fp8")),
 }
 """Names that mean different precisions to different readers, or in different files."""
+
+
+def _folded(name: str) -> str:
+    """A name in lower case without separators."""
+    return _SEPARATORS.sub("", name.lower())
+
+
+_SEPARATORS = re.compile(r"[-_ ]")
+_NAMES = {_folded(name): meant for name, meant in (*SPELLINGS.items(), *((each, each) for each in FORMATS))}
+_AMBIGUOUS = {_folded(name): meant for name, meant in SEVERAL_MEANINGS.items()}
 
 
 def precision_called(name: str) -> str:
@@ -91,10 +103,10 @@ def precision_called(name: str) -> str:
 
     Full precision is fp32 to those who train and fp64 to those who simulate; tensor cores are no part of a name.
     """
-    plain = _NO_PART_OF_A_NAME.sub("", name.lower()).strip(" -_")
-    if plain in SEVERAL_MEANINGS:
-        raise ValueError(f"'{name}' is ambiguous: write {' or '.join(SEVERAL_MEANINGS[plain])}")
-    return SPELLINGS.get(plain, plain if plain in FORMATS else name)
+    plain = _folded(_NO_PART_OF_A_NAME.sub("", name.lower()))
+    if plain in _AMBIGUOUS:
+        raise ValueError(f"'{name}' is ambiguous: write {' or '.join(_AMBIGUOUS[plain])}")
+    return _NAMES.get(plain, name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,8 @@ def gpu_traits(gpu: Gpu, precisions: Collection[str] = ()) -> Hashable:
     names = {*USUAL_PRECISIONS, *precisions, *map(runs_as, precisions)}
     support = frozenset((name, rate.support) for name, rate in gpu.rates.items() if name in names)
     platform = gpu.platform if gpu.platform in PLATFORMS_WITH_STACKS else None
-    return gpu.has_flash_attention, usual, support, platform
+    architecture = gpu.architecture if "int8" in precisions else None
+    return gpu.has_flash_attention, usual, support, platform, architecture
 
 
 def sequence_length(job: Job) -> int:
@@ -371,4 +372,5 @@ def _multiplies_at_16_bits(job: Job, precision: str, gpu: Gpu) -> bool:
     number_format = format_of(precision)
     if number_format.stored_only or not gpu.runs(runs_as(precision), "any"):
         return number_format.stored_bits <= _NARROW_BITS
-    return precision == "int8" and job.model.generates and not job.software.stack.multiplies_int8
+    kernels = job.software.stack.multiplies_int8_on
+    return precision == "int8" and job.model.generates and gpu.architecture not in kernels

@@ -65,8 +65,8 @@ class Stack:
     """Keeps what recomputation starts from in the memory of the host."""
     keeps_gathered_weights: bool = False
     """Holds whole weights besides their shards: 13B with LoRA takes 35.6 GB on each of 4 GPUs (LitGPT)."""
-    multiplies_int8: bool = False
-    """Quantises activations as well as weights (W8A8), so that int8 units are used."""
+    multiplies_int8_on: tuple[str, ...] = ()
+    """Architectures on which it quantises activations as well as weights (W8A8), so that int8 units are used."""
     expands_weights: bool = False
     """Expands narrow weights to 16 bits before each product (bitsandbytes): they save memory and no time."""
     fp8_cache_with: tuple[str, ...] = ()
@@ -94,7 +94,19 @@ class Stack:
         return (self.stack_class.batches_continuously and not self.static_batches) or self.stack_class is _UNKNOWN_CLASS
 
 
-UNKNOWN_STACK = Stack("unknown", _UNKNOWN_CLASS, grows_cache=True, disaggregates=True)
+# Kernels for W8A8 in int8: of vLLM its documentation of 0.14 (not for Blackwell), of TensorRT-LLM the support matrix of
+# NVIDIA's Model Optimizer, of SGLang those of vLLM, from which its kernels come.
+_WITH_INT8_KERNELS = ("turing", "ampere", "ada-lovelace", "hopper")
+_TPUS = ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e")
+
+# Without a name, the engine is one that fits its machine.
+UNKNOWN_STACK = Stack(
+    "unknown",
+    _UNKNOWN_CLASS,
+    multiplies_int8_on=(*_WITH_INT8_KERNELS, *_TPUS),
+    grows_cache=True,
+    disaggregates=True,
+)
 STACKS = (
     Stack("megatron-bridge", _MEGATRON),
     Stack("nemo-automodel", _FSDP, ("automodel",)),
@@ -123,6 +135,7 @@ STACKS = (
         "tensorrt-llm",
         _ENGINE,
         ("trt-llm", "trtllm"),
+        multiplies_int8_on=("ampere", "ada-lovelace", "hopper"),
         fp8_cache_with=("fp8", "fp4", "nvfp4", "mxfp4"),
         disaggregates=True,
     ),
@@ -130,14 +143,21 @@ STACKS = (
         "tensorrt",
         _GRAPH,
         ("trt", "mlperf-inference"),
-        multiplies_int8=True,
+        multiplies_int8_on=("pascal", "volta", *_WITH_INT8_KERNELS, "blackwell", "blackwell-ultra"),
         fuses_kernels=True,
         static_batches=True,
     ),
-    # The default of max_num_seqs on GPUs of 70 GB.
-    Stack("vllm", _ENGINE, ("vllm-openai",), grows_cache=True, most_in_flight=1024.0, disaggregates=True),
+    Stack(
+        "vllm",
+        _ENGINE,
+        ("vllm-openai",),
+        multiplies_int8_on=(*_WITH_INT8_KERNELS, *_TPUS),
+        grows_cache=True,
+        most_in_flight=1024.0,  # the default of max_num_seqs on GPUs of 70 GB
+        disaggregates=True,
+    ),
     Stack("early-vllm", _EARLY_ENGINE, grows_cache=True, most_in_flight=256.0),  # its default of max_num_seqs
-    Stack("sglang", _ENGINE, grows_cache=True, disaggregates=True),
+    Stack("sglang", _ENGINE, multiplies_int8_on=_WITH_INT8_KERNELS, grows_cache=True, disaggregates=True),
     Stack("mlperf-serving", _ENGINE, fp8_cache_with=("fp8", "fp4", "nvfp4")),
     Stack("vllm-ascend", _ENGINE, grows_cache=True),
     Stack("mindie", _ENGINE),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from service.domain.catalog.hardware import CPU, Gpu
-from service.domain.catalog.precision import bytes_per_value, format_of
+from service.domain.catalog.precision import bytes_per_value, format_of, runs_as
 from service.domain.jobs.config import USUAL_CONFIDENCE, InferenceConfig
 from service.domain.jobs.job import Job
 from service.domain.jobs.stacks import UNKNOWN
@@ -85,7 +85,9 @@ def _precision_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Stateme
         yield statement(EstimateWarningCode.PRECISION_REDUCED, gpu=gpu.name, precision=precision)
     # All GPUs multiply integers of 4 bits and NormalFloat at 16 bits, so that a reader expects it.
     if asked and precision not in asked and not format_of(asked[0]).stored_only:
-        yield statement(EstimateWarningCode.PRECISION_STORED, gpu=gpu.name, asked=asked[0], precision=precision)
+        engine = job_estimate.job.software.on(gpu.platform).line if gpu.runs(runs_as(asked[0]), "any") else None
+        figures = {"gpu": gpu.name, "engine": engine, "asked": asked[0], "precision": precision}
+        yield statement(EstimateWarningCode.PRECISION_STORED, **figures)
 
 
 def _software_warnings(job: Job) -> Iterator[Statement[EstimateWarningCode]]:

@@ -16,6 +16,7 @@ from service.domain.catalog.hardware import ENDED, SLOW_LINKS, Gpu, InstanceType
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.reference import Fee, Service, SoftwareRule
 from service.domain.catalog.software_support import RUNS, rules_by_type, support_by, task_mask
+from service.domain.jobs.config import InferenceConfig
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.recommend.answer import Choice, WorkContext, WorkEstimate
 from service.domain.recommend.codes import AdviceCode
@@ -48,6 +49,8 @@ class Situation:
     """The machine of the first choice."""
     precision: str | None = None
     """The precision in which the first choice runs the workload."""
+    weight_bits: float | None = None
+    """Bits of a weight where they are stored in another format than that precision."""
     other: InstanceType | None = None
     """The machine of the best choice with another GPU."""
     nodes: int = 1
@@ -102,6 +105,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
     top, current = choices[0] if choices else None, context.current_instance
     work = top.estimate if top is not None and isinstance(top.estimate, WorkEstimate) else None
     modelled = None if work is None else work.modelled
+    config = None if modelled is None else modelled.config
     situation = Situation(
         task=context.task,
         current=None if current is None else catalog.instance_types[catalog.index_of[current]],
@@ -124,6 +128,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         situation,
         top=top.instance_type,
         precision=context.asked_precision or (top.precision if modelled is None else modelled.precision),
+        weight_bits=config.weight_bits if isinstance(config, InferenceConfig) else None,
         other=_first_with_another_gpu(choices),
         nodes=top.nodes,
         instances=top.instances,
@@ -245,6 +250,13 @@ def _faster_format(
         return None
     names = tuple(name for name, tflops in peaks.items() if tflops == best)
     return {"formats": names, "gpu": gpu.name, "tflops": best, "times": best / peak, "now": precision}
+
+
+def _eight_bits(situation: Situation, catalog: Catalog) -> Figures | None:
+    """Applies unless the weights are stored in fewer bits."""
+    if situation.weight_bits is not None and situation.weight_bits < 8:
+        return None
+    return _faster_format(situation, catalog, now=USUAL_PRECISIONS, formats=("fp8", "int8"))
 
 
 def _peak_at(gpu: Gpu | None, precision: str | None) -> float:
@@ -481,7 +493,7 @@ ADVISERS: dict[AdviceCode, tuple[Collection[str], Adviser]] = {
     AdviceCode.TF32_ON_BY_DEFAULT: (ANY_TASK, partial(_tf32_by_default, on=True)),
     AdviceCode.MIXED_PRECISION: (("training",), _FROM_FP32),
     AdviceCode.HALF_PRECISION: (("inference",), _FROM_FP32),
-    AdviceCode.INT8: (("inference",), partial(_faster_format, now=USUAL_PRECISIONS, formats=("int8",))),
+    AdviceCode.INT8: (("inference",), _eight_bits),
     AdviceCode.CODE_CHANGE_REQUIRED: (("training",), _code_change_required),
     AdviceCode.INDEPENDENT_RUNS: (ANY_TASK, _independent_runs),
     AdviceCode.ONE_MODEL_PER_GPU: (("inference",), _one_model_per_gpu),

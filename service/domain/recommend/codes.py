@@ -85,7 +85,10 @@ class WarningCode(MeaningfulCode):
         "Only the parameters of the language model are known: layers and heads are those of a model of about the size.",
     )
     PRECISION_REDUCED = auto(), "The GPU runs the precision only at a token rate or by conversion."
-    PRECISION_STORED = auto(), "The GPU stores the weights in the precision and multiplies in a wider one."
+    PRECISION_STORED = (
+        auto(),
+        "The GPU or the engine stores the weights in the precision and multiplies in a wider one.",
+    )
     MEASUREMENT_OTHER_SOFTWARE = auto(), "The measurement was made with other software than the workload requires."
     MEASUREMENT_OLD = auto(), "The newest measurement under the workload's name is more than a year old."
     SOFTWARE_UNRECOGNISED = (
@@ -113,7 +116,7 @@ class AdviceCode(MeaningfulCode):
     TF32_ON_BY_DEFAULT = auto(), "PyTorch before version 1.12 multiplies matrices in TF32 although the code says fp32."
     MIXED_PRECISION = auto(), "The GPU is faster at 16 bits; training in 16 bits usually needs changes of the code."
     HALF_PRECISION = auto(), "The GPU serves faster at 16 bits, which is enough for most models."
-    INT8 = auto(), "The GPU serves faster in int8 once the model is quantised."
+    INT8 = auto(), "The GPU serves faster in int8, or in fp8 where it has it, once the model is quantised."
     CODE_CHANGE_REQUIRED = auto(), "Several GPUs train one model only with code that is written for it."
     INDEPENDENT_RUNS = auto(), "Independent runs take a GPU each and need no fast links."
     ONE_MODEL_PER_GPU = auto(), "Each GPU can serve a model of its own."

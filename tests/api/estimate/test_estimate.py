@@ -460,6 +460,17 @@ def test_weights_in_8_bit_floats_are_stored_where_the_gpu_does_not_multiply_in_t
     assert "precision_stored" not in {each["code"] for each in native["warnings"]}
 
 
+def test_int8_is_stored_where_the_engine_does_not_multiply_in_it(client: TestClient) -> None:
+    asked = changed(SERVING, workload__precision=["int8"], machine="aws/p4d.24xlarge")
+    multiplied, stored = (
+        post_estimate(client, changed(asked, workload__software={"engine": engine})) for engine in ("vllm", "llama.cpp")
+    )
+    assert multiplied["estimate"]["precision"] == "int8"
+    assert "precision_stored" not in {each["code"] for each in multiplied["warnings"]}
+    (sentence,) = [each["text"] for each in stored["warnings"] if each["code"] == "precision_stored"]
+    assert sentence.startswith("llama.cpp is not known to multiply in int8 on the NVIDIA A100")
+
+
 def test_4_bit_floats_are_stored_where_the_gpu_does_not_multiply_in_them(client: TestClient) -> None:
     asked = changed(SERVING, workload__precision=["nvfp4"], workload__model="llama-3.1-70b")
     stored, native = (

@@ -196,7 +196,11 @@ def test_a_library_is_estimated_as_the_stack_that_does_its_work(client: TestClie
         ("weight_precision", "AWQ", "int4"),
         ("weight_precision", "w4a16", "int4"),
         ("weight_precision", "float8", "fp8"),
+        ("weight_precision", "int4-awq", "int4"),
+        ("weight_precision", "FP8-dynamic", "fp8"),
+        ("weight_precision", "BF-16", "bf16"),
         ("kv_cache_precision", "fp8_e5m2", "fp8"),
+        ("kv_cache_precision", "fp8_e4m3fn", "fp8"),
     ],
 )
 def test_formats_of_weights_and_cache_have_the_names_that_engines_give_them(
@@ -209,14 +213,23 @@ def test_formats_of_weights_and_cache_have_the_names_that_engines_give_them(
     assert named["estimate"] == plain["estimate"]
 
 
-@pytest.mark.parametrize(("name", "says"), [("gptq", "write int4 or int8"), ("q4_k_m", "workload.weight_bits")])
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("gptq", "write int4 or int8"),
+        ("W8A8", "write int8 or fp8"),
+        ("4-bit", "write int4 or nf4"),
+        ("q4_k_m", "workload.weight_bits"),
+    ],
+)
 def test_a_format_that_the_name_does_not_settle_is_answered_with_what_to_send(
     client: TestClient, name: str, says: str
 ) -> None:
-    work = {"task": "inference", "model": "llama-3.1-8b", "weight_precision": name}
-    answer = client.post("/estimate", json={"workload": work, "machine": "aws/g6e.xlarge"})
-    assert answer.status_code == 422
-    assert says in answer.json()["detail"]
+    for field, value in (("weight_precision", name), ("precision", [name])):
+        work = {"task": "inference", "model": "llama-3.1-8b", field: value}
+        answer = client.post("/estimate", json={"workload": work, "machine": "aws/g6e.xlarge"})
+        assert answer.status_code == 422
+        assert says in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(("model", "stated"), [("resnet-50", True), ("sdxl", True), ("bge-m3", False)])
@@ -237,6 +250,8 @@ def test_a_network_without_tokens_in_an_engine_of_language_models_is_stated(
         ("nvidia/DeepSeek-R1-FP4", "deepseek-v3"),
         ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", "llama-3.1-8b"),
         ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", "qwen2.5-72b"),
+        ("llama3.1:8b", "llama-3.1-8b"),
+        ("llama3.1:70b-instruct-q4_K_M", "llama-3.1-70b"),
     ],
 )
 def test_a_quantised_release_is_answered_with_its_model_and_where_to_name_the_format(

@@ -15,6 +15,7 @@ from service.api.catalog.filters import region_names
 from service.api.http import body as body_reading
 from service.api.http.body import read_json
 from service.api.http.problems import BodyUnreadable
+from service.api.http.usual_words import MEANINGS
 from tests.api.raw_asgi import JSON, KEY, Answer, call, get, recommend
 from tests.server import Server
 
@@ -333,6 +334,39 @@ def test_a_field_in_the_wrong_object_gets_the_path_of_its_place(
 ) -> None:
     answer = call(app, "POST", path, headers=JSON, chunks=[json.dumps(body).encode()]).json()
     assert any(error["near"][:1] == [near] for error in answer["errors"]), answer
+
+
+def serving(**load: Any) -> dict[str, Any]:
+    return {"workload": {"task": "inference", "model": "llama-3.1-8b", "serving": load}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "near"),
+    [
+        ("/recommend", serving(rps=5), ["workload.serving.requests_per_second"]),
+        ("/recommend", working(qps=5), ["workload.serving.requests_per_second"]),
+        ("/recommend", serving(max_ttft_ms=500), ["workload.serving.max_seconds_to_first_token"]),
+        ("/recommend", serving(TPOT=0.05), ["workload.serving.max_seconds_per_output_token"]),
+        ("/recommend", serving(isl=1000), ["workload.serving.input_length", "workload.input_length"]),
+        ("/recommend", working(dtype="bf16"), ["workload.precision", "workload.weight_precision"]),
+        ("/estimate", {"machine": "x", "tensor_parallel_size": 2}, ["layout.tensor"]),
+        ("/recommend/batch", {"items": [serving(rps=5)]}, ["workload.serving.requests_per_second"]),
+        ("/recommend", asked(workload={"task": "sft"}), ["training"]),
+        ("/recommend", asked(workload={"task": "embeddings"}), ["inference"]),
+        ("/recommend", working(purpose="SFT"), ["finetune"]),
+    ],
+)
+def test_a_word_of_engines_and_benchmarks_gets_the_name_that_it_means(
+    app: FastAPI, path: str, body: dict[str, Any], near: list[str]
+) -> None:
+    answer = call(app, "POST", path, headers=JSON, chunks=[json.dumps(body).encode()]).json()
+    (error,) = (answer["items"][0]["problem"] if "items" in answer else answer)["errors"]
+    assert error["near"] == near
+
+
+def test_each_word_means_a_name_that_a_body_has(app: FastAPI) -> None:
+    document = json.dumps(app.openapi()["components"]["schemas"])
+    assert [name for names in MEANINGS.values() for name in names if f'"{name}"' not in document] == []
 
 
 ODD: list[Any] = [None, True, 1, 1.5, -1, "x", "", [], [1], [None], [[]], [{}], {}, {"a": 1}, 10**400, [10**400]]

@@ -127,6 +127,18 @@ def test_int8_is_for_answers() -> None:
     assert not given("int8", precision="bf16")
     assert not given("int8", "inference", precision="int8")
     assert not given("int8", "inference", precision="bf16", top=G5)
+    assert given("int8", "inference", precision="bf16", weight_bits=8.0)
+    assert not given("int8", "inference", precision="bf16", weight_bits=4.25)
+
+
+def test_fp8_comes_before_int8_where_the_gpu_has_it() -> None:
+    rates = (
+        rate("bf16", "accelerated", 990.0),
+        rate("fp8", "accelerated", 1980.0),
+        rate("int8", "accelerated", 1980.0),
+    )
+    top = instance_type("p5.48xlarge", gpu=gpu("h100", rates=rates), gpu_count=8)
+    assert "At fp8 or int8 the" in given("int8", "inference", precision="bf16", top=top)
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,32 @@ def test_engines_store_narrow_weights_on_gpus_that_multiply_at_16_bits() -> None
     assert inference_on(replace(INFERENCE, precisions=("fp8",)), H100).weight_bits is None
 
 
+@pytest.mark.parametrize(
+    ("engine", "architecture", "precision"),
+    [
+        ("vllm", "ampere", "int8"),
+        ("unknown", "turing", "int8"),
+        ("tensorrt-llm", "hopper", "int8"),
+        ("vllm", "blackwell", "bf16"),
+        ("sglang", "cdna-3", "bf16"),
+        ("llama.cpp", "ampere", "bf16"),
+    ],
+)
+def test_engines_multiply_in_int8_where_they_have_kernels_for_it_and_store_it_elsewhere(
+    engine: str, architecture: str, precision: str
+) -> None:
+    rates = (rate("bf16", "accelerated", 312.0), rate("int8", "accelerated", 624.0))
+    card = gpu("card", architecture=architecture, rates=rates)
+    job = replace(INFERENCE, precisions=("int8",), software=SoftwareStack(engine))
+    config = inference_on(job, card)
+    assert config.precision == precision
+    assert config.formats.weight_bits == 8.0
+    other = replace(card, architecture="another")
+    assert gpu_traits(card, ("int8",)) != gpu_traits(other, ("int8",))
+    stored = inference_on(replace(job, precisions=("bf16",), weight_precision="int8"), card)
+    assert (stored.precision, stored.weight_bits) == ("bf16", 8.0)
+
+
 def test_a_chip_for_integers_runs_only_those_that_are_named() -> None:
     chip = gpu("mlu270", rates=(rate("int8", "accelerated", 128.0), rate("int4", "accelerated", 256.0)))
     generation = Job("inference", model())

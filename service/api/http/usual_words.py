@@ -1,0 +1,51 @@
+"""Words that engines, benchmarks and launchers use for fields and for values of the API."""
+
+import re
+
+_LIMITS_ON_TIMES = ("max_seconds_to_first_token", "max_seconds_per_output_token", "max_seconds_per_request")
+
+MEANINGS: dict[str, tuple[str, ...]] = {
+    # Loads and their limits.
+    **dict.fromkeys(("rps", "qps", "rpm", "request_rate", "throughput"), ("requests_per_second",)),
+    **dict.fromkeys(("tps", "tok_s"), ("output_tokens_per_second",)),
+    "ttft": ("max_seconds_to_first_token",),
+    **dict.fromkeys(("tpot", "itl", "tbt"), ("max_seconds_per_output_token",)),
+    **dict.fromkeys(("latency", "e2el", "response_time"), ("max_seconds_per_request",)),
+    **dict.fromkeys(("slo", "slos", "sla"), _LIMITS_ON_TIMES),
+    **dict.fromkeys(("users", "clients", "max_num_seqs", "max_concurrency"), ("concurrency",)),
+    **dict.fromkeys(("isl", "prompt_tokens", "prompt_length"), ("input_length",)),
+    **dict.fromkeys(("osl", "completion_tokens", "max_tokens", "max_new_tokens"), ("output_length",)),
+    **dict.fromkeys(("max_model_len", "context_length", "ctx_len", "num_ctx"), ("input_length", "sequence_length")),
+    **dict.fromkeys(("seq_len", "max_seq_length", "max_seq_len", "block_size"), ("sequence_length",)),
+    **dict.fromkeys(("acceptance_rate", "draft_acceptance_rate"), ("speculative_acceptance",)),
+    **dict.fromkeys(("num_speculative_tokens", "gamma"), ("draft_length",)),
+    **dict.fromkeys(("zones", "azs", "num_zones"), ("availability_zones",)),
+    **dict.fromkeys(("replicas", "num_replicas"), ("min_replicas", "max_instances")),
+    # Numbers and layouts.
+    **dict.fromkeys(("quantization", "quantisation", "quant", "dtype"), ("precision", "weight_precision")),
+    "kv_cache_dtype": ("kv_cache_precision",),
+    **dict.fromkeys(("tp", "tensor_parallel", "tensor_parallel_size", "tp_size"), ("tensor",)),
+    **dict.fromkeys(("pp", "pipeline_parallel", "pipeline_parallel_size", "pp_size"), ("pipeline",)),
+    **dict.fromkeys(("dp", "data_parallel", "data_parallel_size", "dp_size"), ("data",)),
+    **dict.fromkeys(("ep", "expert_parallel", "expert_parallel_size", "ep_size"), ("expert",)),
+    **dict.fromkeys(("cp", "context_parallel", "context_parallel_size", "cp_size"), ("context",)),
+    # Values of fields.
+    **dict.fromkeys(
+        ("serving", "serve", "embedding", "embeddings", "reranking", "rerank", "generation", "transcription"),
+        ("inference",),
+    ),
+    **dict.fromkeys(("sft", "fine_tuning", "fine_tune", "finetuning", "instruction_tuning"), ("finetune", "training")),
+    "finetune": ("training",),
+    **dict.fromkeys(("pretraining", "pre_training"), ("pretrain", "training")),
+    "pretrain": ("training",),
+}
+"""Word in lower case with underscores → names of fields and values. Those count that the place in question has."""
+
+_NO_LETTER_OR_DIGIT = re.compile(r"[^a-z0-9]+")
+
+
+def meant_by(name: str) -> tuple[str, ...]:
+    """Returns the names that a word may mean; else those of the first of its parts that mean any (`max_ttft_ms`)."""
+    word = _NO_LETTER_OR_DIGIT.sub("_", name.lower())
+    parts = (MEANINGS[part] for part in word.split("_") if part in MEANINGS)
+    return MEANINGS.get(word) or next(parts, ())
