@@ -55,7 +55,7 @@ def environment(bytecode: Path, database: Path | None) -> dict[str, str]:
     """Returns the variables of a server, without this machine's settings, and with a shared folder for bytecode."""
     ours = ("SELECTOR_", "DATABASE_URL", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    kept |= {"PYTHONPYCACHEPREFIX": str(bytecode), "SELECTOR_LOG_LEVEL": "warning"}
+    kept |= {"PYTHONPYCACHEPREFIX": str(bytecode), "SELECTOR_LOG_LEVEL": "warning", "SELECTOR_FEEDS": "off"}
     return kept | ({"SELECTOR_DATABASE_URL": f"sqlite:///{database}"} if database else {})
 
 

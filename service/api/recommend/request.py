@@ -159,9 +159,12 @@ def _leaves_spot_out(request: RecommendRequest) -> bool:
 
 def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> RecommendRequest:
     """Returns the request with every default filled in, and the meaning of a sample."""
-    constraints = request.constraints.model_copy(
-        update={**_left_open(request, question.run, catalog), "max_instances": _instances(request)}
-    )
+    limits, used, defaults = request.constraints, question.constraints, dict[str, Any]()
+    if not limits.market or question.spot_left_out:
+        defaults["market"] = used.market
+    if not limits.lifecycle:
+        defaults["lifecycle"] = used.words["lifecycle"]
+    constraints = limits.model_copy(update={**defaults, "max_instances": _instances(request)})
     sample = question.work.job.sample_name if isinstance(question.work.job, Job) else None
     load = request.workload.serving
     filled = {"sample": sample, "serving": load and with_usual_limit(load)}

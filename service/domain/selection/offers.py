@@ -147,6 +147,12 @@ class NearMisses:
         cheapest = CheapestOffers.of(offers[order][first], catalog)
         return cls(nearest, offers, codes[first], np.cumsum(new_pair, dtype=np.int64)[first], cheapest, by_region)
 
+    def most_frequent_code(self, rows: Indices) -> int | None:
+        """Returns the code that the most types have in some rows of `cheapest`; None without rows."""
+        # A type may have two offers with a code, one of them with an old price; it counts once.
+        first = rows[first_of_run(self.pair[rows])]
+        return int(np.bincount(self.code[first]).argmax()) if len(rows) else None
+
     def with_code(self, code: int, catalog: Catalog) -> CheapestOffers:
         """The cheapest of these offers in one region, country, continent or market."""
         return catalog.derive(_with_code, self, code, cache=catalog.choices)

@@ -16,7 +16,6 @@ from service.domain.selection.offers import (
     CheapestOffers,
     NearMisses,
     cheapest_of_each_market,
-    first_of_run,
     within,
 )
 from service.domain.typeset import ThresholdIndex, TypeSet, WordIndex
@@ -162,12 +161,14 @@ class AddOfferWord(NamedTuple):
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         """Returns the added word that admits the most types; None where no offer keeps the other constraints."""
-        rows = _keeping_rows(rejected, None if self.spot_refused else self.keeping)
-        if not len(rows):
+        if self.keeping is None or self.spot_refused:
+            # Most questions that differ in limits alone leave the same offers to choose from.
+            part = rejected.tightened(catalog)
+            most = catalog.derive(_most_frequent_code, self.near_misses, part, cache=catalog.outlooks)
+        else:
+            most = self.near_misses.most_frequent_code(_keeping_rows(rejected, self.keeping))
+        if most is None:
             return None
-        # A type may have two offers under a word, one of them with an old price; it counts once.
-        first = rows[first_of_run(self.near_misses.pair[rows])]
-        most = int(np.bincount(self.near_misses.code[first]).argmax())
         word = catalog.offer_words[self.field].words[most]
         offers = self.near_misses.with_code(most, catalog)
         to: dict[str, object] = {self.field: [*self.words, word]}
@@ -175,6 +176,10 @@ class AddOfferWord(NamedTuple):
         if self.spot_refused and "spot" in (word, *self.words):
             to["workload.fault_tolerant"] = True
         return Relaxation(to, offers.candidates(rejected.types, rejected.limit))
+
+
+def _most_frequent_code(_catalog: Catalog, near_misses: NearMisses, rejected: AdmittedOffers) -> int | None:
+    return near_misses.most_frequent_code(rejected.rows)
 
 
 class AllowUnknownRegion(NamedTuple):
