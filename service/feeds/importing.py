@@ -158,7 +158,7 @@ def _row(listing: Listing, feed: Feed) -> dict[str, Any]:
 def _new_regions(
     listings: Sequence[Listing], known: Known, entered: set[tuple[str, str]], feed: Feed
 ) -> list[dict[str, Any]]:
-    """Regions of offers that the catalog does not have yet; their country is unknown until it is added."""
+    """Regions of offers that the catalog lacks; their country is unknown until somebody adds it."""
     types = known.instance_types.keys() | entered
     names = {
         (each.provider, each.region)

@@ -47,7 +47,7 @@ REASONS: Mapping[str, Reason] = {
     "reserved_outside_of_bounds": Reason("The ratio of the reserved price to the on-demand price is impossible."),
     "two_prices_in_force": Reason("The document has two prices of the same offer at the same time."),
     "window_ends_before_it_begins": Reason("The price ends before it begins."),
-    "row_unreadable": Reason("The row has not the cells or the values that its feed has."),
+    "row_unreadable": Reason("The row lacks cells or values that rows of its feed have."),
     "unit_unknown": Reason("The price is not per hour."),
     "currency_unknown": Reason("The row does not say its currency."),
     "region_missing": Reason("The provider's prices differ by region, and the row names no region."),

@@ -80,7 +80,7 @@ class InstanceFilters(ColumnFilters):
 
 
 LEAST, MOST = ({name: f"{side}_{name}" for name in RANGES} for side in ("min", "max"))
-"""The fields of both limits of each range."""
+"""The request fields of the lower and of the upper limit of each range."""
 
 
 def resolved(name: str, words: Sequence[str], catalog: Catalog, prefix: str = "", field: str = "") -> tuple[str, ...]:

@@ -163,7 +163,7 @@ def _region_sold(offers: _TypeOffers, region: str) -> str | None:
         return None
     near = nearest_first(region, {name for name in sold if name}, reference.regions)
     if near:
-        advice = f"The nearest region that has it is {near[0]}; of {len(near)} in all."
+        advice = f"Of {len(near)} regions that have it, the nearest is {near[0]}."
     else:
         advice = f"{instance_type.provider} has one price for {instance_type.id} everywhere: leave the region out."
     raise QuestionError(f"{instance_type.id} is not offered in {region}. {advice}", field="region", near=near[:3])

@@ -19,7 +19,7 @@ from service.domain.calibration.coefficients import Coefficient, values_by_name
 from service.domain.units import DAYS_A_YEAR
 
 CONFIRMED_DAYS = 45
-"""Age in days up to which a price is believed as it is listed, as for prices of feeds."""
+"""Age in days up to which a price is believed as it is listed."""
 
 OLD_DAYS = 180
 """Age in days beyond which a price ranks at the high end of its band."""
@@ -39,8 +39,6 @@ list price of a hyperscaler to the cent is easier to check."""
 
 FEWEST_SELLERS = 3
 """Other sellers that the median of a GPU needs."""
-
-"""Standard deviations between the middle of a normal distribution and its 10th or 90th percentile."""
 
 
 def scopes_of(market: str, seller_class: str) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ class VisibleMeasurements:
         return tuple(self._visible(*(self.log.under(owner, workload) for owner in self._owners)))
 
     def workloads(self, most: int) -> set[str]:
-        """Returns the names of the workloads of the latest measurements, of each owner at most so many."""
+        """Returns the names of the workloads of each owner's latest measurements, `most` of each owner."""
         return {row.workload for rows in map(self.log.of, self._owners) for row in self._visible(rows[-most:])}
 
     def on(self, machine: str) -> tuple[Measurement, ...]:
@@ -72,5 +72,5 @@ class VisibleMeasurements:
         return (None,) if self.owner is None else (None, self.owner)
 
     def _visible(self, *parts: list[Measurement]) -> Iterator[Measurement]:
-        """Leaves out what a later version has added to the log."""
+        """Leaves out measurements that a later version has added to the log."""
         return (row for part in parts for row in part if row.since <= self.version and row.measured_on <= self.day)

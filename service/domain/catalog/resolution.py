@@ -130,7 +130,9 @@ class _Segment:
     rank: int
 
     def preference(self, moment: datetime) -> tuple[object, ...]:
-        """Smaller is better: a known price, a fresh one, the better rank; among stale ones the last confirmed."""
+        """Sorting key, smaller is better: a known price, then a fresh one, then the better rank; of stale ones the last
+        confirmed.
+        """
         fresh = moment < self.fresh_until
         trust = (self.rank,) if fresh else (FOREVER - self.confirmed_at, self.rank)
         age = (FOREVER - self.starts_at, FOREVER - self.observed.observed_at, self.observed.feed)
@@ -214,7 +216,7 @@ def _confirm(chain: _Chain, changes: Sequence[Observed], captures: Sequence[date
 
 
 def _accepted(market: Market, chain: _Chain, chains: Sequence[_Chain], held: set[int]) -> list[Observed]:
-    """The changes without those that are held: a large step that neither a second capture nor another feed confirms."""
+    """The changes without those that are held: large steps that neither a second capture nor another feed confirms."""
     low, high = STEP_WITHOUT_QUESTION[market]
     # The seed is edited by people and checked as a whole; only feeds that are read repeatedly are questioned.
     is_questioned = chain.feed is not None and chain.feed.every_hours is not None

@@ -34,7 +34,7 @@ layout, batch, lengths, precision and software.
 
 @dataclass(frozen=True, slots=True)
 class NamedWork:
-    """A workload of which only the name is known, and with it what was measured under that name."""
+    """A workload of which only the name is known, with the measurements that were sent under this name."""
 
     name: str
     task: str
@@ -51,7 +51,7 @@ class NamedRate:
     basis: Literal["measured", "scaled"]
     samples_per_second: Band
     evidence: Measurement
-    """The newest that was used."""
+    """The newest measurement that was used."""
     stale: bool
     text: str
 
