@@ -17,9 +17,9 @@ KEYS_AT_ONCE = 2000
 
 OFFERED = [OBSERVATION.c[name] for name in ("key", "provider", "name", *OFFER_FIELDS)]
 OBSERVED = [
-    (OBSERVATION if each.name in OBSERVATION.c else DOCUMENT).c[each.name]
-    for each in fields(Observed)
-    if each.name != "decision"
+    (OBSERVATION if field.name in OBSERVATION.c else DOCUMENT).c[field.name]
+    for field in fields(Observed)
+    if field.name != "decision"
 ]
 """Columns of an observation in the order of the fields of `Observed`, apart from the last one."""
 

@@ -49,7 +49,7 @@ class Physics:
 
 def physics_of(coefficients: Iterable[Coefficient]) -> Physics:
     """The calibration and the error bands that these coefficients make up."""
-    values = values_by_name(each for each in coefficients if not each.name.startswith("price."))
+    values = values_by_name(coefficient for coefficient in coefficients if not coefficient.name.startswith("price."))
     bands = {name: values.pop(name) for name in list(values) if name.startswith("band.")}
     return Physics(Calibration(values), ErrorBands(bands))
 

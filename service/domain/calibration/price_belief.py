@@ -59,7 +59,7 @@ class PriceMovement:
     @classmethod
     def of(cls, coefficients: Sequence[Coefficient]) -> "PriceMovement":
         """Takes the coefficients whose names begin with `price.`."""
-        return cls(values_by_name(each for each in coefficients if each.name.startswith("price.")))
+        return cls(values_by_name(coefficient for coefficient in coefficients if coefficient.name.startswith("price.")))
 
     def table(self, name: str, markets: Sequence[str], seller_classes: Sequence[str]) -> Floats:
         """Returns a coefficient by market (rows) and class of seller (columns); 0 where no scope has it."""

@@ -23,10 +23,10 @@ class MeasurementLog:
 
     def add(self, measurements: Iterable[Measurement], version: int) -> None:
         """Adds the measurements that are newer than the version of the log; one thread at a time may do so."""
-        for each in measurements:
-            self._all[each.owner].append(each)
-            self._by_workload[each.owner, each.workload].append(each)
-            self._by_machine[each.owner, each.machine].append(each)
+        for measurement in measurements:
+            self._all[measurement.owner].append(measurement)
+            self._by_workload[measurement.owner, measurement.workload].append(measurement)
+            self._by_machine[measurement.owner, measurement.machine].append(measurement)
         self.version = version
 
     def of(self, owner: Owner) -> list[Measurement]:
