@@ -1,4 +1,4 @@
-"""Reads the settings from the environment. Only app.py and cli.py import this."""
+"""Reads the settings from the environment, for `app.py` and `cli/` alone, which pass them on."""
 
 from typing import Annotated
 

@@ -16,8 +16,9 @@ from service.domain.catalog.history import CatalogHistory
 from service.domain.catalog.names import resolve_gpus
 from service.domain.catalog.precision import FORMATS
 from service.domain.catalog.reference import RDMA_FABRICS, RUN_KINDS
+from service.domain.catalog.software_support import software_names
 from service.domain.errors import UnknownName
-from service.domain.jobs.stacks import STACKS
+from service.domain.jobs.stacks import STACKS, software_name
 
 IN_USE = ("available", "preview", "closed_to_new")
 
@@ -209,8 +210,17 @@ def test_part_of_a_card_counts_as_its_fraction(history: CatalogHistory) -> None:
 
 
 def test_every_precision_has_a_number_format_of_its_size(history: CatalogHistory) -> None:
+    assert history.reference.precisions.keys() == FORMATS.keys()
     for precision in history.reference.precisions.values():
         assert precision.bits <= FORMATS[precision.id].stored_bits < precision.bits + 1  # block scales take the rest
+
+
+def test_rules_say_where_every_stack_runs_that_a_request_may_name(history: CatalogHistory) -> None:
+    with_rules = software_names(history.on(date(2026, 11, 1)))
+    without = {stack.id for stack in STACKS if not software_name(stack.id, with_rules)}
+    assert without == {"mlperf-training", "mlperf-serving", "early-vllm", "pytorch-1", "hai-llm"}, (
+        "stacks of published runs alone; any other one needs rows in seed/software_support.csv"
+    )
 
 
 def test_published_runs_are_there_with_their_sources(history: CatalogHistory) -> None:

@@ -94,12 +94,12 @@ def _answers_of(results: Sequence[tuple[Case, Calibration]], bands: ErrorBands) 
 
 def write_coefficients(path: Path, coefficients: Sequence[Coefficient]) -> None:
     """Replaces the rows of the same source in a file of coefficients, and leaves those of others."""
-    sources = {each.source for each in coefficients}
+    sources = {coefficient.source for coefficient in coefficients}
     with path.open(encoding="utf-8", newline="") as file:
-        names = [each.name for each in fields(Coefficient)]
+        names = [field.name for field in fields(Coefficient)]
         others = [[row[name] for name in names] for row in csv.DictReader(file) if row["source"] not in sources]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
         # Sorted, so that a refit changes only the lines whose coefficients change.
-        writer.writerows(sorted([*others, *(list(astuple(each)) for each in coefficients)]))
+        writer.writerows(sorted([*others, *(list(astuple(coefficient)) for coefficient in coefficients)]))

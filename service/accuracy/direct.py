@@ -43,7 +43,7 @@ from service.domain.physics.serving import PARTS, EngineTimes
 from service.domain.physics.training_roofline import training_terms
 
 ROUNDS_OF_TERMS = 2
-"""Fits after the first; the terms move by less than 1 % after them."""
+"""Number of fits after the first one. Beyond these the terms move by less than 1 %."""
 
 FEWEST_RUNS = 5
 """Runs that a kind of step needs to be fitted."""
@@ -69,28 +69,30 @@ class Case:
     bound: int = 0
     usable_bytes: float = 0.0
     banded_as: StepKind | None = None
-    """The kind whose error bands it has, if another one."""
+    """The kind of step whose error bands apply, where that is not `kind`."""
     again: Callable[[Calibration], "Case"] | None = None
-    """The case by a calibration, where its terms depend on one: more requests run at once on a faster engine."""
+    """Makes the case again for a calibration that its terms depend on: a faster engine runs more requests at once."""
     scored: bool = True
-    """False for a conclusion from the row besides its figure: it helps to fit, and no report counts it."""
+    """False for a conclusion from the row in addition to its figure: it helps to fit, and no report counts it."""
 
     @property
     def weight(self) -> float:
-        """1, and less for a report that a run fitted, or for a conclusion that it must have."""
+        """Weight in the fit: 1 for a figure, less for a report that a run fitted, least for a conclusion that it must
+        have fitted.
+        """
         # Nearly every published run fitted, so a report of it says less than one of too little memory.
         return 1.0 if self.bound >= 0 else 0.5 if self.scored else 0.15
 
     @property
     def run(self) -> CalibrationRun:
-        """The case as the fit takes it."""
+        """The case as input of the fit."""
         group = self.question.row["group"]
         features = {**self.features, "source": source_of(self.question.row), "group": group}
         return CalibrationRun(self.terms.seconds, features, self.seconds, self.weight, self.bound)
 
     @property
     def bands(self) -> StepKind:
-        """The kind whose error bands it has."""
+        """The kind of step whose error bands apply."""
         return self.banded_as or self.kind
 
     @property
@@ -99,7 +101,7 @@ class Case:
         return replace(self, features={**self.features, **UNNAMED})
 
     def under(self, calibration: Calibration) -> "Case":
-        """The case with the terms that it has by a calibration."""
+        """The case with its terms under a calibration."""
         return self.again(calibration) if self.again else self
 
     def estimated_seconds(self, calibration: Calibration) -> float:
@@ -121,7 +123,7 @@ class Case:
 
 
 def fit_all(cases: Sequence[Case], better: Better) -> list[Coefficient]:
-    """The coefficients of every kind of step with enough cases, those of GPUs in order."""
+    """Fits the coefficients of every kind of step with enough cases, and orders those of GPUs by their figures."""
     coefficients: list[Coefficient] = []
     for kind in KINDS:
         of_kind = [case for case in cases if case.kind is kind]
@@ -155,7 +157,7 @@ def case_of(question: RunQuestion, catalog: Catalog) -> Case:
 
 
 def also_fitted(question: RunQuestion, catalog: Catalog) -> Case | None:
-    """The conclusion that a published training run with a known batch per GPU fitted."""
+    """The conclusion that the memory sufficed, from a published training run whose batch per GPU is known."""
     if question.body["workload"]["task"] != "training" or "micro_batch" not in question.body["layout"]:
         return None
     # What a run keeps of its activations decides its memory, so that a run that does not say it shows nothing.

@@ -126,8 +126,8 @@ def _known_on(history: CatalogHistory, day: date) -> Indices:
 
 
 def _fit_lines(fitted: Sequence[Coefficient]) -> Iterator[str]:
-    for each in fitted:
-        yield f"{each.name:13} {each.scope or 'all':42} {each.value:8.4f} {each.n:5d}"
+    for coefficient in fitted:
+        yield f"{coefficient.name:13} {coefficient.scope or 'all':42} {coefficient.value:8.4f} {coefficient.n:5d}"
 
 
 def _error_lines(history: CatalogHistory) -> Iterator[str]:

@@ -59,15 +59,15 @@ WITHOUT_MASTER_WEIGHTS = re.compile(r"nf4|^bf16-(pure|true)")
 
 @dataclass(frozen=True, slots=True)
 class RunQuestion:
-    """A request body, and the figure of its answer that the row measured."""
+    """A request body, and the figure of the answer that the row measured."""
 
     row: Row
     body: dict[str, Any]
     quantity: str
     value: float
-    """In the units of the answer."""
+    """The published figure, in the units of the answer."""
     extras: dict[str, Any]
-    """The amount of work of a duration; whether FLOPs are those of the hardware."""
+    """The amount of work behind a duration, and whether FLOPs are those of the hardware."""
 
 
 class UnansweredRun(Exception):
@@ -116,7 +116,7 @@ def counted_rows(table: Path) -> Iterator[Row]:
 
 
 def _in_our_names(row: Row) -> Iterator[Row]:
-    """A row of a table that has the names of its source, and a row for each of its times of a token."""
+    """Yields a row under the names of this catalog, and a further row for each time per token that it states."""
     # The names of GPUs, models and frameworks are read by the service; what follows a release or a comma is a remark.
     row["gpu_id"], row["model_id"] = row["accelerator"].lower(), row["model"]
     row["stack"] = re.split(r"\s+v?\d|\s*[(,/;]", row["framework"], maxsplit=1)[0].strip().lower()
@@ -291,7 +291,7 @@ def _techniques_of(row: Row) -> dict[str, Any]:
 
 
 LONGEST_ANSWER_OF_SHAREGPT = 1000
-"""Approximate tokens of the longest answers among some hundred of the data set, of 200 in the mean."""
+"""Approximate tokens of the longest of some hundred answers of ShareGPT, whose mean is 200."""
 
 
 def _inference_of(row: Row) -> dict[str, Any]:

@@ -192,12 +192,12 @@ class RentedGpu:
 
 @dataclass(frozen=True, slots=True)
 class Regret:
-    """How much more the machine of a way to choose costs than the cheapest machine, over published workloads."""
+    """How much more a way of choosing machines costs than the cheapest machine, over published workloads."""
 
     mean: float
-    """Mean of cost of the choice ÷ lowest cost - 1."""
+    """Mean over workloads of cost of the choice ÷ lowest cost - 1."""
     cheapest: float
-    """Share of workloads for which it chooses the cheapest machine."""
+    """Share of workloads for which this way chooses the cheapest machine."""
     workloads: int
 
 

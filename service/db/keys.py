@@ -47,9 +47,9 @@ def revoke_key(engine: Engine, key_id: str, now: datetime) -> bool:
 
 
 class KeyRing:
-    """The keys as they were read last. Checking a token needs no database.
+    """All keys as they were last read, so that checking a token needs no database.
 
-    The constructor raises `DatabaseUnusable`. Afterwards, the last keys stay whatever happens.
+    The constructor raises `DatabaseUnusable`. Later, the last keys stay in use while the database cannot be read.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -59,7 +59,7 @@ class KeyRing:
         self.refresh()
 
     def key_with(self, token: str, now: datetime) -> ApiKey | None:
-        """Returns the key with this token, in whatever state, and remembers the time of its use."""
+        """Returns the key with this token, even an expired or revoked one, and notes the time of its use."""
         key = self._keys.get(id_of(token))
         if key is None or not key.has_token(token):
             return None

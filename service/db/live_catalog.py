@@ -33,13 +33,13 @@ SILENT_SECONDS = 15.0
 """How long a check of the database may take before it counts as a problem: longer than it takes to notice a cut."""
 
 DAYS_KEPT = 16
-"""Catalogs of past days are built on demand, and the most recently used ones are kept."""
+"""Number of catalogs of past days that are kept: the most recently used ones. They are built on demand."""
 
 REPLAYS_KEPT = 2
-"""Days of knowledge whose catalogs are kept; each takes as much memory as the catalog of today."""
+"""Number of days of knowledge (`known_at`) whose catalogs are kept; each takes as much memory as today's catalog."""
 
 VIEWS_KEPT = 256
-"""Catalogs of these days as callers see them; they share all facts, and hold little themselves."""
+"""Number of catalogs as single callers see them that are kept. They share all facts, so each is small."""
 
 
 def today() -> date:

@@ -134,7 +134,7 @@ def _by_id(connection: Connection, table: str, value: Callable[..., V]) -> dict[
 
 
 def _parts(connection: Connection, table: str, value: Callable[..., V], *key: str) -> dict[tuple[Any, ...], list[V]]:
-    """The rows of a table as parts of other values, by the columns that name those; the parts lack these columns."""
+    """The rows of a table as parts of other values, grouped by the columns `key` that name the whole."""
     parts: dict[tuple[Any, ...], list[V]] = defaultdict(list)
     for row in _rows(connection, table):
         owner = tuple(row.pop(name) for name in key)
@@ -167,7 +167,7 @@ def _read_gpus(connection: Connection) -> dict[str, Gpu]:
 def _read_instance_types(
     connection: Connection, gpus: Mapping[str, Gpu]
 ) -> tuple[tuple[InstanceType, ...], dict[int, int]]:
-    """The types in the order of provider and name, and the index among them of each database id."""
+    """The types in the order of provider and name, and the index of each by its id in the database."""
     events = _parts(connection, "lifecycle", LifecycleEvent, "provider", "family", "name")
     instance_types, index_of = [], {}
     for index, row in enumerate(_rows(connection, "instance_type", "provider", "name")):
@@ -186,7 +186,7 @@ def _lifecycle(row: ReadRow, events: Events) -> tuple[LifecycleEvent, ...]:
 
 
 def _in_order(event: LifecycleEvent | ServiceEvent) -> tuple[date, int]:
-    """States that start on the same day keep the order of a lifecycle."""
+    """Sorting key of events: by day, then in the order of a lifecycle."""
     return event.starts_on, LIFECYCLE_STATES.index(event.state)
 
 

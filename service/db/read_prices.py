@@ -41,7 +41,7 @@ class PriceVocabulary(dict[str, int]):
 
 
 class _Parsed(dict[str, int]):
-    """Numbers for texts, of which few differ, so that each is parsed once."""
+    """Parses texts to numbers, each different text once, because few of them differ."""
 
     def __init__(self, parse: Callable[[str], int], null: int) -> None:
         super().__init__({"": null})

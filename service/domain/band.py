@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 NORMAL = NormalDist()
 DEVIATIONS_TO_AN_END = NORMAL.inv_cdf(0.9)
-"""Standard deviations between the likely figure and an end of its band, outside of which is one case in ten."""
+"""Standard deviations between the likely figure and an end of its band, beyond which one case in ten lies."""
 
 
 @dataclass(frozen=True, slots=True)

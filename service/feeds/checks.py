@@ -37,20 +37,21 @@ Check = Callable[[Listing, Known], str | None]
 
 def checked(feed: str, listings: Sequence[Listing], known: Known) -> list[Listing]:
     """Returns the listings under the names of the catalog, with a reason for each that fails a check."""
-    named = [_named(each, known) for each in listings]
+    named = [_named(listing, known) for listing in listings]
     single = [
-        next((each.because(reason) for check in CHECKS if (reason := check(each, known))), each) for each in named
+        next((listing.because(reason) for check in CHECKS if (reason := check(listing, known))), listing)
+        for listing in named
     ]
     if feed == "cyclenerd":
-        single = [_confirmed_by_a_zone(each, known) for each in single]
+        single = [_confirmed_by_a_zone(listing, known) for listing in single]
     compared = one_per_offer(_against_others(single))
-    order = {id(each): index for index, each in enumerate(single)}
+    order = {id(listing): index for index, listing in enumerate(single)}
     return sorted(compared, key=lambda each: order.get(id(each), len(order)))
 
 
 def require_plausible(listings: Sequence[Listing], rows_before: int | None) -> None:
     """Raises `DocumentRefused` where too many rows fail, or too few are left of the last good document."""
-    failed = Counter(each.reason for each in listings if each.reason and REASONS[each.reason].is_error)
+    failed = Counter(listing.reason for listing in listings if listing.reason and REASONS[listing.reason].is_error)
     seen = len(listings)
     if seen >= LEAST_ROWS_FOR_A_SHARE and failed.total() > LARGEST_SHARE_SET_ASIDE * seen:
         reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(failed.items()))
@@ -127,12 +128,12 @@ def _confirmed_by_a_zone(listing: Listing, known: Known) -> Listing:
 def _against_others(listings: Sequence[Listing]) -> Iterator[Listing]:
     """Compares each price with those of the same type in the document: in other regions, and on demand."""
     on_demand: dict[tuple[str, str], dict[str | None, Decimal]] = defaultdict(dict)
-    for each in listings:
-        if each.market == "on_demand" and each.reason is None and each.per_hour is not None:
-            on_demand[each.provider, each.name][each.region] = each.per_hour
-    for each in listings:
-        prices = on_demand[each.provider, each.name]
-        yield each if each.per_hour is None else _against(each, each.per_hour, prices)
+    for listing in listings:
+        if listing.market == "on_demand" and listing.reason is None and listing.per_hour is not None:
+            on_demand[listing.provider, listing.name][listing.region] = listing.per_hour
+    for listing in listings:
+        prices = on_demand[listing.provider, listing.name]
+        yield listing if listing.per_hour is None else _against(listing, listing.per_hour, prices)
 
 
 def _against(listing: Listing, price: Decimal, on_demand: dict[str | None, Decimal]) -> Listing:

@@ -45,7 +45,7 @@ class ManifestEntry:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Documents of a part, or the sentence that says why a file is none."""
+    """Documents of a part, or the sentence that says why a file is not one."""
 
     name: str
     source: FeedSource | None

@@ -72,7 +72,7 @@ def import_documents(engine: Engine, source: FeedSource, documents: Documents, n
         record_failure(engine, source.id, now, "refused", f"{name}: {error}")
         return Imported(source.id, documents.part, "refused", str(error))
     types = known.instance_types.keys() | {(row["provider"], row["name"]) for row in capture.new["instance_type"]}
-    outcomes = tuple((each, _outcome(each, types)) for each in listings)
+    outcomes = tuple((listing, _outcome(listing, types)) for listing in listings)
     return Imported(source.id, documents.part, written.state, None, outcomes)
 
 
@@ -108,7 +108,7 @@ def _capture(
 ) -> Capture:
     """The checked listings as rows. Rows about other products are counted and not stored."""
     digest = hashlib.sha256(b"\0".join(documents.bodies)).hexdigest()
-    reasons = Counter(each.reason for each in listings if each.reason)
+    reasons = Counter(listing.reason for listing in listings if listing.reason)
     hardware = stated_hardware(listings, known)
     new = new_rows(source.id, hardware, known, feed.source, at.date())
     entered = {(row["provider"], row["name"]) for row in new["instance_type"]}
@@ -120,7 +120,9 @@ def _capture(
         sha256=digest,
         bytes=sum(map(len, documents.bodies)),
         parser=source.version,
-        rows=[_row(each, feed) for each in listings if each.reason is None or REASONS[each.reason].is_error],
+        rows=[
+            _row(listing, feed) for listing in listings if listing.reason is None or REASONS[listing.reason].is_error
+        ],
         complete=documents.complete,
         etag=documents.etag,
         last_modified=documents.last_modified,
@@ -158,12 +160,12 @@ def _row(listing: Listing, feed: Feed) -> dict[str, Any]:
 def _new_regions(
     listings: Sequence[Listing], known: Known, entered: set[tuple[str, str]], feed: Feed
 ) -> list[dict[str, Any]]:
-    """Regions of offers that the catalog does not have yet; their country is unknown until it is added."""
+    """Regions of offers that the catalog lacks; their country is unknown until somebody adds it."""
     types = known.instance_types.keys() | entered
     names = {
-        (each.provider, each.region)
-        for each in listings
-        if each.reason is None and each.region and (each.provider, each.name) in types
+        (listing.provider, listing.region)
+        for listing in listings
+        if listing.reason is None and listing.region and (listing.provider, listing.name) in types
     }
     empty: Mapping[str, None] = dict.fromkeys(("name", "country", "continent"))
     return [
@@ -175,12 +177,12 @@ def _new_regions(
 
 def _dollar_rates(rates: Sequence[EuroRate], source: str) -> list[dict[str, Any]]:
     """Dollars for a unit of each currency, by way of the euro."""
-    dollars = {each.on: each.per_euro for each in rates if each.currency == USD}
+    dollars = {rate.on: rate.per_euro for rate in rates if rate.currency == USD}
     per_unit = [("EUR", on, dollar) for on, dollar in dollars.items()]
     per_unit += [
-        (each.currency, each.on, dollars[each.on] / each.per_euro)
-        for each in rates
-        if each.currency != USD and each.on in dollars
+        (rate.currency, rate.on, dollars[rate.on] / rate.per_euro)
+        for rate in rates
+        if rate.currency != USD and rate.on in dollars
     ]
     return [
         {"currency": currency, "on": on, "usd_per_unit_nanos": int(usd * NANO), "source": source}

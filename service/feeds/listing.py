@@ -47,7 +47,7 @@ REASONS: Mapping[str, Reason] = {
     "reserved_outside_of_bounds": Reason("The ratio of the reserved price to the on-demand price is impossible."),
     "two_prices_in_force": Reason("The document has two prices of the same offer at the same time."),
     "window_ends_before_it_begins": Reason("The price ends before it begins."),
-    "row_unreadable": Reason("The row has not the cells or the values that its feed has."),
+    "row_unreadable": Reason("The row lacks cells or values that rows of its feed have."),
     "unit_unknown": Reason("The price is not per hour."),
     "currency_unknown": Reason("The row does not say its currency."),
     "region_missing": Reason("The provider's prices differ by region, and the row names no region."),
@@ -172,12 +172,13 @@ def instant_in(text: str | None) -> datetime | None:
 def one_per_offer(listings: Iterable[Listing]) -> Iterator[Listing]:
     """Yields listings with `repeated` for the same price of an offer, and `two_prices_in_force` for different ones."""
     by_offer: dict[tuple[str, datetime | None], list[Listing]] = {}
-    for each in listings:
-        if each.reason:
-            yield each
+    for listing in listings:
+        if listing.reason:
+            yield listing
         else:
-            by_offer.setdefault((offer_key(each), each.effective_from), []).append(each)
+            by_offer.setdefault((offer_key(listing), listing.effective_from), []).append(listing)
     for same in by_offer.values():
-        clash = len({(each.per_hour, each.ends_at) for each in same}) > 1
-        for index, each in enumerate(same):
-            yield each.because("two_prices_in_force") if clash else each if index == 0 else each.because("repeated")
+        clash = len({(listing.per_hour, listing.ends_at) for listing in same}) > 1
+        first, *others = same
+        yield first.because("two_prices_in_force") if clash else first
+        yield from (listing.because("two_prices_in_force" if clash else "repeated") for listing in others)

@@ -29,11 +29,11 @@ FIGURES = ("vcpus", "memory_gib", "gpu_count", "gpu_memory_gb")
 def stated_hardware(listings: Sequence[Listing], known: Known) -> dict[tuple[str, str], Specification]:
     """Returns the hardware of each instance type that the catalog lacks, where the rows of the document agree on it."""
     stated: dict[tuple[str, str], Specification | None] = {}
-    for each in listings:
-        name = (each.provider, each.name)
-        if each.reason or each.hardware is None or name in known.instance_types:
+    for listing in listings:
+        name = (listing.provider, listing.name)
+        if listing.reason or listing.hardware is None or name in known.instance_types:
             continue
-        stated[name] = each.hardware if stated.get(name, each.hardware) == each.hardware else None
+        stated[name] = listing.hardware if stated.get(name, listing.hardware) == listing.hardware else None
     return {name: hardware for name, hardware in stated.items() if hardware}
 
 

@@ -201,13 +201,13 @@ class Refresher:
 
     def _report(self, feed: Feed, imports: Collection[Imported]) -> None:
         """Logs one line; while no feed can be reached, only the first time."""
-        failed = [each for each in imports if each.state == "failed"]
+        failed = [imported for imported in imports if imported.state == "failed"]
         if len(failed) == len(imports):
             if self._reachable:
                 log.warning("Feeds cannot be fetched; prices keep their age: %s", failed[0].problem)
             self._reachable = False
             return
         self._reachable = True
-        refused = [each for each in imports if each.state == "refused"]
-        kept = sum(each.counts["kept"] for each in imports)
+        refused = [imported for imported in imports if imported.state == "refused"]
+        kept = sum(imported.counts["kept"] for imported in imports)
         log.info("Feed %s: %s prices kept, %s of %s parts refused.", feed.id, kept, len(refused), len(imports))

@@ -64,7 +64,7 @@ class FeedSource:
 
 
 def _read_by(module: ModuleType, id_: str, *marks: bytes, **options: Any) -> FeedSource:
-    """The source that a module fetches and parses; without `PARTS`, the feed is one part."""
+    """Returns the source that a module fetches and parses; a module without `PARTS` has one part."""
     return FeedSource(id_, getattr(module, "PARTS", ("",)), module.fetch, module.parse, marks, **options)
 
 

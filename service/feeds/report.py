@@ -60,16 +60,16 @@ def held_table(prices: Sequence[HeldPrice]) -> str:
     """Returns a table of the prices that wait for a confirmation."""
     rows = [
         (
-            each.feed,
-            f"{each.provider}/{each.name}",
-            each.region or "-",
-            each.term or each.market,
-            _dollars(each.in_force_micros),
-            _dollars(each.per_hour_micros),
-            each.currency,
-            _day(each.observed_at),
+            price.feed,
+            f"{price.provider}/{price.name}",
+            price.region or "-",
+            price.term or price.market,
+            _dollars(price.in_force_micros),
+            _dollars(price.per_hour_micros),
+            price.currency,
+            _day(price.observed_at),
         )
-        for each in prices
+        for price in prices
     ]
     header = ("feed", "instance type", "region", "market", "in force", "held", "currency", "shown on")
     return str(tabulate(rows, header, tablefmt="plain", disable_numparse=True))

@@ -1,4 +1,4 @@
-"""Finds whose request it is, from the API key in its Authorization field."""
+"""Finds the caller of a request by the API key in its Authorization field."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime

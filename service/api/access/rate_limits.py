@@ -22,7 +22,7 @@ NETWORK_BITS = {4: 32, 6: 64}
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The rest of a limit per minute after a request."""
+    """The number of requests that a limit per minute still allows after one of them."""
 
     limit: int
     remaining: int
@@ -31,7 +31,7 @@ class Allowance:
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """The usual fields, and for a refused request the time after which it may be sent again."""
+        """The RateLimit fields and, for a refused request, Retry-After."""
         fields = [(b"ratelimit-limit", self.limit), (b"ratelimit-remaining", self.remaining)]
         fields += [(b"ratelimit-reset", self.reset_seconds)]
         fields += [(b"retry-after", self.reset_seconds)] if self.exceeded else []
@@ -39,9 +39,10 @@ class Allowance:
 
 
 class RateLimits:
-    """Counts the requests of each key, and by address those without a valid one. Requests of this machine are free.
+    """Counts the requests of each key, and those without a valid key by address.
 
-    A limit of 0 is none. Counts are of this process, or of all processes with the same storage.
+    Requests from this machine are not counted. A limit of 0 means no limit. Counts are of this process, or of all
+    processes with the same storage.
     """
 
     def __init__(self, *, per_key: int, per_address: int, storage_url: str) -> None:

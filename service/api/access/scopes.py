@@ -22,7 +22,7 @@ class KeyedRoute(APIRoute):
     """A route that refuses, before it reads the body, a caller without the scope that `needs` declares."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Returns the handler behind a check of the caller's key."""
+        """Returns the handler, which first checks the scopes of the caller's key."""
         handler = super().get_route_handler()
         (scope,) = (self.openapi_extra or {})["security"][0][SCHEME]
 

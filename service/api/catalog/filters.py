@@ -80,7 +80,7 @@ class InstanceFilters(ColumnFilters):
 
 
 LEAST, MOST = ({name: f"{side}_{name}" for name in RANGES} for side in ("min", "max"))
-"""The fields of both limits of each range."""
+"""The request fields of the lower and of the upper limit of each range."""
 
 
 def resolved(name: str, words: Sequence[str], catalog: Catalog, prefix: str = "", field: str = "") -> tuple[str, ...]:
@@ -122,7 +122,7 @@ def _families_of_series(catalog: Catalog) -> dict[str, tuple[str, ...]]:
     """The families whose names begin with a series that is not itself a family: G4dn and G4ad of `g4`."""
     columns = catalog.columns.words
     series, families = columns["series"], columns["family"].words
-    members = {name: [each for each in families if re.match(rf"{name}\D", each)] for name in series.words}
+    members = {name: [family for family in families if re.match(rf"{name}\D", family)] for name in series.words}
     return {name: tuple(each) for name, each in members.items() if each and name not in families}
 
 

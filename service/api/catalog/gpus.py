@@ -146,7 +146,9 @@ def _filtered(asked: GpusRequest, catalog: Catalog) -> list[Gpu]:
 
 
 def _figure(support: PrecisionSupport, catalog: Catalog, column: str) -> Callable[[Gpu], Any]:
-    """Returns the reader of a column, or of the dense peak at a precision that has the support asked for."""
+    """Returns a function that reads a column of a GPU, or its dense peak at a precision that it runs as well as
+    requested.
+    """
     precision = column.removesuffix(PEAK)
     if column.endswith(PEAK) and precision in catalog.reference.precisions:
         return lambda gpu: gpu.tflops(precision) if gpu.runs(precision, support) else None

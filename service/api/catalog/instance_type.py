@@ -55,8 +55,10 @@ class PriceResponse(ResponseModel):
         description="The price that is believed today. Filters, rankings and limits use it. Null if it is "
         "unknown; `unknown_because` then says why."
     )
-    usd_per_hour_low: float | None = Field(description="In eight of ten cases today's price is not below.")
-    usd_per_hour_high: float | None = Field(description="In eight of ten cases today's price is not above.")
+    usd_per_hour_low: float | None = Field(
+        description="Low end of the band in which today's price lies in eight of ten cases."
+    )
+    usd_per_hour_high: float | None = Field(description="High end of that band.")
     listed_usd_per_hour: float | None = Field(description="As the source lists it on `observed_on`.")
     old: bool = Field(description="Whether no recent observation confirms it; it then ranks at `usd_per_hour_high`.")
     suspect: bool = Field(description="Whether one source alone states it, far below the same GPU elsewhere.")
@@ -152,7 +154,7 @@ class RegionCpuResponse(ResponseModel):
 class InstanceResponse(InstanceTypeResponse):
     """An instance type in a list, with its best price."""
 
-    gpus_exclusive: bool | None = Field(description="Whether a renter has the GPUs alone; null: unknown.")
+    gpus_exclusive: bool | None = Field(description="Whether a renter has the GPUs to itself; null: unknown.")
     memory_gib_per_gpu: float | None = Field(description="Host memory for each GPU; null: unknown, or without GPUs.")
     region_cpus: list[RegionCpuResponse] = Field(description="CPUs that regions are known to combine with the GPU.")
     price: PriceResponse | None = Field(

@@ -51,7 +51,7 @@ class InstancesRequest(InstanceFilters, PageRequest):
         Field(description="`native` (default) includes accelerated; `any` also includes reduced rates."),
     ] = "native"
     task: Annotated[
-        Task | None, Field(description="Leaves out types that no software can use for the task; nothing else.")
+        Task | None, Field(description="Leaves out the types on which no software does the task, and no others.")
     ] = None
     q: Annotated[
         Name | None,
@@ -184,13 +184,16 @@ class InstanceDetailResponse(InstanceTypeResponse):
     """An instance type in full."""
 
     name_parts: NamePartsResponse | None
-    gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs alone; null: unknown.")]
+    gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs to itself; null: unknown.")]
     vcpus_per_gpu: float | None
     interconnect: str | None
     network_baseline_gbps: float | None
     cpu_baseline_share: Annotated[
         float | None,
-        Field(description="Share of its time that each vCPU of a burstable type can run without end; null: others."),
+        Field(
+            description="Share of its time that each vCPU of a burstable type can run without "
+            "end; null: any other type."
+        ),
     ]
     twin_of: str | None
     superseded_by: Annotated[
@@ -264,7 +267,7 @@ class SpecChangeResponse(ResponseModel):
 class SimilarInstanceResponse(ResponseModel):
     """A similar instance type, with the gains and losses of moving to it."""
 
-    distance: FourDecimals = Field(description="0 is the same machine; figures count by the logarithm of their ratio.")
+    distance: FourDecimals = Field(description="0 means equal; each figure counts by the logarithm of its ratio.")
     gains: list[SpecChangeResponse]
     loses: list[SpecChangeResponse]
     precisions_gained: list[str]

@@ -86,7 +86,7 @@ class MeasurementResponse(ResponseModel):
     concurrency: int | None = Field(description="Requests at once; null: unknown, or as many as fit.")
     tokens: float | None = Field(description="Amount of work of the run, if `value` is its time.")
     samples: float | None = Field(description="Amount of work of the run, if `value` is its time.")
-    samples_per_second: float | None = Field(description="`value`, where that is its unit.")
+    samples_per_second: float | None = Field(description="The same as `value`, if that is in samples per second.")
     seconds_per_batch: float | None
     usd_per_hour: float | None = Field(description="Price paid for one machine.")
     value: float

@@ -138,7 +138,7 @@ def post_measurements(
 
 
 def _measurement_of(sent: MeasurementRequest, catalog: Catalog, owner: str, field: str) -> Measurement:
-    """In the catalog's own words. Raises `QuestionError`."""
+    """The measurement under the catalog's names. Raises `QuestionError`."""
     machine = resolve_instance(sent.machine, catalog, f"{field}.machine")
     precision = (
         sent.precision and resolve("precision", [sent.precision], catalog.reference.precisions, f"{field}.precision")[0]

@@ -158,7 +158,7 @@ class ComputedResponse(ResponseModel):
     active_parameters: int
     parameters_by_part: ParameterPartsResponse
     forward_flops_per_token: FlopsResponse = Field(
-        description="Of a model with an encoder and a decoder: one token on each side."
+        description="For a model with an encoder and a decoder: FLOPs of one token on each side."
     )
     kv_bytes_per_token_fp16: float = Field(description="Cache of one token, without the effect of sliding windows.")
     kv_cache_bytes_fp16: float = Field(description="Cache of a sequence of `context_tokens`, with its sliding windows.")

@@ -52,12 +52,12 @@ class PricesRequest(PriceFilters):
 
 
 class OfferResponse(PriceResponse):
-    """A price of an offer, and the span of days it holds for."""
+    """A price of an offer, and the days on which it holds."""
 
     provider: str
     instance: str
     valid_from: date
-    valid_to: date | None = Field(description="The day another price took over; null: still in force.")
+    valid_to: date | None = Field(description="The day on which another price replaced it; null: still in force.")
 
     @classmethod
     def of_row(cls, row: int, history: CatalogHistory) -> "OfferResponse":

@@ -59,13 +59,13 @@ def _gpus_with(support: Support, precision: str, catalog: Catalog) -> int:
 
 
 class ServiceStateResponse(copy_of(ServiceEvent)):  # type: ignore[misc]
-    """From this day on, in this state."""
+    """A state of a service, and the day on which it began."""
 
 
 class ServiceResponse(copy_of(Service, "provider", "lifecycle"), ResponseModel):  # type: ignore[misc]
     """A service of the provider other than instance types."""
 
-    state: str | None = Field(description="On the catalog's day; null: not announced by then.")
+    state: str | None = Field(description="Its state on the catalog's day; null: not announced by then.")
     lifecycle_events: list[ServiceStateResponse]
 
     @classmethod
@@ -87,7 +87,7 @@ class ProviderResponse(copy_of(Provider, "priced_by_region"), ResponseModel):  #
     seller_class: Annotated[
         str | None, Field(description="`hyperscaler`, `neocloud`, `marketplace` or `reseller`; null: unknown.")
     ]
-    gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs alone; null: unknown.")]
+    gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs to itself; null: unknown.")]
     rdma_fabric: Annotated[
         str | None,
         Field(description="Network of its machines with RDMA: `efa`, `infiniband` or `roce`; null: unknown or none."),

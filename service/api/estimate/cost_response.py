@@ -126,9 +126,15 @@ class CommitmentResponse:
     """The cost of a term, whatever share of it the run uses. The bill pays it, unless the caller holds the term."""
 
     plan: str
-    held: Annotated[bool, Field(description="Whether the caller pays the term anyway: the bill has the hours alone.")]
+    held: Annotated[
+        bool,
+        Field(description="Whether the caller pays for the term anyway, so that the bill has the used hours alone."),
+    ]
     committed_hours: Annotated[
-        BandResponse, Field(description="Of each machine: whole terms, one where the hours of the run are not known.")
+        BandResponse,
+        Field(
+            description="Hours of whole terms, for each machine; of one term where the hours of the run are not known."
+        ),
     ]
     usd_used: Annotated[MoneyResponse | None, Field(description="The hours of the run, at the price of the term.")]
     usd_committed: Annotated[MoneyResponse | None, Field(description="All committed hours of all machines.")]
@@ -232,7 +238,7 @@ class CostResponse:
         ExchangeRateResponse | None, Field(description="Null where the seller's prices are in dollars.")
     ]
     per_unit: PerUnitResponse
-    month: Annotated[MonthResponse | None, Field(description="Null where no load was asked.")]
+    month: Annotated[MonthResponse | None, Field(description="Null without a load.")]
     commitment: CommitmentResponse | None
     break_even: BreakEvenResponse | None
     unknown_because: Annotated[str | None, Field(description="Why `usd` is null.")]

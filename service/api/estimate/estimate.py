@@ -61,7 +61,7 @@ class FitChangeResponse:
     ]
     to: int | float | str | bool
     needed_gib: Annotated[
-        float, Field(description="Per GPU, after the change; per node where the memory of the host is what lacks.")
+        float, Field(description="After the change, per GPU; per node where the memory of the host is too small.")
     ]
     text: str
 
@@ -80,8 +80,8 @@ class EstimateResponse:
     measured_per_second: Annotated[
         float | None,
         Field(
-            description="The measured rate, in its unit: the lesser of the GPUs' and the host's. For work that is "
-            "known by its name alone, the samples per second that were measured or scaled from another machine."
+            description="The measured rate in its unit, of the GPUs or of the host, whichever is lower. For work "
+            "known by its name alone: samples per second, measured on this machine or scaled from another one."
         ),
     ]
     cost: Annotated[
@@ -92,7 +92,8 @@ class EstimateResponse:
         list[GpuHourResponse], Field(description="The cheapest on-demand hours of the same GPU at up to three sellers.")
     ]
     verdict: Annotated[
-        Outcome | None, Field(description="On the baseline and the budget; null where neither is given.")
+        Outcome | None,
+        Field(description="Whether the cost keeps to the baseline and the budget; null where neither is given."),
     ]
     verdict_of: Annotated[
         VerdictResponse | None,
@@ -103,7 +104,8 @@ class EstimateResponse:
     nearest_changes: Annotated[
         list[FitChangeResponse] | None,
         Field(
-            description="Changes that would make it fit, the nearest first; where it likely fits, those in its layout. "
+            description="Changes that would make it fit, the nearest first; where it likely "
+            "fits, only those in its layout. "
             "Null in a batch, and where it fits with the confidence asked for."
         ),
     ]

@@ -24,9 +24,9 @@ class PriceChangesRequest(PriceFilters):
     to: Annotated[Day | None, Field(description="The later day; left out: the catalog's day.")] = None
     hours: Annotated[
         Hours | None,
-        Field(description="Of a run: each change then has the change of its cost, at spot in expectation."),
+        Field(description="Hours of a run: each change then shows its cost on both days, at spot in expectation."),
     ] = None
-    nodes: Annotated[AtLeastOne, Field(description="Of that run.")] = 1
+    nodes: Annotated[AtLeastOne, Field(description="Nodes of that run.")] = 1
 
 
 class RunCostChangeResponse(ResponseModel):
@@ -56,10 +56,10 @@ class PriceChangeResponse(ResponseModel):
     change_percent: float | None
     source_before: str | None
     source_after: str | None
-    run: RunCostChangeResponse | None = Field(description="Null where no hours were asked.")
+    run: RunCostChangeResponse | None = Field(description="Null where `hours` is left out.")
 
 
-@router.get("/prices/changes", summary="List what changed of the prices", response_model=Page[PriceChangeResponse])
+@router.get("/prices/changes", summary="List changes of prices", response_model=Page[PriceChangeResponse])
 def get_price_changes(request: Request, asked: Annotated[PriceChangesRequest, Query()], live: Live) -> Response:
     """Offers whose price differs between two days; with `hours`, how far the cost of such a run moved on each."""
     catalog = catalog_on(live, asked)

@@ -114,7 +114,7 @@ class EstimateRequest(CostRequest):
 
     @property
     def gangs(self) -> int:
-        """The instances that are sent, else one for each run of the workload; a load states its own."""
+        """Number of instances: as sent, else one for each run of the workload. A load determines its own number."""
         work = self.workload
         is_open = "instances" not in self.model_fields_set and work is not None and work.serving is None
         return work.concurrent_runs if work is not None and is_open else self.instances
@@ -178,9 +178,7 @@ def cluster_in(body: EstimateRequest, instance_type: InstanceType | None, catalo
     # Refused rather than ignored: the caller would take the answer for a price in that market.
     for field in ("market", "region", "managed_service"):
         if getattr(body, field):
-            raise QuestionError(
-                f"A machine that is described has a price of its own: {field} cannot be asked of it.", field=field
-            )
+            raise QuestionError(f"A described machine has no seller: leave {field} out.", field=field)
     return cluster_of(
         catalog.reference.gpus[gpus[0]],
         machine.gpu_count,
@@ -269,7 +267,7 @@ def loaded(body: EstimateRequest) -> WorkloadRequest:
 
 
 def _own_prices(body: EstimateRequest) -> dict[Market, float]:
-    """Returns the caller's prices of the markets asked. Raises `QuestionError`."""
+    """Returns the caller's own prices of the requested markets. Raises `QuestionError`."""
     prices = body.usd_per_hour or {}
     if not prices:
         return {}

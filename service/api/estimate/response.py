@@ -58,8 +58,8 @@ class MemoryResponse:
     fit_probability: Annotated[
         float,
         Field(
-            description="Probability that the job fits, from the band. Of the requests that an engine has room for, "
-            "one counts. The warning `gpu_memory` comes with less than 0.9."
+            description="Probability that the job fits, from the band; for an engine, that a single request fits. "
+            "Below 0.9 the warning `gpu_memory` is given."
         ),
     ]
     parts: Annotated[
@@ -102,13 +102,13 @@ class ModelledEstimateResponse:
     hours: Annotated[
         BandResponse | None,
         Field(
-            description="Of all runs of the whole amount on one instance, where a bill has the hours that each of its "
-            "instances takes. Those of a choice are of its instances together, with setup, idle time and interruptions."
+            description="Hours of one instance for all runs of the whole amount; a bill has the hours of each of its "
+            "instances. In a choice: hours of all its instances together, with set-up, idle time and interruptions."
         ),
     ]
     overhead_beyond_steps: Annotated[
         float | None,
-        Field(description="The share of evaluation, saving and starting in `hours`, as published."),
+        Field(description="Time for evaluation, saving and starting over that of the steps, as in published runs."),
     ]
     joules_per_sample: Annotated[float | None, Field(description="Energy of a sample at the rated power of the GPUs.")]
     model_flops_utilisation: Annotated[
@@ -118,13 +118,13 @@ class ModelledEstimateResponse:
     peak_tflops_per_gpu: Annotated[float, Field(description="Dense, at the job's precision.")]
     model_tflops_per_gpu: Annotated[
         float | None,
-        Field(description="Rate as papers count it: attention without the causal half, all weights trained."),
+        Field(description="Rate as papers count it: attention to the whole sequence, and all weights trained."),
     ]
     hardware_tflops_per_gpu: Annotated[
         float | None, Field(description="Rate of all operations, including recomputation.")
     ]
     bottleneck: Annotated[
-        str | None, Field(description="What most of a step waits for; without a GPU, its CPUs stand for the GPU.")
+        str | None, Field(description="What most of a step waits for; without a GPU, its CPUs count as the GPU.")
     ]
     step_seconds: Annotated[dict[str, float] | None, Field(description="A step in parts; they add up to it.")]
     memory: MemoryResponse

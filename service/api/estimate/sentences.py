@@ -278,7 +278,7 @@ def break_even_text(break_even: BreakEven, *, spot: bool) -> str:
     if not spot:
         return text
     if often is None:
-        return f"{text} It is no cheaper even undisturbed."
+        return f"{text} Spot is no cheaper even without interruptions."
     return f"{text} With {often:.3g} interruptions an hour it would cost as much."
 
 

@@ -19,14 +19,17 @@ class ServedResponse:
     reason: Annotated[str | None, Field(description="Why the limits are not kept.")]
     engine: Annotated[str, Field(description="The stack whose efficiency is assumed; `unknown` is cautious.")]
     layout: LayoutResponse
-    instances: Annotated[int, Field(description="Fewest that keep the limits; if none do, that carry the load.")]
+    instances: Annotated[
+        int, Field(description="Fewest that keep the limits; if no number does, the fewest that carry the load.")
+    ]
     instances_low: Annotated[int, Field(description="If engines are as fast as the high end of their band.")]
     instances_high: int
     prefill_instances: Annotated[
-        int | None, Field(description="Those of them that only read prompts; null if the load is not disaggregated.")
+        int | None, Field(description="Instances that only read prompts; null if the load is not disaggregated.")
     ]
     seconds_of_transfer: Annotated[
-        float | None, Field(description="Time in which one of these sends the cache of a prompt; null likewise.")
+        float | None,
+        Field(description="Time in which such an instance sends the cache of a prompt; null if there are none."),
     ]
     replicas: Annotated[int, Field(description="Copies of the model on all instances.")]
     kv_cache_tokens: Annotated[float | None, Field(description="Tokens whose keys and values fit on one replica.")]

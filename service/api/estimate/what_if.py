@@ -31,7 +31,7 @@ def _values_of(value: Any) -> Any:
 
 
 class MatrixRequest(BodyModel):
-    """The values that fields of the base take in turn: every combination is asked, 1,000 at most."""
+    """Values that fields of the base take in turn. Every combination is estimated, at most 1,000."""
 
     machine: _values_of(Named[Name, MachineDescriptionRequest]) = None  # type: ignore[valid-type]
     nodes: _values_of(AtLeastOne) = None  # type: ignore[valid-type]
@@ -44,7 +44,10 @@ class MatrixRequest(BodyModel):
 
 @dataclass(frozen=True, slots=True)
 class CombinationResponse:
-    """One combination, by its on-demand entry where it has one, else by its cheapest; a `problem` has no figures."""
+    """One combination, with figures of its on-demand entry or, without one, of the cheapest.
+
+    A `problem` has no figures.
+    """
 
     over: Annotated[dict[str, Any], Field(description="The values that the fields took.")]
     fits: bool | None

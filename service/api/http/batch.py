@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 MOST_ITEMS = 1000
 HELD_BYTES = 16 * 1024**2
-"""Compressed answers that a batch may hold because they were computed before their turn. A batch of 1,000 questions
-about training needs half of it; whatever is not held is computed again."""
+"""Compressed bytes of answers that a batch may hold until their turn. A batch of 1,000 questions about training needs
+half of this; an answer that is not held is computed again."""
 PART_BYTES, PART_SECONDS = 64 * 1024, 0.05
 """A part is sent when it has this size or has taken this long, so that the batch of a lost client ends soon."""
 LONGEST_SECONDS = 300.0
@@ -115,7 +115,7 @@ class Budget:
 
 
 class _BatchRequest(JsonItemsRequest):
-    """A request that takes a place among the batches once its body has arrived, before that is read."""
+    """A request that takes a place among the batches when its body has arrived, before the body is parsed."""
 
     async def json(self) -> Any:
         body = await self.body()
@@ -206,7 +206,7 @@ def in_order(items: Sequence[Any], answer: Callable[[Any], bytes]) -> Iterator[b
 
 
 def in_parts(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yields chunks joined to parts of about `PART_BYTES`, or of what came within `PART_SECONDS`."""
+    """Joins chunks to parts of about `PART_BYTES`, or of what arrives within `PART_SECONDS`."""
     part, ends_at = bytearray(), monotonic() + PART_SECONDS
     for chunk in chunks:
         part += chunk

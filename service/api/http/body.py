@@ -1,4 +1,4 @@
-"""Reads a JSON body and refuses, with a sentence, whatever does not mean one thing or costs too much to read."""
+"""Reads a JSON body, and refuses one that is ambiguous or costs too much to read."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ LARGE_BODY_BYTES = 32 * 1024
 WHITE_SPACE = b" \t\r\n"
 CONTAINERS = (list, dict)
 MAX_NAMES_OF_ITEMS = 100_000
-"""Names in a body of up to 1,000 items, each as large as a question may usefully be."""
+"""Most names in a body that is a list of up to 1,000 items: 100 for each, as many as a useful question has."""
 JSON_TYPE = re.compile(r"\s*application/([^/;]*\+)?json\s*(;.*)?", re.IGNORECASE | re.DOTALL)
 
 
@@ -63,7 +63,9 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer)
 
 
 def _check_size(value: Any, max_names: int) -> None:
-    """Raises `BodyUnreadable` for more names than that, and for lists and objects nested deeper than `MAX_DEPTH`."""
+    """Raises `BodyUnreadable` for more than `max_names` names, and for lists and objects nested deeper than
+    `MAX_DEPTH`.
+    """
     # Level by level: a recursive walk would itself fail on a body that is nested too deeply.
     containers, names = [value] if isinstance(value, CONTAINERS) else [], 0
     for _ in range(MAX_DEPTH):

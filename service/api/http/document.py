@@ -98,7 +98,9 @@ def _complete(operation: Node, path: str) -> None:
 
 
 def _in_query(schema: Node) -> Node:
-    """Drops null, which a query cannot express, and of a list and its comma form keeps the list."""
+    """Simplifies the schema of a query field: null, which a query cannot express, is left out, and text with commas
+    where a list is allowed too.
+    """
     options = [option for option in schema.get("anyOf", []) if option.get("type") != "null"]
     if not options:
         return schema

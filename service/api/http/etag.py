@@ -52,7 +52,7 @@ class ConditionalAnswers:
 
 
 def _sending_changes(if_none_match: str, send: Send) -> Send:
-    """Returns a `send` that makes a 304 without a body of an answer with one of these ETags."""
+    """Returns a `send` that turns an answer with one of these ETags into a 304 without a body."""
     unchanged = False
 
     async def send_changes(message: Message) -> None:

@@ -25,7 +25,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
 def standing(value: Any) -> Any:
-    """A list as a tuple: pydantic copies a default that could change for every request."""
+    """Returns a list as a tuple, because pydantic would copy a mutable default for every request."""
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.http.problems import FieldError, problem
 
 READ_ON = 16
-"""Times the limit that is read and dropped before the answer: a client that is still sending would not read it."""
+"""Multiple of the limit that is read and dropped before the answer, which a client does not read while it sends."""
 
 
 class TooLarge(Exception):

@@ -72,7 +72,7 @@ def page_answer(
 
 
 def _listed(rows: Rows) -> list[Any]:
-    """The rows as Python values; those of an array with several columns as tuples."""
+    """The rows as Python values; a row of an array with several columns is a tuple."""
     if not isinstance(rows, np.ndarray):
         return list(rows)
     return rows.tolist() if rows.ndim == 1 else list(map(tuple, rows.tolist()))
@@ -139,9 +139,9 @@ def _csv_answer(items: Sequence[BaseModel], catalog: Catalog, next_cursor: str |
 
 
 def _columns(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Yields the names of a response's fields, in place of an object those of its own: they are those of every page.
+    """Yields the columns of a response: the names of its fields, with those of an object's own fields in its place.
 
-    The names in a map, such as the precisions of a GPU, are those of the items.
+    They are the same on every page. The names in a map, such as the precisions of a GPU, depend on the items.
     """
     for name, field in model.model_fields.items():
         kind = field.annotation

@@ -26,7 +26,7 @@ LONGEST_TEXT = 200
 RETRY_SECONDS = 10
 MAX_NEAR = 3
 DEEPEST_NAMESAKE = 2
-"""Most objects around a field that has the name of an unknown one; few callers mean a field that is deeper."""
+"""Depth to which fields with the name of an unknown one are suggested; few callers mean a deeper one."""
 
 MAX_ERRORS = 20
 """A request can be wrong in ten thousand places; a caller needs only the first few."""
@@ -198,7 +198,7 @@ def _near_fields(request: Request, where: str, steps: Sequence[Any], *, item: bo
 
 
 def _operation(request: Request, *, item: bool) -> Mapping[str, Any]:
-    """Returns the operation in the OpenAPI document; of an item of a batch, the one that the batch repeats."""
+    """Returns the operation in the OpenAPI document; for an item of a batch, the operation that the batch repeats."""
     path = getattr(request.scope.get("route"), "path_format", "")
     operations = request.app.openapi()["paths"].get(path.removesuffix("/batch") if item else path, {})
     operation: Mapping[str, Any] = operations.get(request.method.lower(), {})
@@ -221,7 +221,7 @@ def _fields(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[t
 
 
 def _alternatives(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yields the schemas that a value may have: of a union its members, of a reference the schema of that name."""
+    """Yields the schemas that a value may have: the members of a union, or the schema that a reference names."""
     yield schema
     name = str(schema.get("$ref", "")).rpartition("/")[2]
     for part in (*([schemas[name]] if name else ()), *schema.get("anyOf", ()), *schema.get("oneOf", ())):
@@ -240,7 +240,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         document = await run_in_threadpool(request.app.openapi)
         methods = sorted(map(str.upper, document["paths"].get(path, {})))
         allowed = ", ".join(methods) or (error.headers or {}).get("Allow", "")
-        return problem(405, f"This address does not take {request.method}.", headers={"Allow": allowed})
+        return problem(405, f"This address does not accept {request.method}.", headers={"Allow": allowed})
     return problem(error.status_code, str(error.detail), headers=error.headers)
 
 
@@ -254,7 +254,7 @@ async def _database_problem(request: Request, error: Exception) -> Response:
 def fault_problem(scope: Scope, error: Exception) -> Response:
     """Logs a fault of the service, and returns its answer."""
     log.error("%s %s failed.", scope["method"], scope["path"], exc_info=error)
-    return problem(500, "The service failed on this request; the fault is logged and is ours.")
+    return problem(500, "The service failed on this request; the fault is ours, and it is logged.")
 
 
 def answer_problems(app: FastAPI) -> None:

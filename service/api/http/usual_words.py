@@ -39,13 +39,14 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("pretraining", "pre_training"), ("pretrain", "training")),
     "pretrain": ("training",),
 }
-"""Word in lower case with underscores → names of fields and values. Those count that the place in question has."""
+"""Word in lower case with underscores → names of fields and values, of which those count that exist where it was
+sent."""
 
 _NO_LETTER_OR_DIGIT = re.compile(r"[^a-z0-9]+")
 
 
 def meant_by(name: str) -> tuple[str, ...]:
-    """Returns the names that a word may mean; else those of the first of its parts that mean any (`max_ttft_ms`)."""
+    """Returns the names that a word may mean, else those of the first of its parts with a meaning (`max_ttft_ms`)."""
     word = _NO_LETTER_OR_DIGIT.sub("_", name.lower())
     parts = (MEANINGS[part] for part in word.split("_") if part in MEANINGS)
     return MEANINGS.get(word) or next(parts, ())

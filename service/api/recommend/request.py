@@ -181,7 +181,7 @@ def _instances(request: RecommendRequest) -> int:
 
 
 def _only_clusters(request: RecommendRequest) -> bool:
-    """Returns whether every choice is machines that work together."""
+    """Returns whether every choice consists of machines that work together."""
     load = request.workload.serving
     return request.constraints.min_nodes > 1 or (load is not None and load.disaggregated)
 

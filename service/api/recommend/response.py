@@ -98,10 +98,12 @@ class SpotResponse:
     checkpoint_interval_minutes: float
     stretch: Annotated[float, Field(description="Paid hours divided by those of an undisturbed run.")]
     paid_hours: BandResponse
-    notice_seconds: Annotated[int | None, Field(description="Between the warning and the end.")]
+    notice_seconds: Annotated[int | None, Field(description="Seconds between the warning and the end of a machine.")]
     break_even_interruptions_per_hour: Annotated[
         float | None,
-        Field(description="At which on demand costs as much there; null if spot never pays."),
+        Field(
+            description="Interruptions at which on demand costs as much in the same region; null if spot never pays."
+        ),
     ]
     basis: str
     source: str | None
@@ -129,10 +131,14 @@ class ComparedToCurrentResponse:
     """The choice relative to the caller's current instance."""
 
     relative_usd_per_hour: float | None
-    relative_peak: Annotated[float | None, Field(description="If peaks rank; null for a job.")]
-    relative_speed: Annotated[float | None, Field(description="For a job: samples per second; null if peaks rank.")]
+    relative_peak: Annotated[
+        float | None, Field(description="Peak relative to that of the current instance, if peaks rank; null for a job.")
+    ]
+    relative_speed: Annotated[
+        float | None, Field(description="Relative samples per second of a job; null if peaks rank.")
+    ]
     relative_usd: Annotated[
-        float | None, Field(description="Dollars of the whole job; null without an amount of work.")
+        float | None, Field(description="Relative dollars of the whole job; null without an amount of work.")
     ]
 
 
@@ -161,7 +167,10 @@ class ChoiceResponse:
     platform: Annotated[str | None, Field(description="What its code is written for, such as `cuda`; null: unknown.")]
     code_change_required: Annotated[
         str | None,
-        Field(description="What has to change in code written for CUDA; null if it runs as it is, or is named."),
+        Field(
+            description="What has to change in code written for CUDA; null if it runs there as "
+            "it is, or is written for the platform."
+        ),
     ]
     usd_per_hour: float | None
     price: PriceResponse
@@ -222,8 +231,10 @@ class RejectionResponse:
     ground: str
     text: str
     count: int
-    only_this: Annotated[int, Field(description="Those of them that nothing else rejects.")]
-    instances: Annotated[list[str], Field(description="Up to three of them, first those that nothing else rejects.")]
+    only_this: Annotated[int, Field(description="How many of these types nothing else rejects.")]
+    instances: Annotated[
+        list[str], Field(description="Up to three of these types, first those that nothing else rejects.")
+    ]
     relax: RelaxationResponse | None
 
 

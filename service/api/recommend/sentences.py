@@ -41,11 +41,11 @@ def rejection_text(rejection: Rejection) -> str:
 
 
 def placement_text(choice: Choice, *, together: bool) -> str:
-    """Returns where the nodes of a choice have to stand."""
+    """Returns where the nodes of a choice must be placed."""
     where = f"in one zone of {choice.offer.region}" if choice.offer.region else "in one zone"
     if together:
         return f"The {choice.nodes} nodes work as one: start them {where}, close together (a placement group)."
-    return f"The {choice.nodes} nodes may stand apart; the estimate assumes the network of nodes {where}."
+    return f"The {choice.nodes} nodes need not be close together; the estimate assumes the network of nodes {where}."
 
 
 def _text(sentence: Sentence, figures: Mapping[str, Any]) -> str:
@@ -82,7 +82,7 @@ CRITERIA: Mapping[str, tuple[str, int, str]] = {
     "vcpus_per_usd_hour": ("{} vCPUs per dollar-hour", 4, "an unknown number of vCPUs per dollar"),
     "vcpus_per_watt": ("{} vCPUs per watt", 4, "an unknown number of vCPUs per watt"),
 }
-"""The text of a figure that ranks with its significant digits, and the text where it is unknown."""
+"""For each criterion: the text of its figure, the significant digits, and the text where the figure is unknown."""
 
 
 def _criterion(name: str, value: float | None) -> str:

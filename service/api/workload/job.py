@@ -28,7 +28,7 @@ from service.domain.units import SECONDS_AN_HOUR
 UNITS_OF_WORK = ("tokens", "samples", "pairs", "audio_hours", "steps", "hours_on")
 
 OF_ONE_EPOCH = frozenset({"tokens", "samples", "pairs", "audio_hours"})
-"""Units in which an amount is that of one epoch where epochs are sent."""
+"""Units whose amount is that of one epoch if `epochs` is sent."""
 
 JobOrName = TypeVar("JobOrName", Job, NamedWork)
 
@@ -116,7 +116,7 @@ def named_work_of(work: WorkloadRequest, catalog: Catalog) -> NamedWork | None:
 
 
 def _with_hours_on(job: JobOrName, work: WorkloadRequest, catalog: Catalog) -> JobOrName:
-    """Returns the work with the amount that takes the hours which are sent on the machine that is sent with them."""
+    """Returns the job with an amount in place of hours on a machine: the work that the machine does in these hours."""
     sent = None if work.amount is None else work.amount.hours_on
     if sent is None:
         return job
@@ -125,9 +125,10 @@ def _with_hours_on(job: JobOrName, work: WorkloadRequest, catalog: Catalog) -> J
 
 
 def _lacks_dimensions(model: Model, work: WorkloadRequest) -> bool:
-    """Whether a language model has to be trained of which only the parameters are known.
+    """Whether the job trains a language model of which only the number of parameters is known.
 
-    They give the work of a token. A step of training, its memory and its traffic depend on sequences and layers.
+    The number gives the work of a token, but not a training step, its memory and its traffic, which depend on sequences
+    and layers.
     """
     return work.task == "training" and model.family == "llm" and model.transformer is None
 
@@ -203,7 +204,7 @@ def _audio_seconds(model: Model | None) -> float:
 
 
 def _check_pairs(work: WorkloadRequest) -> None:
-    """Raises `QuestionError` for samples where they could be pairs as well as the sequences of pairs."""
+    """Raises `QuestionError` for an amount in samples where a sample could be a pair or one sequence of a pair."""
     # The examples of KTO stand alone.
     if work.purpose in PREFERENCE_LOSSES and work.purpose != "kto" and work.amount and work.amount.samples is not None:
         raise QuestionError(

@@ -70,7 +70,10 @@ def platform_named_by(work: WorkloadRequest, catalog: Catalog, *, has_job: bool)
 
 
 def requirement(text: str | None, field: str, catalog: Catalog) -> Requirement | None:
-    """Returns a piece of software in its versions; None if no rule is about it. Raises `QuestionError`."""
+    """Returns the requirement that a text such as `pytorch>=2.3` states, None for software without rules.
+
+    Raises `QuestionError`.
+    """
     if text is None:
         return None
     written, versions = split_requirement(text, field)
@@ -91,7 +94,7 @@ def software_of(work: WorkloadRequest, catalog: Catalog) -> tuple[Requirement, .
 
 
 def unknown_software(work: WorkloadRequest, catalog: Catalog) -> list[str]:
-    """Returns the fields that name software without any rule about where it runs."""
+    """Returns the fields that name software for which no rule says where it runs."""
     if "software" not in work.model_fields_set:
         return []
     unknown = []
@@ -129,7 +132,7 @@ def refused_precisions(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ..
 
 
 def _libraries(work: WorkloadRequest, catalog: Catalog) -> Iterator[tuple[Requirement | None, bool]]:
-    """Each library, None if no rule is about it, and whether it is required."""
+    """Yields each library, or None for one without rules, and whether it is required."""
     framework = requirement(work.software.framework, "workload.software.framework", catalog)
     features = catalog.derive(software_names, ("feature",))
     for library in work.software.libraries:

@@ -257,7 +257,7 @@ ON_POLICY = frozenset({"grpo", "ppo", "rloo", "dapo", "gspo", "reinforce", "rlhf
 
 
 def not_on_policy(value: Any) -> Any:
-    """Returns a purpose that can be estimated as one job. Raises `ValueError`."""
+    """Refuses training on answers that the model generates itself, which is not one job. Raises `ValueError`."""
     if isinstance(value, str) and value.lower() in ON_POLICY:
         raise ValueError(
             f"{value} trains on answers that the model generates between its steps, and no estimate covers both in one "
@@ -272,7 +272,7 @@ CLASSICAL_LIBRARIES = frozenset({"xgboost", "lightgbm", "catboost", "scikit-lear
 
 
 def no_classical_library(value: Any) -> Any:
-    """Returns a model that is not the name of a library of classical machine learning. Raises `ValueError`."""
+    """Refuses the name of a library of classical machine learning as a model. Raises `ValueError`."""
     if isinstance(value, str) and value.lower() in CLASSICAL_LIBRARIES:
         raise ValueError(
             f"{value} is a library of classical machine learning, and no model of it has a known cost: send task "
@@ -282,7 +282,7 @@ def no_classical_library(value: Any) -> Any:
 
 
 def no_purpose(value: Any) -> Any:
-    """Returns a task or a method that is not the name of a purpose. Raises `ValueError`."""
+    """Refuses the name of a purpose as a task or a method. Raises `ValueError`."""
     if isinstance(value, str) and value.lower() in PREFERENCE_LOSSES:
         raise ValueError(
             f"{value} is a purpose: send task training, a method such as lora, and purpose {value.lower()}"
@@ -323,7 +323,7 @@ class WorkloadRequest(BodyModel):
     ] = ()
     precision_support: PrecisionSupport = "native"
     precision_flexible: Annotated[
-        bool, Field(description="Where the precision runs, a faster format counts: TF32, or 16 bits.")
+        bool, Field(description="Lets a faster format replace the precision on a GPU that runs it: TF32, or 16 bits.")
     ] = False
     code_changes: Annotated[
         bool, Field(description="If false, only TF32 counts as a faster format, since it needs no change of the code.")
@@ -420,8 +420,8 @@ class WorkloadRequest(BodyModel):
         Field(
             ge=0.5,
             le=0.99,
-            description="Probability with which the memory of the GPUs has to suffice. The layout is one that fits "
-            "with it, and a recommendation rejects machines without one.",
+            description="Probability with which the memory of the GPUs has to suffice. Layouts have to fit with "
+            "it, and a recommendation rejects machines on which none does.",
         ),
     ] = USUAL_CONFIDENCE
     fault_tolerant: Annotated[

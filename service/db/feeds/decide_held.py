@@ -49,11 +49,11 @@ def decide_held(engine: Engine, feed: str, decision: Decision, now: datetime) ->
     it, until the feed shows another one.
     """
     with import_transaction(engine) as connection:
-        decided = [each for each in _waiting(connection) if each.feed == feed]
-        for ids in in_chunks([each.id for each in decided]):
+        decided = [price for price in _waiting(connection) if price.feed == feed]
+        for ids in in_chunks([price.id for price in decided]):
             values = {"decision": decision, "decided_at": now}
             connection.execute(update(OBSERVATION).where(OBSERVATION.c.id.in_(ids)).values(values))
-        resolve_prices(connection, {each.key for each in decided}, now)
+        resolve_prices(connection, {price.key for price in decided}, now)
         raised = CATALOG_VERSION.c.version + int(bool(decided))
         connection.execute(update(CATALOG_VERSION).values(importing=False, version=raised))
     return decided

@@ -23,7 +23,7 @@ class FeedStatus:
     problem: str | None
     captured_at: datetime | None
     changed_at: datetime | None
-    """The first of the captures that equal the last one."""
+    """Instant of the first of the captures whose content equals that of the last one."""
     kept: int
     held: int
     refused: int

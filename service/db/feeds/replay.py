@@ -43,7 +43,7 @@ def _hide_later_rows(connection: Connection, moment: datetime) -> None:
     known = select(INSTANCE_TYPE).where(or_(not_(INSTANCE_TYPE.c.source.startswith(FROM_FEEDS)), was_shown))
     types = [dict(row) for row in connection.execute(known).mappings()]
     for table in (INSTANCE_TYPE, OFFER, PRICE):
-        columns = (Column(each.name, each.type, primary_key=each.primary_key) for each in table.columns)
+        columns = (Column(column.name, column.type, primary_key=column.primary_key) for column in table.columns)
         Table(table.name, MetaData(), *columns, prefixes=["TEMPORARY"]).create(connection)
     if types:
         connection.execute(insert(INSTANCE_TYPE), types)

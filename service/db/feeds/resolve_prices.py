@@ -17,9 +17,9 @@ KEYS_AT_ONCE = 2000
 
 OFFERED = [OBSERVATION.c[name] for name in ("key", "provider", "name", *OFFER_FIELDS)]
 OBSERVED = [
-    (OBSERVATION if each.name in OBSERVATION.c else DOCUMENT).c[each.name]
-    for each in fields(Observed)
-    if each.name != "decision"
+    (OBSERVATION if field.name in OBSERVATION.c else DOCUMENT).c[field.name]
+    for field in fields(Observed)
+    if field.name != "decision"
 ]
 """Columns of an observation in the order of the fields of `Observed`, apart from the last one."""
 
@@ -48,7 +48,7 @@ def resolve_prices(
 
 
 def renew_prices(connection: Connection, feed: str, part: str, at: datetime, now: datetime) -> set[str]:
-    """Moves the day of prices that a part alone shows to its newest capture, which repeats them.
+    """Gives prices that only this part shows the day of its newest capture, which repeats them.
 
     Returns the other keys of the part, whose prices must be resolved: several feeds show them, or a row is not kept.
     """
@@ -144,7 +144,7 @@ def _write_offers(
     offers: Sequence[dict[str, Any]],
     prices: Mapping[str, Sequence[dict[str, Any]]],
 ) -> None:
-    """Leaves ids of offers as they are, since only their prices change as a rule."""
+    """Replaces the prices of these offers, and keeps the ids of offers that stay."""
     among = OFFER.c.key.in_(keys) if keys is not None else OFFER.c.key.is_not(None)
     id_of = {row.key: row.id for row in connection.execute(select(OFFER.c.key, OFFER.c.id).where(among))}
     known = {offer["key"] for offer in offers}
@@ -161,7 +161,7 @@ def _write_offers(
 
 
 def _mark_held(connection: Connection, keys: Sequence[str] | None, held: Collection[int]) -> None:
-    """Keeps `state` in step: whether an observation is held may change with each later one."""
+    """Updates the `state` of observations, since each later observation may change whether an earlier one is held."""
     table = OBSERVATION.c
     query = select(table.id).where(table.state == "held")
     before = set(connection.execute(query if keys is None else query.where(table.key.in_(keys))).scalars())

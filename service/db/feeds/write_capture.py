@@ -17,7 +17,7 @@ from service.db.write_catalog import Record, Written
 
 COMPARED_AT_LEAST = 20
 MANY = 0.3
-"""A larger share of on-demand prices that change in one capture means an error of the feed, or a day to look at."""
+"""Share of on-demand prices above which changes in one capture mean an error of the feed, or a day to look at."""
 
 ROWS_AT_ONCE = 5000
 
@@ -182,7 +182,7 @@ def _by_key(rows: Iterable[Record]) -> dict[str, Chain]:
 
 @dataclass(frozen=True, slots=True)
 class _Later:
-    """The next complete capture after the one that comes late, with its own rows."""
+    """The next complete capture after one that arrives late, with the rows stored for it."""
 
     document_id: int
     fetched_at: datetime
@@ -242,7 +242,7 @@ def _absence(row: Record) -> Record:
 
 
 def _restored(changes: Sequence[Record], before: Mapping[str, StoredChain], later: _Later) -> list[Record]:
-    """Rows that a later capture left out because they were as before, until this capture came between the two."""
+    """Rows that the next capture did not store because nothing had changed, until this capture came in between."""
     restored: dict[tuple[str, datetime | None], Record] = {}
     for row in changes:
         key = row["key"]
@@ -299,7 +299,7 @@ def _add_rows(connection: Connection, new: Mapping[str, Sequence[Record]]) -> bo
 
 
 def _keys_of(connection: Connection, new: Mapping[str, Sequence[Record]]) -> set[str]:
-    """The keys of observations that waited for these new instance types."""
+    """The keys of the observations that waited for these new instance types."""
     keys: set[str] = set()
     for row in new.get(INSTANCE_TYPE.name, ()):
         of_type = (OBSERVATION.c.provider == row["provider"], OBSERVATION.c.name == row["name"])

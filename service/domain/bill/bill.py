@@ -65,11 +65,11 @@ class HourlyPrice:
 
 @dataclass(frozen=True, slots=True)
 class SellerTerms:
-    """The prices and rules of a seller, as far as they are known; `storage` and `transfer` follow the run's entries.
+    """The prices and rules of a seller, as far as they are known.
 
-    `interruptions` is None where none are expected, and `rule` where time is not rounded; it is a commitment where the
-    whole term is paid for. `fee` is the premium of a managed service: None where none is paid, "contained" where the
-    price of the machine contains it (an ml.* twin).
+    `storage` and `transfer` follow the run's entries. `rule` is None where time is not rounded, and a commitment where
+    a whole term is paid for. `interruptions` is None where none are expected. `fee` is the premium of a managed
+    service: None without one, and "contained" where the price of the machine includes it (an ml.* twin).
     """
 
     price: HourlyPrice | Unknown

@@ -21,7 +21,7 @@ from service.domain.units import SECONDS_A_DAY, SECONDS_AN_HOUR
 
 
 class DataCost(NamedTuple):
-    """Dollars for the data of a run: for each hour of the calendar and once, for the whole run and for each machine."""
+    """Dollars for the data of a run, for the whole run and for each machine: per hour of the calendar, and once."""
 
     per_hour: float
     once: float

@@ -213,10 +213,9 @@ def modelled_rate(job: JobEstimate) -> ModelledRate | None:
 def _rate_by_own_runs(
     question: EstimateQuestion, work: JobQuestion, job: JobEstimate, catalog: Catalog
 ) -> NamedRate | None:
-    """Returns the rate by the runs under the name of the work.
+    """Returns the rate by the runs under the name of the work; None for several nodes, whose loss is not known.
 
-    None for several nodes, whose loss is not known. Where the job cannot fit, and where the rate is above the peak of
-    the GPUs, the runs were other work.
+    It is also None where the job cannot fit or the rate is above the peak of the GPUs: the runs were then other work.
     """
     machine, runs = question.instance_type, () if work.name is None else catalog.measurements.under(work.name)
     if machine is None or work.name is None or not runs or work.cluster.nodes > 1 or work.job.serving is not None:
@@ -398,7 +397,7 @@ def _measured_amount(work: MeasuredRate, instances: int) -> RunAmount:
 
 
 def job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
-    """Returns the amount of a job that independent instances share, with its likely rates on one of them."""
+    """Returns the amount of a job that independent instances share, with the likely rates of one instance."""
     job, physics = estimate.job, estimate.estimate
     inference, given = job.task == "inference", job.amount or Amount()
     length = job.output_length if inference else estimate.tokens_per_sample
@@ -420,8 +419,9 @@ def job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
 
 
 def _rate_of_answers(estimate: JobEstimate) -> Band | None:
-    """Returns the output tokens for a second of the time that prompts leave, so that a request costs its prompt at the
-    price of the one rate and its answer at that of the other.
+    """Returns output tokens per second of the time that prompts leave over.
+
+    A request then costs its prompt at the price of the prompt rate and its answer at the price of this one.
     """
     physics, rate = estimate.estimate, estimate.estimate.tokens_per_second
     prompts, requests = physics.prefill_tokens_per_second, physics.samples_per_second

@@ -21,8 +21,6 @@ from service.domain.catalog.tariffs import InterruptionPrior, prior_of
 from service.domain.money import Unknown
 from service.domain.units import SECONDS_AN_HOUR
 
-"""Standard deviations on either side of the mean that contain eight of ten normal cases, as a band does."""
-
 SHORTEST_INTERVAL_SECONDS = 1.0
 """Lower limit of the interval: where saving takes no time, Daly's formula would save without end."""
 

@@ -107,7 +107,7 @@ def price_own_machine(priced: PricedRun, usd_per_hour: float | None, catalog: Ca
         rate=rate_on((), USD, catalog.day),
         rule=None,
         storage=tuple(Unknown(f"What {data.storage_class} costs {OWN_MACHINE} is not known.") for data in run.stored),
-        transfer=tuple(Unknown(f"What sending data costs {OWN_MACHINE} is not known.") for _ in run.sent),
+        transfer=tuple(Unknown(f"The price of sending data {OWN_MACHINE} is not known.") for _ in run.sent),
     )
     return _market_bill(priced, None, terms, micros)
 
@@ -142,7 +142,10 @@ def verdict_on(bills: Sequence[MarketBill], gate: Gate) -> tuple[Verdict, Market
 
 
 def representative(bills: Sequence[MarketBill]) -> MarketBill | None:
-    """Returns the bill that stands for the run: the cheapest plain on-demand one, else the cheapest; known first."""
+    """Returns the bill that stands for the run: the cheapest plain on-demand one, else the cheapest one.
+
+    A known cost comes before an unknown one.
+    """
     return min(
         bills, key=lambda bill: (not bill.on_demand, bill.usd is None, bill.usd.likely if bill.usd else 0), default=None
     )
@@ -194,7 +197,7 @@ def _compared(
     priced: PricedRun, instance_type: InstanceType, bill: MarketBill,
     bills: dict[PaymentOption, MarketBill], catalog: Catalog,
 ) -> MarketBill:  # fmt: skip
-    """Adds the commitment and the break-even; a missing on-demand bill is added to `bills`."""
+    """Adds the commitment and the break-even to a bill, and a missing on-demand bill to `bills`."""
     paid = bill.option
     if paid is None or paid.offer.market == "on_demand":
         return bill

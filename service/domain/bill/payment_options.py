@@ -87,7 +87,7 @@ def markets_known(catalog: Catalog) -> tuple[str, ...]:
 
 def service_known(catalog: Catalog, name: str, field: str) -> str:
     """Returns the managed service of that name. Raises `UnknownName`."""
-    managed = {each.id for each in catalog.reference.services if each.kind in MARKETS_OF_SERVICES}
+    managed = {service.id for service in catalog.reference.services if service.kind in MARKETS_OF_SERVICES}
     return resolve("managed service", [name], managed | {fee.service for fee in catalog.reference.fees}, field)[0]
 
 
@@ -98,7 +98,7 @@ def markets_of_service(catalog: Catalog, service: str | None) -> tuple[str, ...]
 
 def kind_of_service(catalog: Catalog, name: str) -> str | None:
     """Returns the kind of a service by its id; None if there is no such service."""
-    return next((each.kind for each in catalog.reference.services if each.id == name), None)
+    return next((service.kind for service in catalog.reference.services if service.id == name), None)
 
 
 def _services_for(catalog: Catalog, instance_type: InstanceType) -> list[str]:
@@ -163,7 +163,7 @@ def _region_sold(offers: _TypeOffers, region: str) -> str | None:
         return None
     near = nearest_first(region, {name for name in sold if name}, reference.regions)
     if near:
-        advice = f"The nearest region that has it is {near[0]}; of {len(near)} in all."
+        advice = f"Of {len(near)} regions that have it, the nearest is {near[0]}."
     else:
         advice = f"{instance_type.provider} has one price for {instance_type.id} everywhere: leave the region out."
     raise QuestionError(f"{instance_type.id} is not offered in {region}. {advice}", field="region", near=near[:3])

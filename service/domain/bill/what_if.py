@@ -57,8 +57,8 @@ def what_if(
         bill = representative(answer.bills)
         combinations.append(Combination(index, answer, bill, _hours(bill)))
     combinations.sort(key=lambda each: (each.likely_micros is None, each.likely_micros or 0))
-    front = on_front([_point(each) for each in combinations])
-    return [replace(each, on_front=good) for each, good in zip(combinations, front, strict=True)], refused
+    front = on_front([_point(combination) for combination in combinations])
+    return [replace(combination, on_front=good) for combination, good in zip(combinations, front, strict=True)], refused
 
 
 def on_front(points: list[tuple[float, float] | None]) -> list[bool]:

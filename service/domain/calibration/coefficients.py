@@ -62,8 +62,8 @@ class StepKind:
     huber: float = 0.1
     """Residuals above this count by their size and not by its square, so that a few odd runs do not bend the fit."""
     bounded: frozenset[str] = frozenset()
-    """Terms that count work done at the rated peak, which no machine beats: they take their ideal time, and the
-    coefficients say how much more."""
+    """Terms that count work done at the rated peak, which no machine beats. They take at least their ideal time, and
+    the coefficients say how much more."""
     signs: Mapping[str, int] = field(default_factory=dict)
     """Feature → 1 if it only adds time, -1 if it only saves time: the sign of every coefficient that names it."""
 

@@ -49,7 +49,7 @@ class Physics:
 
 def physics_of(coefficients: Iterable[Coefficient]) -> Physics:
     """The calibration and the error bands that these coefficients make up."""
-    values = values_by_name(each for each in coefficients if not each.name.startswith("price."))
+    values = values_by_name(coefficient for coefficient in coefficients if not coefficient.name.startswith("price."))
     bands = {name: values.pop(name) for name in list(values) if name.startswith("band.")}
     return Physics(Calibration(values), ErrorBands(bands))
 
@@ -105,7 +105,7 @@ class ErrorBands:
         return Band(rate * low, rate, rate * high)
 
     def of(self, kind: StepKind, features: Features, new: Sequence[str]) -> "ErrorFactors":
-        """The errors of the rates of a question."""
+        """Returns the band and the caution of the rates of a question."""
         return ErrorFactors(*self.factors(kind, features, new), self.caution(kind, features, new))
 
     def around(
@@ -225,7 +225,7 @@ class _GroupedErrors:
         return [group for group in sorted(self.errors) if len(self.errors[group]) >= FEWEST_ERRORS or not group[1]]
 
     def quantile(self, group: Group, at: float) -> float:
-        """The quantile of a group, drawn to those of the wider ones."""
+        """Returns the quantile of a group, drawn towards those of wider groups."""
         own, count = float(np.quantile(self.errors[group], at)), len(self.errors[group])
         if group not in self.wider:
             return own

@@ -89,7 +89,7 @@ class _Problem:
     """Runs that each coefficient applies to."""
     penalty: Floats
     sign: Floats
-    """1 and -1 for a coefficient that must not be below or above 0."""
+    """1 for a coefficient that must not be below 0, -1 for one that must not be above 0, else 0."""
     ideal: Floats
     """Seconds of each term of each run before the coefficients."""
     least: Floats

@@ -21,12 +21,12 @@ def in_order(coefficients: Iterable[Coefficient], better: Better) -> list[Coeffi
     """Returns the coefficients, with those that name a GPU in order."""
     ordered: list[Coefficient] = []
     tables: dict[tuple[str, str], dict[str, Coefficient]] = defaultdict(dict)
-    for each in coefficients:
-        gpu = next((part[4:] for part in each.scope.split("|") if part.startswith("gpu=")), None)
+    for coefficient in coefficients:
+        gpu = next((part[4:] for part in coefficient.scope.split("|") if part.startswith("gpu=")), None)
         if gpu is None:
-            ordered.append(each)
+            ordered.append(coefficient)
         else:
-            tables[each.name, each.scope.replace(f"gpu={gpu}", "{}")][gpu] = each
+            tables[coefficient.name, coefficient.scope.replace(f"gpu={gpu}", "{}")][gpu] = coefficient
     for (name, scope), table in tables.items():
         first, values = next(iter(table.values())), _pooled(table, better)
         values |= _without_runs(values, better)

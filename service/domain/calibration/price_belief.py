@@ -19,7 +19,7 @@ from service.domain.calibration.coefficients import Coefficient, values_by_name
 from service.domain.units import DAYS_A_YEAR
 
 CONFIRMED_DAYS = 45
-"""Age in days up to which a price is believed as it is listed, as for prices of feeds."""
+"""Age in days up to which a price is believed as it is listed."""
 
 OLD_DAYS = 180
 """Age in days beyond which a price ranks at the high end of its band."""
@@ -40,8 +40,6 @@ list price of a hyperscaler to the cent is easier to check."""
 FEWEST_SELLERS = 3
 """Other sellers that the median of a GPU needs."""
 
-"""Standard deviations between the middle of a normal distribution and its 10th or 90th percentile."""
-
 
 def scopes_of(market: str, seller_class: str) -> tuple[str, ...]:
     """Returns the groups of similar prices, the narrowest first."""
@@ -61,7 +59,7 @@ class PriceMovement:
     @classmethod
     def of(cls, coefficients: Sequence[Coefficient]) -> "PriceMovement":
         """Takes the coefficients whose names begin with `price.`."""
-        return cls(values_by_name(each for each in coefficients if each.name.startswith("price.")))
+        return cls(values_by_name(coefficient for coefficient in coefficients if coefficient.name.startswith("price.")))
 
     def table(self, name: str, markets: Sequence[str], seller_classes: Sequence[str]) -> Floats:
         """Returns a coefficient by market (rows) and class of seller (columns); 0 where no scope has it."""

@@ -62,7 +62,7 @@ class Catalog:
         measurements: VisibleMeasurements,
         known_at: date | None = None,
     ) -> "Catalog":
-        """Builds the columns of the instance types and of their offers, which are sorted by type."""
+        """Builds the columns of the instance types, and of their offers sorted by type."""
         starts = still(np.searchsorted(offers.instance_type, np.arange(len(instance_types) + 1)))
         columns = Columns.of(instance_types, day, reference)
         return cls(version, day, instance_types, columns, offers, starts, reference, known_at, measurements)

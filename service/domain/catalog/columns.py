@@ -178,7 +178,7 @@ FLAGS: dict[str, FlagColumn] = {
     "orderable": FlagColumn(
         "name that the provider takes in an order",
         lambda t: t.orderable,
-        "Whether the provider takes the name in an order; names of combinations and of single GPUs it does not.",
+        "Whether the provider accepts the name in an order; false for combinations and for single GPUs.",
     ),
     "bare_metal": FlagColumn("virtualisation", lambda t: t.bare_metal, "Whether there is no hypervisor."),
     "tensor_cores": FlagColumn(

@@ -53,11 +53,11 @@ class Gpu:
     memory_bandwidth_gb_per_second: float | None
     tdp_watts: float | None
     cores: int | None
-    """That add and multiply: CUDA cores, stream processors."""
+    """Units that add and multiply: CUDA cores or stream processors."""
     base_clock_mhz: float | None
     boost_clock_mhz: float | None
     gpus_per_board: int | None
-    """Above 1, a board is sold that a machine sees as several GPUs."""
+    """GPUs that a machine sees for each board that is sold; above 1 for boards such as the K80."""
     gpus_per_rack: int | None
     """GPUs on one fast link where that is more than a node: NVL72 racks and TPU pods (makers' data sheets)."""
     gpus_per_tray: int | None
@@ -184,7 +184,7 @@ class InstanceType:
     """Share of its time that each vCPU of a burstable type can run without end; null for all other types."""
     twin_of: str | None
     orderable: bool | None
-    """Whether the provider takes this name in an order; a composed name or a listing of one GPU it does not."""
+    """Whether the provider accepts this name in an order; false for a composed name and for a listing of one GPU."""
     source: str
     note: str | None
     lifecycle: tuple[LifecycleEvent, ...]

@@ -134,7 +134,7 @@ class CatalogHistory:
             gpu=np.array([gpus[each.gpu.id] if each.gpu else -1 for each in types], np.int64),
             gpus=np.array([each.whole_gpus or 1.0 for each in types]),
             seller=np.array([sellers[each.provider] for each in types], np.int64),
-            seller_class=np.array([PRICED_LIKE.index(each or "") for each in classes], np.int64),
+            seller_class=np.array([PRICED_LIKE.index(seller_class or "") for seller_class in classes], np.int64),
         )
 
 

@@ -23,10 +23,10 @@ class MeasurementLog:
 
     def add(self, measurements: Iterable[Measurement], version: int) -> None:
         """Adds the measurements that are newer than the version of the log; one thread at a time may do so."""
-        for each in measurements:
-            self._all[each.owner].append(each)
-            self._by_workload[each.owner, each.workload].append(each)
-            self._by_machine[each.owner, each.machine].append(each)
+        for measurement in measurements:
+            self._all[measurement.owner].append(measurement)
+            self._by_workload[measurement.owner, measurement.workload].append(measurement)
+            self._by_machine[measurement.owner, measurement.machine].append(measurement)
         self.version = version
 
     def of(self, owner: Owner) -> list[Measurement]:
@@ -60,7 +60,7 @@ class VisibleMeasurements:
         return tuple(self._visible(*(self.log.under(owner, workload) for owner in self._owners)))
 
     def workloads(self, most: int) -> set[str]:
-        """Returns the names of the workloads of the latest measurements, of each owner at most so many."""
+        """Returns the names of the workloads of each owner's latest measurements, `most` of each owner."""
         return {row.workload for rows in map(self.log.of, self._owners) for row in self._visible(rows[-most:])}
 
     def on(self, machine: str) -> tuple[Measurement, ...]:
@@ -72,5 +72,5 @@ class VisibleMeasurements:
         return (None,) if self.owner is None else (None, self.owner)
 
     def _visible(self, *parts: list[Measurement]) -> Iterator[Measurement]:
-        """Leaves out what a later version has added to the log."""
+        """Leaves out measurements that a later version has added to the log."""
         return (row for part in parts for row in part if row.since <= self.version and row.measured_on <= self.day)

@@ -106,7 +106,11 @@ def resolve_providers(names: Collection[str], catalog: Catalog, field: str = "pr
 
 def provider_names(catalog: Catalog) -> dict[str, str]:
     """Returns the id of each provider by its id and by its name."""
-    return {spelling: each.id for each in catalog.reference.providers.values() for spelling in (each.name, each.id)}
+    return {
+        spelling: provider.id
+        for provider in catalog.reference.providers.values()
+        for spelling in (provider.name, provider.id)
+    }
 
 
 def resolve_regions(names: Collection[str], catalog: Catalog, field: str = "region") -> tuple[str, ...]:

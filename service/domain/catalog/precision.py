@@ -30,11 +30,11 @@ class NumberFormat:
     stored_bits: float
     """Bits of a stored value, with its share of the scales of its block."""
     stand_ins: tuple[tuple[str, float], ...] = ()
-    """Precisions whose peak is used where a chip has none of its own or it is unknown, and which share of it."""
+    """The precision whose peak applies, if not its own."""
     runs_as: str = ""
     """The precision whose peak it has, if another one."""
     stored_only: bool = False
-    """Weights are stored so and multiplied at 16 bits: no GPU of the catalog multiplies them as they are stored."""
+    """Whether weights are only stored in it and multiplied at 16 bits, since no GPU of the catalog multiplies in it."""
 
 
 _OF_INT8 = (("int8", 1.0), ("fp16", 1.0), ("bf16", 1.0))
@@ -117,7 +117,7 @@ class Precision:
     name: str
     kind: str
     bits: int
-    """Without the scales of blocks; `NumberFormat.stored_bits` has them."""
+    """Bits of a value without the scales of blocks, which `NumberFormat.stored_bits` includes."""
     exponent_bits: int | None
     mantissa_bits: int | None
     description: str

@@ -51,7 +51,7 @@ class Provider:
     priced_by_region: bool
     seller_class: SellerClass | None
     gpus_exclusive: bool | None
-    """Whether a renter has the GPUs alone."""
+    """Whether a renter has the GPUs to itself."""
     rdma_fabric: str | None
     """The network of its machines with RDMA, one of `RDMA_FABRICS`."""
     source: str

@@ -130,7 +130,9 @@ class _Segment:
     rank: int
 
     def preference(self, moment: datetime) -> tuple[object, ...]:
-        """Smaller is better: a known price, a fresh one, the better rank; among stale ones the last confirmed."""
+        """Sorting key, smaller is better: a known price, then a fresh one, then the better rank; of stale ones the last
+        confirmed.
+        """
         fresh = moment < self.fresh_until
         trust = (self.rank,) if fresh else (FOREVER - self.confirmed_at, self.rank)
         age = (FOREVER - self.starts_at, FOREVER - self.observed.observed_at, self.observed.feed)
@@ -163,16 +165,16 @@ def resolve(market: Market, observations: Iterable[Observed], captures: Parts, f
     for chain in chains:
         kept = _accepted(market, chain, chains, held)
         segments.append(_segments(market, chain, kept))
-    dated = any(each.observed.dated != "unknown" for feed in segments for each in feed)
+    dated = any(segment.observed.dated != "unknown" for feed in segments for segment in feed)
     if dated:
-        segments = [[each for each in feed if each.observed.dated != "unknown"] for feed in segments]
+        segments = [[segment for segment in feed if segment.observed.dated != "unknown"] for feed in segments]
     return Resolved(tuple(_in_force(segments)), frozenset(held))
 
 
 def _chains(observations: Iterable[Observed], captures: Parts, feeds: Mapping[str, Feed]) -> list[_Chain]:
     parts: dict[tuple[str, str], list[Observed]] = defaultdict(list)
-    for each in observations:
-        parts[each.feed, each.part].append(each)
+    for observation in observations:
+        parts[observation.feed, observation.part].append(observation)
     chains: dict[str, _Chain] = {}
     for (feed, part), changes in sorted(parts.items()):
         chain = chains.setdefault(feed, _Chain(feeds.get(feed)))
@@ -185,13 +187,13 @@ def _without_repetitions(changes: Sequence[Observed]) -> list[Observed]:
     """The changes of a part that differ from the ones before; captures that came late leave some that do not."""
     last: dict[datetime | None, tuple[object, ...]] = {}
     different = []
-    for each in changes:
-        value = (each.state == "set_aside", each.state == "absent", each.per_hour_micros, each.ends_at)
-        if last.get(each.effective_from) != value:
-            different.append(each)
-        if each.state == "absent":
+    for change in changes:
+        value = (change.state == "set_aside", change.state == "absent", change.per_hour_micros, change.ends_at)
+        if last.get(change.effective_from) != value:
+            different.append(change)
+        if change.state == "absent":
             last.clear()
-        last[each.effective_from] = value
+        last[change.effective_from] = value
     return different
 
 
@@ -199,38 +201,38 @@ def _confirm(chain: _Chain, changes: Sequence[Observed], captures: Sequence[date
     """Adds the changes of a part, each with the last capture before the next change of the same price."""
     next_change: dict[datetime | None, datetime] = {}
     absent_from = later = FOREVER
-    for each in reversed(changes):
-        before = bisect_left(captures, min(next_change.get(each.effective_from, FOREVER), absent_from))
-        chain.confirmed[each.id] = max(each.observed_at, captures[before - 1] if before else each.observed_at)
-        next_change[each.effective_from] = each.observed_at
-        if each.state == "absent":
-            absent_from = each.observed_at
+    for change in reversed(changes):
+        before = bisect_left(captures, min(next_change.get(change.effective_from, FOREVER), absent_from))
+        chain.confirmed[change.id] = max(change.observed_at, captures[before - 1] if before else change.observed_at)
+        next_change[change.effective_from] = change.observed_at
+        if change.state == "absent":
+            absent_from = change.observed_at
             # One capture may lack an offer by accident; the second one in a row ends its price.
-            following = bisect_right(captures, each.observed_at)
+            following = bisect_right(captures, change.observed_at)
             if captures[following:] and captures[following] < later:
-                chain.ended_at[each.id] = captures[following]
-        later = each.observed_at
+                chain.ended_at[change.id] = captures[following]
+        later = change.observed_at
     chain.changes += changes
 
 
 def _accepted(market: Market, chain: _Chain, chains: Sequence[_Chain], held: set[int]) -> list[Observed]:
-    """The changes without those that are held: a large step that neither a second capture nor another feed confirms."""
+    """The changes without those that are held: large steps that neither a second capture nor another feed confirms."""
     low, high = STEP_WITHOUT_QUESTION[market]
     # The seed is edited by people and checked as a whole; only feeds that are read repeatedly are questioned.
     is_questioned = chain.feed is not None and chain.feed.every_hours is not None
     accepted: list[Observed] = []
     former: Observed | None = None
-    for each in sorted(chain.changes, key=lambda each: (each.observed_at, each.starts_at, each.id)):
-        if each.has_price and each.per_hour_micros is not None:
-            step = _step(former, each)
-            unsure = is_questioned and (each.questioned or not low <= step <= high)
-            waits = unsure and each.decision is None and chain.confirmed[each.id] <= each.observed_at
-            if each.decision == "refused" or (waits and not _agreed(market, each, chain, chains)):
-                held.add(each.id)
+    for change in sorted(chain.changes, key=lambda each: (each.observed_at, each.starts_at, each.id)):
+        if change.has_price and change.per_hour_micros is not None:
+            step = _step(former, change)
+            unsure = is_questioned and (change.questioned or not low <= step <= high)
+            waits = unsure and change.decision is None and chain.confirmed[change.id] <= change.observed_at
+            if change.decision == "refused" or (waits and not _agreed(market, change, chain, chains)):
+                held.add(change.id)
                 continue
-            former = each
-        if each.state != "set_aside":
-            accepted.append(each)
+            former = change
+        if change.state != "set_aside":
+            accepted.append(change)
     return accepted
 
 
@@ -262,11 +264,11 @@ def _segments(market: Market, chain: _Chain, accepted: Sequence[Observed]) -> li
     rank = chain.feed.rank if chain.feed else LAST_RANK
     stock_only = chain.feed is not None and chain.feed.stock_only
     starting: dict[datetime, Observed] = {}
-    for each in accepted:  # in the order of captures: of two with the same start the later one counts
-        if each.has_price:
-            starting[each.starts_at] = each
-        elif each.id in chain.ended_at and not stock_only:
-            starting[chain.ended_at[each.id]] = each
+    for change in accepted:  # in the order of captures: of two with the same start the later one counts
+        if change.has_price:
+            starting[change.starts_at] = change
+        elif change.id in chain.ended_at and not stock_only:
+            starting[chain.ended_at[change.id]] = change
     starts = sorted(starting)
     segments = []
     for start, following in pairwise([*starts, FOREVER]):
@@ -280,10 +282,10 @@ def _segments(market: Market, chain: _Chain, accepted: Sequence[Observed]) -> li
 
 def _in_force(feeds: Sequence[Sequence[_Segment]]) -> Iterable[Interval]:
     """Yields the best segment of each span; spans begin where a segment starts, ends or ceases to be fresh."""
-    moments = {moment for feed in feeds for each in feed for moment in (each.starts_at, each.ends_at)}
+    moments = {moment for feed in feeds for segment in feed for moment in (segment.starts_at, segment.ends_at)}
     if sum(1 for feed in feeds if feed) > 1:
-        moments |= {each.fresh_until for feed in feeds for each in feed if each.fresh_until < each.ends_at}
-    starts = [[each.starts_at for each in feed] for feed in feeds]
+        moments |= {segment.fresh_until for feed in feeds for segment in feed if segment.fresh_until < segment.ends_at}
+    starts = [[segment.starts_at for segment in feed] for feed in feeds]
     current: _Segment | None = None
     since = FOREVER
     for moment in sorted(moments):

@@ -111,7 +111,7 @@ def frameworks_mask(catalog: Catalog, frameworks: tuple[str, ...]) -> Mask:
 
 
 def no_framework_mask(catalog: Catalog) -> Mask:
-    """Returns the types with rules about frameworks that let none of them run."""
+    """Returns the types for which there are rules about frameworks, none of which lets a framework run."""
     has_rules, runs = np.zeros((2, len(catalog.instance_types)), np.bool_)
     for software in software_names(catalog, ("framework",)):
         has_rules |= np.array([bool(rules) for rules in catalog.derive(rules_by_type, software)], np.bool_)

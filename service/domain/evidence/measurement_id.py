@@ -15,7 +15,7 @@ _FROM_CATALOG = ("id", "gpu_count", "since")
 
 
 _ADDED_LATER = ("owner", "watts")
-"""Fields that a measurement may lack: without them, its id is that of a time when they did not exist."""
+"""Fields that were added later: without them, a measurement keeps the id that it had before they existed."""
 
 
 def samples_per_second(steps: int, seconds: float, batch_size: int, world_size: int) -> float:

@@ -34,7 +34,7 @@ layout, batch, lengths, precision and software.
 
 @dataclass(frozen=True, slots=True)
 class NamedWork:
-    """A workload of which only the name is known, and with it what was measured under that name."""
+    """A workload of which only the name is known, with the measurements that were sent under this name."""
 
     name: str
     task: str
@@ -51,7 +51,7 @@ class NamedRate:
     basis: Literal["measured", "scaled"]
     samples_per_second: Band
     evidence: Measurement
-    """The newest that was used."""
+    """The newest measurement that was used."""
     stale: bool
     text: str
 
@@ -66,7 +66,7 @@ def measured_rate(
     ours = [each for each in _newest_first(measurements, workload, as_of) if each.machine == instance_type]
     if not ours:
         return None
-    fresh = [each for each in ours if not _is_stale(each, as_of)]
+    fresh = [measurement for measurement in ours if not _is_stale(measurement, as_of)]
     rates = [each.samples_per_second for each in fresh or ours[:1]]
     newest = rates[0]
     text = (
@@ -202,7 +202,7 @@ def _scaled(measurement: Measurement, ratio: float, figure: Figure, as_of: date)
 
 def _newest_first(measurements: Iterable[Measurement], workload: str, as_of: date) -> Sequence[Measurement]:
     # The loss of several nodes to their network does not transfer to other machines.
-    on_one_node = [each for each in measurements if each.nodes == 1]
+    on_one_node = [measurement for measurement in measurements if measurement.nodes == 1]
     ours = [each for each in on_one_node if each.workload == workload and each.measured_on <= as_of]
     return sorted(ours, key=lambda each: (-each.measured_on.toordinal(), each.id))
 

@@ -119,7 +119,7 @@ class EquallyNear:
     precision: NDArray[Any]
     framework: NDArray[Any]
     gpus: Floats
-    """NaN where unknown, as the next."""
+    """Number of GPUs of each run; NaN where unknown, as in the column of lengths."""
     length: Floats
 
     @staticmethod
@@ -261,7 +261,7 @@ def _length_of(run: PublishedRun) -> int | None:
 
 
 def _differences(run: PublishedRun, query: EvidenceQuery) -> tuple[str, ...]:
-    """Traits in which the run differs from the question; a trait that either leaves open does not differ."""
+    """Traits in which the run differs from the question. A trait that is open in either does not differ."""
     pairs = {
         "model": (run.model, query.model.id),
         "gpu": (run.gpu, query.gpu.id),

@@ -34,14 +34,14 @@ class TrainingConfig:
     model: Model
     precision: str = "bf16"
     recipe: str = "mixed"
-    """A key of `memory.RECIPES`."""
+    """A key of `memory.RECIPES`: what is kept for each parameter, and in which size."""
     method: Method = "full"
     weight_precision: str | None = None
-    """Precision in which frozen weights are stored; None: as `recipe` has it."""
+    """Precision in which frozen weights are stored; None leaves it to the recipe."""
     optimizer: str = "adamw"
     trainable_parameters: float | None = None
     has_reference: bool = False
-    """A frozen copy of the model reads each sequence once; adapters are switched off for it in place of a copy."""
+    """Whether a frozen copy of the model reads each sequence once. With adapters, the model itself is the copy."""
     sequence_length: int = 0
     mean_length: float | None = None
     global_batch: int | None = None
@@ -127,11 +127,11 @@ class InferenceConfig:
 
     @property
     def written_share(self) -> tuple[float, float]:
-        """Mean and standard deviation of the cache that a running request holds, over that of a whole conversation.
+        """Mean and standard deviation of the share of a conversation's cache that a running request holds.
 
-        Long answers run longer, so that a request that runs at a random moment has one more often, and has written an
-        even share of it: E[a^2] / 2 E[a] tokens in the mean, and E[a^3] / 3 E[a] in the mean square. Stacks that
-        reserve the cache of an answer hold it whole; so do the requests of a burst, which write side by side.
+        Long answers run longer, so a request that runs at a random moment is more often one of these. It has written an
+        even share of its answer: E[a^2] / 2 E[a] tokens in the mean, and E[a^3] / 3 E[a] in the mean square. Stacks
+        that reserve the cache of an answer hold all of it, and so do the requests of a burst, which write side by side.
         """
         own = self.whole_length - self.shared_prompt
         if not self.software.stack.grows_cache or self.burst or own <= 0:

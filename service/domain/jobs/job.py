@@ -185,7 +185,7 @@ def _most_tokens(t: Transformer) -> int:
 
 
 def _check_length(job: Job, tokens: float, field: str) -> None:
-    """Raises `QuestionError` for a sample of no tokens of an encoder, and for one of more than it has positions for."""
+    """Raises `QuestionError` where an encoder gets a sample without tokens, or with more than it has positions for."""
     t = job.model.transformer
     # Decoders are often used beyond their positions, and networks without sequences have no tokens.
     if t is None or t.decoder:

@@ -88,7 +88,7 @@ def crosses_slow_links(tensor: Number, linked_gpus: Number) -> Number:
 
 
 def usual_batch(model: Model, method: Method, sequence_length: int) -> int:
-    """Returns usual samples of an optimizer step: a power of two, and about the tokens of a usual step."""
+    """Returns the samples of a usual optimizer step: a power of two, with about the tokens of a usual step."""
     if model.transformer is not None and sequence_length:
         sequences = max(1, USUAL_TOKENS_PER_STEP[method] // sequence_length)
         return 1 << (sequences.bit_length() - 1)
@@ -97,7 +97,7 @@ def usual_batch(model: Model, method: Method, sequence_length: int) -> int:
 
 
 def assumed_batch(config: TrainingConfig, gpus: int) -> int:
-    """The global batch; by default, a usual one that gives every GPU as many samples."""
+    """The global batch; by default a usual one, rounded so that every GPU gets the same number of samples."""
     if config.global_batch:
         return config.global_batch
     usual = usual_batch(config.model, config.method, config.sequence_length or 0)
@@ -241,7 +241,7 @@ def _allowed(limits: CutLimits, cuts: Columns, fixed: FixedLayout) -> Mask:
 
 
 def _with_experts(config: Config, limits: CutLimits, cuts: Columns, fixed: FixedLayout) -> Columns:
-    """Cuts once for each expert degree.
+    """Repeats each cut for every expert degree that it allows.
 
     An engine cuts experts as it cuts other weights, or spreads them over the GPUs of all replicas: with data-parallel
     attention, each replica has its own requests and cache, and a share of the experts.
@@ -259,7 +259,7 @@ def _with_experts(config: Config, limits: CutLimits, cuts: Columns, fixed: Fixed
 def _with_micro_batches(
     config: TrainingConfig, batch: Floats, data: Floats, fixed: FixedLayout
 ) -> tuple[Indices, Floats]:
-    """Cuts that give each data-parallel rank a sample, once for each size of micro-batch, and that size."""
+    """Repeats each cut for every size of micro-batch; a cut must give each data-parallel rank a sample."""
     spread = np.flatnonzero(data <= batch)
     share = np.ceil(batch[spread] / data[spread])
     if fixed.micro_batch is not None:
@@ -276,7 +276,9 @@ def _with_micro_batches(
 def _with_ways(
     cuts: Columns, cut: Indices, fixed: FixedLayout, ways: Callable[[int], Sequence[Way]]
 ) -> tuple[Indices, Indices, Indices]:
-    """Pairs of a cut and a way that is worth trying with it, as indices of both; and all ways."""
+    """Pairs of a cut and a way that is worth trying with it, as indices into `cuts` and into the ways, which are
+    returned last.
+    """
     if fixed.zero_stage is not None:
         highest = np.full(len(cut), fixed.zero_stage)
     else:

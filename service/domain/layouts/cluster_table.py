@@ -30,7 +30,7 @@ class ConfigFactors:
         return self.calibration.log_factor(kind, term, self.features) + self.of_columns(kind, term, columns)
 
     def of_columns(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
-        """Sum of the coefficients of a term that the columns decide, in each row."""
+        """Sum, in each row, of those coefficients of a term that the columns select."""
         return self.calibration.log_factors(kind, term, self.features, columns)
 
     def of(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
@@ -86,7 +86,7 @@ class ClusterTable:
     """The clusters that differ in GPUs or links; None where all do. Hosts matter only to networks that wait for their
     input."""
     row_by_gpus: Indices
-    """Row of each cluster among those."""
+    """Row of each cluster in `by_gpus`."""
 
     def __len__(self) -> int:
         return len(self.gpus)
@@ -120,7 +120,7 @@ class ClusterTable:
         return fits[:, column_of]
 
     def factors(self, factors: ConfigFactors, kind: StepKind, terms: Iterable[str]) -> dict[str, Floats]:
-        """Factor of each term on each cluster, of the coefficients that clusters decide."""
+        """The part of each term's factor that depends on the cluster, for each cluster."""
         log_factors = partial(factors.calibration.log_factors, kind, features=factors.features, columns=self.features)
         whole = np.exp(np.zeros(len(self)) + log_factors("*"))
         return {term: whole * np.exp(log_factors(term)) for term in terms}
@@ -134,7 +134,7 @@ class ClusterTable:
         return flops | self.unit_seconds
 
     def surely(self, physics: Physics, config: Config) -> "ClusterTable":
-        """Returns the clusters with only as much memory as a likely need may take, at the confidence of the config."""
+        """Returns the clusters with less usable memory: a likely need that fits there fits with confidence."""
         return replace(self, usable_bytes=self.usable_bytes / memory_margin(physics, config))
 
     def bands(self, physics: Physics, kind: StepKind, factors: ConfigFactors) -> Floats:

@@ -81,9 +81,9 @@ class EstimateColumns:
     """Fewest that serve the load of the job within its limits on times, infinite where no number does; without a load,
     one for each run."""
     alone: Floats
-    """`load.Served.alone` over all layouts; no columns without a load."""
+    """`load.Served.alone` over all layouts; without a load it has no columns."""
     least: Floats
-    """Likewise."""
+    """`load.Served.least` over all layouts; without a load it has no columns."""
 
     @property
     def fewest_instances(self) -> Floats:
@@ -101,9 +101,9 @@ class FleetLayouts(NamedTuple):
     """The best layout on a number of nodes of each instance type."""
 
     rows: NDArray[np.unsignedinteger]
-    """One for each distinct cluster, as in `LayoutTable.rows`, in the narrowest type that holds it."""
+    """The layout of each distinct cluster, as a row of `LayoutTable.rows` in the narrowest type that holds it."""
     cluster: Indices
-    """Row of each instance type; -1, the last row, without a GPU."""
+    """Row in `rows` of each instance type; -1, the last row, for one without a GPU."""
 
     def of(self, index: int) -> Layout:
         """Returns the layout of one instance type."""
@@ -277,7 +277,10 @@ class _Nodes(NamedTuple):
     marketplace_clusters: bool
 
     def cache(self, catalog: Catalog) -> Cache:
-        """Returns where to keep them: a network that is assumed can be any number, so that these come and go."""
+        """Returns the cache that keeps the clusters.
+
+        An assumed network can be any number, so its clusters are not kept for long.
+        """
         return catalog.memory if self.assumed_network_gbps is None else catalog.outlooks
 
 

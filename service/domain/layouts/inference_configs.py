@@ -20,7 +20,7 @@ class InferenceConfigs:
 
     different: tuple[InferenceConfig, ...]
     of_gpu: Indices
-    """Configuration of each of `ClusterTable.gpu_types`."""
+    """Index in `different` of the configuration of each of `ClusterTable.gpu_types`."""
 
     @staticmethod
     def same(config: InferenceConfig, clusters: ClusterTable) -> "InferenceConfigs":
@@ -29,7 +29,7 @@ class InferenceConfigs:
 
     @property
     def any(self) -> InferenceConfig:
-        """One of them, for everything but number formats."""
+        """One of the configurations, for everything but number formats."""
         return self.different[0]
 
     def on(self, gpu_types: Indices) -> InferenceConfig:

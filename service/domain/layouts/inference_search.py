@@ -60,9 +60,9 @@ class FastestInference:
     instances: Floats
     """Clusters that serve the load of the config within its limits; infinite where no number does."""
     alone: Floats
-    """`load.Served.alone` of the layouts of each cluster; no columns without a load."""
+    """`load.Served.alone` of the layouts of each cluster; without a load it has no columns."""
     least: Floats
-    """Likewise."""
+    """`load.Served.least` of the layouts of each cluster; without a load it has no columns."""
 
     @staticmethod
     def nothing(rows: int, limits: int) -> "FastestInference":

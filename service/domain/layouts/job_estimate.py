@@ -40,7 +40,7 @@ class JobEstimate:
     beyond_steps: float | None
     """Share that evaluation, saving and starting add to the steps, as in published runs of the stack."""
     model_flops_per_second_per_gpu: float | None
-    """Counted as in papers: attention without the causal half, recomputation left out."""
+    """Counted as in papers: with attention to the whole sequence, and without recomputation."""
     hardware_flops_per_second_per_gpu: float | None
     """Model FLOP/s and those of recomputation."""
     model_flops_utilisation: float | None

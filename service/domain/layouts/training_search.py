@@ -256,7 +256,7 @@ class _Search:
         return any(other in ways and self.log_of_ways[other] <= self.log_of_ways[way] for other in others)
 
     def _log_of_ways(self) -> dict[Way, float]:
-        """Logarithm of the factor that each way puts on a step of this stack."""
+        """Logarithm of the factor by which each way changes a step of this stack."""
         ways = ways_to_run(self.config, self.fixed, 3)
         stages, kinds = (np.array([way[side] for way in ways]) for side in (0, 1))
         layouts = replace(LayoutTable.plain(len(ways)), zero_stage=stages.astype(np.float64), checkpointing=kinds)

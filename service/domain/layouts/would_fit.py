@@ -96,7 +96,10 @@ class _Changes:
         yield from self._of_nodes()
 
     def _in(self, layout: Layout) -> Iterator[FitChange]:
-        """Changes with which a layout fits; on twice the nodes, it has twice the ranks with half of their samples."""
+        """Changes with which the job fits in a layout.
+
+        On twice the nodes, the layout has twice the ranks, each with half of the samples.
+        """
         for code, to, other in self._others():
             estimate = estimate_config(self.physics, other, self.cluster, layout, timed=False)
             if estimate.fits_surely:

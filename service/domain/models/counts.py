@@ -13,7 +13,7 @@ VALUES_PER_FLOP = 1 / 740
 
 
 LIKE_RESNET_50 = 25.6e6
-"""Parameters of the network whose values per FLOP are taken."""
+"""Parameters of ResNet-50, whose values per FLOP count where those of a network are unknown."""
 WIDTH_BY_PARAMETERS = {"diffusion": 0.4}
 """Growth of the FLOPs per value with the parameters, by family: a value takes twice as many FLOPs as its layer is wide.
 Of the six diffusion models whose values are counted, it brings the error from a factor of 3.6 to 13 below 1.6."""
@@ -34,8 +34,9 @@ SAVED_PER_WRITTEN_VALUE = {"diffusion": 3.5}
 """Values that training keeps per value that the layers write, for a network whose values are not counted. LoRA of SDXL
 at 1,024 pixels takes 24 GB (guides to kohya's scripts), and LoRA of FLUX.2 Klein keeps 24.5 GB (mflux)."""
 USUAL_SAVED_PER_WRITTEN_VALUE = 2.0
-"""A convolution and its batch normalisation each keep their input, and an activation in place keeps nothing more: 1.94
-for ResNet-50 to 2.04 for DenseNet-121, counted."""
+"""Values kept for the backward pass per value that the layers write. A convolution and its batch normalisation each
+keep their input, and an activation in place keeps nothing more: 1.94 for ResNet-50 to 2.04 for DenseNet-121,
+counted."""
 
 
 def saved_values(model: Model) -> float:
@@ -284,8 +285,8 @@ def published_training_flops_per_sample(model: Model, sequence: float, *, passes
 def training_flops_per_sample(model: Model, tokens: float, passes: float) -> float | None:
     """FLOPs done in training on one sample without recomputation; None for a network whose FLOPs are unknown.
 
-    `passes` counts products with weights in forward passes; attention has no weights and always takes three. Causal
-    kernels skip hidden tokens.
+    `passes` is the work of products with weights in forward passes. Attention has no weights, so it always takes three.
+    Causal kernels skip hidden tokens.
     """
     if model.transformer is None:
         return None if model.forward_flops_per_sample is None else passes * model.forward_flops_per_sample

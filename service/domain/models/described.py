@@ -157,7 +157,11 @@ def model_like(model: Model, catalog_models: Iterable[Model]) -> Model:
     def distance(other: Model) -> float:
         return max(other.parameters / model.parameters, model.parameters / other.parameters)
 
-    of_family = [each for each in catalog_models if each.family == model.family and each.transformer is not None]
+    of_family = [
+        candidate
+        for candidate in catalog_models
+        if candidate.family == model.family and candidate.transformer is not None
+    ]
     # The id breaks ties, so that the order of the catalog does not decide.
     nearest = min(of_family, key=lambda each: (distance(each), each.id), default=None)
     if nearest is None or distance(nearest) > FARTHEST:

@@ -32,7 +32,8 @@ WITHIN_A_DEVIATION = (0.8413, 0.1587)
 """Shares of a normal distribution below one standard deviation above and below its mean."""
 
 FULL_BATCHES = 0.8
-"""How much rarer full batches are with more places: fitted to the simulation of `tests/oracles/serving.py`."""
+"""Factor in the exponent that makes full batches rarer with more places: fitted to the simulation of
+`tests/oracles/serving.py`."""
 
 HALVINGS = 24
 """Steps of the search for a percentile: one part in ten million."""
@@ -70,9 +71,9 @@ class ArrivalTimes:
     running: Floats
     """Mean requests in the engine."""
     least: Floats
-    """Seconds to the first token of a request that waits for none."""
+    """Seconds to the first token of a request that does not wait for others."""
     own_prompt: Floats
-    """Seconds that a longer prompt, at the percentile, adds to those."""
+    """Seconds that a longer prompt, at the percentile, adds to `least`."""
     alone: Floats
     """Probability that the engine is empty."""
     waits: Floats
@@ -98,7 +99,7 @@ class ArrivalTimes:
     answer_variation: Floats
 
     def _share_later(self, excess: Floats) -> Floats:
-        """Probability that the first token takes so much longer than the least."""
+        """Probability that the first token comes more than `excess` seconds after the least time."""
         plain = np.maximum(0.0, 1.0 - excess / self.plain_step)
         free = (1.0 - self.prompts) * plain + self.prompts * self.of_others.share_above(excess)
         busy = np.maximum(0.0, 1.0 - self.alone - self.waits)
@@ -198,7 +199,10 @@ class BatchTimes(ArrivalTimes):
     """
 
     def _share_later(self, excess: Floats) -> Floats:
-        """Probability that the first token takes so much longer: the rest of a batch is any part of it equally."""
+        """Probability that the first token comes more than `excess` seconds after the least time.
+
+        An arrival finds any part of a batch left, each equally likely.
+        """
         batch, later = np.maximum(self.plain_step, 1e-30), self.wait.mean
         rest = np.minimum(excess, batch)
         of_rest = 1.0 - rest / batch
@@ -225,9 +229,9 @@ def _batches(seconds: EngineTimes, rate: Floats, places: Floats, serving: Servin
 def _batch_times(seconds: EngineTimes, load: Floats, places: Floats, serving: Serving) -> BatchTimes:
     """Returns the times of engines with static batches.
 
-    A random arrival waits for the rest of a batch and for the prompts of its own; where the next batch is full, for
-    later ones. The wait for one place is that of Pollaczek and Khinchin; full batches are rarer with more places.
-    Clients that send their next request at the end of a batch wait for no rest of another.
+    A random arrival waits for the rest of a batch and for the prompts of its own; where the next batch is full, it
+    waits for later ones too. The wait for one place is that of Pollaczek and Khinchin; full batches are rarer with more
+    places. Clients that send their next request at the end of a batch never meet the rest of another one.
     """
     zero, one = np.zeros(len(load)), np.ones(len(load))
     if serving.concurrency is None:
@@ -240,7 +244,7 @@ def _batch_times(seconds: EngineTimes, load: Floats, places: Floats, serving: Se
         varies = varies / (1.0 - np.minimum(rate * each, ALMOST_ONE) ** 2)
         high, low = (serving.answer.longest_of(running, share) for share in WITHIN_A_DEVIATION)
         varies = each**2 * varies + ((high - low) / 2.0 * (seconds.step + running * seconds.request)) ** 2
-        # Longer batches are at_arrival more often: moments of a gamma distribution.
+        # An arrival meets longer batches more often: moments of a gamma distribution.
         varies = varies / batch**2
         at_arrival, rest_of_batch = (
             np.asarray(batch * (1.0 + varies)),
@@ -355,7 +359,7 @@ def arrival_times(seconds: EngineTimes, load: Floats, places: Floats, serving: S
 def _prompts_of_others(
     rate: Floats, step: Floats, prompt: Number, alone: Floats, variation: float
 ) -> tuple[Floats, _Spread, Floats]:
-    """The share of arrivals at a busy engine that find prompts being read, and the seconds that these add; the mean
+    """The share of arrivals at a busy engine that meet prompts being read, the seconds that these add, and the mean
     seconds that others add to any arrival at a busy engine.
     """
     share, second = np.minimum(rate * prompt, 0.95), 1.0 + variation

@@ -119,7 +119,7 @@ class MemoryNeed:
 
     @property
     def highest_confidence(self) -> float | None:
-        """Highest probability in whole percents with which it fits surely, below the one that is asked for.
+        """Highest probability in whole percents, below the one asked for, with which it fits surely.
 
         None if that is below one half, or if it fits surely and fails for another reason.
         """

@@ -86,7 +86,7 @@ class Engine:
     per_request: EngineTimes
     """Parts of the time between the ends of two requests, of a burst where the requests are one."""
     per_token: EngineTimes
-    """Parts of the time between two tokens of a request, likewise."""
+    """Parts of the time between two tokens of a request, of a burst where the requests are one."""
 
     @property
     def figures(self) -> tuple[Number, Number, Number]:
@@ -169,14 +169,14 @@ class ServedLoad:
     seconds_per_output_token: float
     seconds_per_request: float
     mean_to_first_token: float
-    """Mean over all requests, as the next time."""
+    """Mean over all requests; `mean_per_token` is one too."""
     mean_per_token: float
     prompt_share: float
     """Share of the engine's time, or of the instances, that reads prompts."""
     prefill_instances: int = 0
     """Instances that only read prompts."""
     seconds_of_transfer: float = 0.0
-    """Seconds in which one of them sends the cache of a prompt."""
+    """Seconds in which an instance that reads prompts sends the cache of one."""
 
 
 RealRates = Callable[[str, str], Number]
@@ -209,7 +209,7 @@ class CalibratedEngines:
     def of(
         config: InferenceConfig, layouts: AnyLayout, linked_gpus: Number, memory: Number, real: RealRates
     ) -> "CalibratedEngines":
-        """Returns engines by their seconds per byte of memory at its rated speed, and their real rates."""
+        """Returns engines, given their seconds per byte of memory at its rated speed and their real rates."""
 
         def total(demands: Demands) -> Number:
             return sum(amount * real(term, resource) for (term, resource), amount in demands.items())

@@ -19,7 +19,7 @@ PROCESS_BYTES = 2.5e9
 
 LOADERS_PER_GPU = 4
 PREFETCHED_BATCHES = 2
-"""Per loader: PyTorch's default prefetch_factor."""
+"""Batches that each loader reads ahead: PyTorch's default prefetch_factor."""
 LOADER_BYTES = 0.3e9
 """Resident memory of one loader process (assumed)."""
 
@@ -29,7 +29,7 @@ SAMPLE_BYTES = 3 * 224 * 224 * 4.0
 
 GRADIENT_BYTES = 4.0
 OFFLOAD_BUFFERS = 1.5
-"""Factor for pinned buffers on top of offloaded states: DeepSpeed's estimators multiply by 1.5."""
+"""Factor on offloaded states that adds their pinned buffers: DeepSpeed's estimators multiply by 1.5."""
 
 
 @dataclass(frozen=True, slots=True)

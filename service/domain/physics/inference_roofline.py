@@ -104,7 +104,7 @@ def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
 
 
 def request_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """Adds of each running request to a decoding step: its whole KV cache is read.
+    """The work that each running request adds to a decoding step, which reads its whole KV cache.
 
     Stages of a pipeline work on different requests at the same time, so that they neither add bandwidth nor lose it;
     GPUs of a tensor group share the work. With drafts, the demands are those of the mean token.
@@ -122,7 +122,7 @@ def request_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Num
 
 
 def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, tokens: float) -> Demands:
-    """Sums over tensor groups, and the way of tokens to spread experts and back; stages share both."""
+    """Bytes of sums over tensor groups, and of tokens on their way to spread experts and back; stages share both."""
     t = config.model.transformer
     assert t is not None
     sums = all_reduce_bytes(t.sublayers * 2.0 * tokens * t.hidden, layout.tensor) / layout.pipeline
@@ -167,8 +167,8 @@ def pass_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
 def passes_of_prompt(config: InferenceConfig, running: Number) -> Number:
     """Passes that read one prompt while so many requests run.
 
-    A pass takes a part of a long prompt, or several short ones where many requests run: they end as often as B / o
-    in a step.
+    A long prompt takes several passes. Where many requests run, several prompts share a pass: with answers of o tokens,
+    B / o of B running requests end in a step, and as many prompts take their places.
     """
     later = max(1.0, config.output_length - 1.0)
     return np.maximum(_tokens_to_read(config) / TOKENS_PER_STEP, np.minimum(1.0, later / running))

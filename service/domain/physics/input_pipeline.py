@@ -25,9 +25,8 @@ class CoresNeeded:
 def cores_needed(
     instance_type: InstanceType, loading: SampleLoading, samples_per_second: float | None
 ) -> CoresNeeded | None:
-    """Derived from the job's own rate if known, else as requested, else by the rule of thumb; None without a GPU.
-
-    `samples_per_second` are those that the GPUs of one node could take.
+    """Returns the cores that a node needs: by the job's own rate if known, else as requested, else by the rule of
+    thumb. None without a GPU. `samples_per_second` are those that the GPUs of one node could take.
     """
     if not instance_type.gpu_count:
         return None

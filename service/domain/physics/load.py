@@ -42,10 +42,10 @@ class LoadTimes(Protocol):
         """Seconds to the first token that this share of the requests does not exceed."""
 
     def per_output_token(self, percentile: float) -> Floats:
-        """Seconds per token of the answer, likewise."""
+        """Seconds per token of the answer that this share of the requests does not exceed."""
 
     def per_request(self, percentile: float) -> Floats:
-        """Seconds of a whole request, likewise."""
+        """Seconds of a whole request that this share of the requests does not exceed."""
 
 
 TIMES: dict[str, tuple[Callable[[ArrivalTimes, float, float], Mask], Callable[[LoadTimes, float], Floats]]] = {
@@ -69,10 +69,10 @@ class Engines(Protocol):
     """Replicas of a model, one per row."""
 
     def at(self, running: Floats) -> EngineTimes:
-        """Returns their calibrated seconds while so many requests run on each."""
+        """Returns the calibrated seconds of the engines while so many requests run on each."""
 
     def rows(self, rows: Indices) -> "Engines":
-        """Returns some of them."""
+        """Returns some of the engines."""
 
 
 class Served(NamedTuple):
@@ -87,7 +87,7 @@ class Served(NamedTuple):
     utilisation: Floats
     """Load over the most that a replica can do."""
     alone: Floats
-    """Least figure under each limit; 0 for the times of a row that keeps all limits."""
+    """Least figure that each limit allows by itself; 0 for the times of a row that keeps all limits."""
     least: Floats
     """Least figure under each limit with all others kept; infinite where they cannot be kept."""
     prefill: Floats
@@ -126,7 +126,7 @@ class Replicas:
     places: Floats
     count: Floats
     slowness: Floats
-    """Likely seconds of an engine over the calibrated ones."""
+    """Factor from the calibrated seconds of an engine to the likely ones."""
     full: EngineTimes
     """Likely seconds with all places taken."""
 
@@ -183,7 +183,7 @@ class LoadSearch:
     replicas: Replicas
     serving: Serving
     first: Floats
-    """Fewest that carry the load, in whatever time, spread evenly over the zones."""
+    """Fewest instances that carry the load, at any speed, spread evenly over the zones."""
 
     @staticmethod
     def of(replicas: Replicas, serving: Serving) -> "LoadSearch":
@@ -226,7 +226,7 @@ class LoadSearch:
         return reduce(np.logical_and, kept)
 
     def fewest(self, rows: Indices) -> Floats:
-        """Fewest instances of each of the rows that keep the limits, which the first do not; infinite if none do."""
+        """Fewest instances that keep the limits, for rows where the `first` ones do not; infinite if no number does."""
         low, fewest = self.first[rows], np.full(len(rows), np.inf)
         most = np.maximum(low, self.serving.up_to(MOST_INSTANCES))
         some = np.flatnonzero((low < most) & self.keeps(rows, most)) if len(rows) else rows

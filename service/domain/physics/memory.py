@@ -120,7 +120,7 @@ def stored_weight_bytes(model: Model, bits: Number) -> Number:
 
 
 def learned_routed_share(config: TrainingConfig) -> float:
-    """Returns the share of the parameters that learn which are those of routed experts; adapters are outside them."""
+    """Returns the share of routed experts in the parameters that learn; 0 for adapters, which are outside them."""
     return routed_share(config.model) if config.method == "full" else 0.0
 
 

@@ -253,7 +253,7 @@ def _faster_format(
 
 
 def _eight_bits(situation: Situation, catalog: Catalog) -> Figures | None:
-    """Applies unless the weights are stored in fewer bits."""
+    """Returns the 8-bit formats with a higher peak; None where weights are stored in fewer bits already."""
     if situation.weight_bits is not None and situation.weight_bits < 8:
         return None
     return _faster_format(situation, catalog, now=USUAL_PRECISIONS, formats=("fp8", "int8"))

@@ -29,23 +29,23 @@ Code = TypeVar("Code", bound=StrEnum)
 
 
 class Limits(NamedTuple):
-    """Limits on the job, and on its whole amount at the likely end of the estimates or, if `safe`, the pessimistic."""
+    """Limits on the job and on its whole amount, at the likely figures or, if `safe`, at the pessimistic ones."""
 
     deadline_hours: float | None = None
     budget_usd: float | None = None
     max_seconds_to_first_token: float | None = None
-    """Applies to a load, as the next two limits do, and to likely seconds at its percentile."""
+    """Applies to likely seconds at the percentile of a load, as the other two limits in seconds do."""
     max_seconds_per_output_token: float | None = None
     max_seconds_per_request: float | None = None
     max_instances: int = 1
     """Maximum number of independent instances that share the work."""
     safe: bool = False
     of_load: bool = False
-    """Whether there is a load, so that instances serve it together."""
+    """Whether instances serve a load together."""
 
     @property
     def bind(self) -> bool:
-        """Whether some number of nodes may miss a limit that another keeps."""
+        """Whether the limits can decide between numbers of nodes, because one of them misses what another keeps."""
         return self.of_load or self.deadline_hours is not None or self.budget_usd is not None
 
 
@@ -72,7 +72,7 @@ class WorkContext(NamedTuple):
     providers: tuple[str, ...] = ()
     """Requested providers; empty: any."""
     part_of_gpu: float | None = None
-    """The part of a card that is asked for, as the minimum or the maximum of GPUs."""
+    """The part of a card that the caller asks for, by a minimum or maximum of GPUs below 1."""
     commitments_held: tuple[str, ...] = ()
 
     @property
@@ -103,7 +103,7 @@ class Question(NamedTuple):
     """The service that machines are rented through."""
     diversify: bool = False
     usual: tuple[str, ...] = ()
-    """If no precision is named and the workload cannot tolerate all of the task's usual ones: those that it can."""
+    """Precisions to choose from if none is named and the workload does not tolerate all of the task's usual ones."""
     given: frozenset[str] = frozenset()
     """Paths of the fields that the caller set, such as `workload.amount`."""
     spot_left_out: bool = False
@@ -124,7 +124,10 @@ class Question(NamedTuple):
 
     @property
     def asks_for_least_hardware(self) -> bool:
-        """Whether the caller asked for the cheapest hour of any work, which a weak GPU has where no price is known."""
+        """Whether the caller asked for the cheapest hour of any work.
+
+        Where no price is known, that is the hour of a weak GPU.
+        """
         by_value = self.objective.weights.get("samples_per_usd")
         return self.work.job is None and not by_value and "objective" in self.given
 

@@ -106,7 +106,7 @@ def _fleet(
 
 
 def select_by(basis: Basis, constraints: Constraints, needs: Requirements, catalog: Catalog) -> Selection:
-    """Returns what the constraints and requirements admit of the types that the basis can rank."""
+    """Returns the types that the constraints and requirements admit and the basis can rank."""
     of_workload = () if needs is NOTHING else requirement_checks(needs, catalog)
     checks = (*_job_checks(basis, constraints, catalog), *_figure_checks(basis, catalog), *of_workload)
     planner = basis.planner

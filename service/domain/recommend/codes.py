@@ -28,7 +28,7 @@ class ReasonCode(MeaningfulCode):
     SCALED = auto(), "The rate that was measured under the workload's name, scaled from the most similar machine."
     SOFTWARE = auto(), "The requested software is known to run there."
     INTERCONNECT = auto(), "How the GPUs of one machine are linked."
-    RANKED_AT_HIGH_PRICE = auto(), "No recent observation confirms the price, so its high end ranks."
+    RANKED_AT_HIGH_PRICE = auto(), "No recent observation confirms the price, so it ranks at its high end."
     SPARE_VCPUS = auto(), "How many of its vCPUs prepare samples as fast as the GPUs take them; more bring no speed."
     TIED = auto(), "The uncertainty of the estimates is larger than the difference to these other choices."
     WITHIN_LIMITS = auto(), "How the choice keeps the deadline and the budget."
@@ -82,7 +82,7 @@ class WarningCode(MeaningfulCode):
     TENSOR_OVER_SLOW_LINKS = auto(), "Tensor parallelism crosses slow links, so every layer waits for them."
     DIMENSIONS_ASSUMED = (
         auto(),
-        "Only the parameters of the language model are known: layers and heads are those of a model of about the size.",
+        "Only the parameters of the language model are known; layers and heads are those of a model of about its size.",
     )
     PRECISION_REDUCED = auto(), "The GPU runs the precision only at a token rate or by conversion."
     PRECISION_STORED = (
@@ -97,7 +97,7 @@ class WarningCode(MeaningfulCode):
     )
     ENGINE_OF_LANGUAGE_MODELS = (
         auto(),
-        "The engine serves language models, and the workload's model is none.",
+        "The engine serves language models, and the workload's model is not one.",
     )
     EXTRAPOLATES = auto(), "No published run covers some property of the job, so the band is wider."
 

@@ -55,8 +55,8 @@ Estimating = Callable[[TypeSet], "FleetEstimate[Job]"]
 """Returns another estimate of the fleet, for some types."""
 
 Keeping = Callable[[AdmittedOffers, TypeSet, Estimating], TypeSet]
-"""Returns the types of some rejected offers that keep the limits on the whole job in another estimate of the fleet: of
-the types that do not run the job now, and of those that miss a limit."""
+"""Returns which of some rejected offers' types keep the limits on the whole job in another estimate of the fleet: types
+that do not run the job now, and types that miss a limit."""
 
 
 class Blockers(NamedTuple):
@@ -346,7 +346,7 @@ def _with_measurements(
 
 
 def _proved_to_fit(fleet: FleetEstimate[Job], machines: Collection[str], catalog: Catalog) -> Mask:
-    """Returns the types on which the job was measured and may fit, though not with its confidence.
+    """Returns the types on which the job was measured and may fit, although it does not fit with its confidence.
 
     Where it cannot fit, the runs under its name were other work.
     """

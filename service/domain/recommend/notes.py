@@ -109,9 +109,9 @@ def _notes_on_data(rejected: Sequence[Rejection], *, spot_unpriced: bool) -> Ite
     """Yields what the ranking leaves out only because a figure is unknown."""
     if spot_unpriced:
         yield Note(NoteCode.SPOT_PRICE_UNKNOWN, ("constraints.market",))
-    for each in rejected:
-        if each.code in FIGURES_OF_A_GPU and each.only_this:
-            figures = {"instances": each.instances, "count": each.only_this, "lacks": each.code}
+    for rejection in rejected:
+        if rejection.code in FIGURES_OF_A_GPU and rejection.only_this:
+            figures = {"instances": rejection.instances, "count": rejection.only_this, "lacks": rejection.code}
             yield Note(NoteCode.UNRANKED, ("objective",), figures)
 
 

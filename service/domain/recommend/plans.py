@@ -41,7 +41,7 @@ class LimitKind(NamedTuple):
     code: str
     """The code of the rejection of types that miss it."""
     parts: int
-    """Parts of its unit in a relaxation."""
+    """A relaxation rounds the limit up to a multiple of 1 / `parts` of its unit."""
     prefix: str = ""
     """Path to the field, from the constraints of the question."""
 
@@ -139,9 +139,9 @@ class NodeOptions:
     alone: Floats
     """`load.Served.alone`, in a third dimension, which is empty without a load."""
     least: Floats
-    """Likewise."""
+    """`load.Served.least`, in a third dimension, which is empty without a load."""
     incomplete: Mask
-    """`Plans.incomplete`."""
+    """Whether the dollars are a lower bound, as in `Plans.incomplete`."""
 
 
 def _watts(planner: Planner, catalog: Catalog) -> Floats:
@@ -294,7 +294,7 @@ class _Run:
     """High end of the believed price as a factor of the likely one, per candidate."""
     watts: Floats
     spot: Mask
-    """Per candidate."""
+    """Whether each candidate is on spot."""
     gpu_count: Floats
     gpu_memory_gb: Floats
     instances: Floats
@@ -427,7 +427,9 @@ def types_among(cells: CheapestOffers, where: Mask, count: int) -> TypeSet:
 
 
 def limit_checks(planner: Planner, cells: CheapestOffers, usd_per_hour: float | None, catalog: Catalog) -> list[Check]:
-    """Returns checks for types that run the job but miss a limit on it with every offer up to `usd_per_hour`."""
+    """Returns checks for types that run the job, but miss a limit on it with every offer that costs at most
+    `usd_per_hour`.
+    """
     limits, count = planner.limits, len(catalog.instance_types)
     if planner.fleet.job.amount is None and not limits.bind:
         return []
@@ -482,7 +484,7 @@ def keeping_otherwise(
     planner: Planner, cells: CheapestOffers, rejected: AdmittedOffers, blocked: TypeSet, estimating: Estimating,
     catalog: Catalog,
 ) -> TypeSet:  # fmt: skip
-    """Returns the types of rejected offers that keep the limits only in another estimate of the fleet."""
+    """Returns which types of the rejected offers keep the limits only in another estimate of the fleet."""
     if isinstance(planner.fleet.job, NamedWork):
         return 0  # measurements are of one machine
     # It helps types that do not hold the job, and types that miss its limits; other types fail something else.

@@ -18,7 +18,7 @@ OTHERS = ("*",)
 def cited_priors(
     applying: Sequence[Prior], basis: Basis, ranked: Ranked, context: WorkContext, catalog: Catalog
 ) -> tuple[CitedPrior, ...]:
-    """Returns the rules of thumb, of those that apply, that a ranking of types follows or overrules, in their order."""
+    """Returns those of the applying rules of thumb that a ranking of types follows or overrules, in the same order."""
     if not applying or not len(ranked.score):
         return ()
     rows = _first_rows(ranked, catalog)

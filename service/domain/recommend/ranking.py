@@ -80,7 +80,7 @@ class Ranked:
 
     @cached_property
     def _places(self) -> ThresholdIndex:
-        """Finds the first row of some types."""
+        """The first row of each type, indexed to find the first row of some types."""
         return ThresholdIndex.of(self._first.astype(np.float64))
 
     def first_row(self, admitted: AdmittedOffers) -> int:

@@ -44,9 +44,13 @@ def priced_first(rejected: Sequence[Rejection], priced: Sequence[Rejection]) -> 
     Once something with a price is admitted, machines without a known price are no longer ranked. A change that admits
     such a machine by hardware alone, and nothing once prices count, has no known result, so it is left out.
     """
-    unpriced = {each.code: each.relaxation for each in rejected if each.relaxation and not each.relaxation.has_price}
+    unpriced = {
+        rejection.code: rejection.relaxation
+        for rejection in rejected
+        if rejection.relaxation and not rejection.relaxation.has_price
+    }
     relaxations = unpriced | {each.code: each.relaxation for each in priced if each.relaxation}
-    return tuple(each._replace(relaxation=relaxations.get(each.code)) for each in rejected)
+    return tuple(rejection._replace(relaxation=relaxations.get(rejection.code)) for rejection in rejected)
 
 
 class NearestMiss(NamedTuple):
@@ -111,7 +115,7 @@ def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> t
         Explained(
             instance=name,
             admitted=bool(selection.admitted.types >> index & 1),
-            grounds=tuple((each.code, each.ground) for each in selection.failed if each.fails >> index & 1),
+            grounds=tuple((failure.code, failure.ground) for failure in selection.failed if failure.fails >> index & 1),
         )
         for name, index in zip(names, indices, strict=True)
     )

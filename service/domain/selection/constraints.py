@@ -163,10 +163,11 @@ def _admits_previews(asked: Constraints) -> bool:
 
 
 def _mainstream_check(catalog: Catalog, asked: tuple[str, ...], method: str | None, previews: bool) -> Check:
-    """Naming a platform admits the GPUs that run the framework there in part or by another framework.
+    """Checks that the mainstream framework runs in full on the GPU.
 
-    The platform of CPUs stays among them where CPUs take part already. The software of a preview is one too, so a
-    question that admits `previews` admits those on which it runs in part.
+    Naming a platform admits the GPUs that run the framework there in part, or that run another one. The platform of
+    CPUs stays among them where CPUs take part already. The software of a preview is one too, so a question that admits
+    `previews` admits those on which it runs in part.
     """
     types, in_full = catalog.instance_types, catalog.derive(mainstream_gpus_mask, method)
     fails = types_where(~in_full)
@@ -185,7 +186,7 @@ def _mainstream_check(catalog: Catalog, asked: tuple[str, ...], method: str | No
 
 
 def _growth_check(catalog: Catalog) -> Check:
-    """A type can grow if its provider has a machine of its architecture whose GPUs are linked fast."""
+    """Checks that a type can grow: its provider has a machine of its architecture whose GPUs are linked fast."""
     types = catalog.instance_types
     linked = {
         _line(each)

@@ -56,7 +56,9 @@ def _matching(text: str, catalog: Catalog) -> Mask:
     """Types of which every word of the text is part of a name, CPU, GPU, link or network; case does not matter."""
     spellings = [{word, fold_gpu(word)} for word in text.lower().split()]
     searched = catalog.derive(_searched)
-    return np.array([all(any(word in names for word in each) for each in spellings) for names in searched], np.bool_)
+    return np.array(
+        [all(any(word in names for word in spelling) for spelling in spellings) for names in searched], np.bool_
+    )
 
 
 def _searched(catalog: Catalog) -> list[str]:

@@ -101,7 +101,7 @@ class AdmittedOffers(NamedTuple):
     def tightened(self, catalog: Catalog) -> "AdmittedOffers":
         """Returns the same offers with the highest price among them as their limit.
 
-        Limits can be any number, but the offers of few types change at few prices: such equal parts are equal values.
+        Many limits admit the same offers; with the same limit, such parts are equal values.
         """
         if self.limit is None:
             return self

@@ -91,7 +91,7 @@ class AddWord(NamedTuple):
     or_drop: bool = False
     """Whether to remove the constraint if no word admits anything."""
     own: WordIndex | None = None
-    """Types of which each word is the one that describes them best; where there are any, they choose the word."""
+    """Types by the word that describes each of them best. Where there are any, the word is chosen by them."""
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
         """Returns the change to the list of words; None where no word helps."""

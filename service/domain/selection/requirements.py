@@ -107,10 +107,8 @@ class Requirements:
     of_a_job: bool = False
     """Whether a job is estimated. Its stack and precision are then not relaxed, as others would change the estimate."""
     platform_named_by: frozenset[str] | None = None
-    """Fields of the software that say what the code runs on, without which it is of the mainstream framework.
-
-    None where the question names hardware, or where the task needs no framework.
-    """
+    """Fields that name the platform of the code; without any, the code is taken to be of the mainstream framework. None
+    where the question names hardware, or where the task needs no framework."""
     cpu_suffices: bool = False
     """Whether the task needs no GPU, so that code for CPUs runs on any machine."""
     method: str | None = None
@@ -288,7 +286,10 @@ def _precision_check(catalog: Catalog, required: PrecisionRequirement, fixed: bo
     fails = catalog.everyone & ~union(runs[name] for name in required.tolerated)
 
     def admitted(numerics: Numerics) -> TypeSet:
-        """Types that pass with other numerics, including those that only then can be ranked."""
+        """Types that pass with other numerics.
+
+        Where peaks rank, these are types with a known peak in a newly tolerated format.
+        """
         precisions = numerics.tolerated(required.preferred, catalog)
         if not required.needs_peak:
             # Without limits on formats there is no requirement; types that run none of them fail another check too.

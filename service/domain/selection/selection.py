@@ -111,7 +111,7 @@ def _failed_by_offers(
 
 
 def _kept(out: _Rejected, offers: CheapestOffers, keeping: KeepingOffers | None) -> TypeSet:
-    """Types that miss limits on the job with the offers that pass, and keep them with one of these."""
+    """Types that miss limits on the job with the offers that pass, and keep them with one of `offers`."""
     if keeping is None or not out.by_limits:
         return 0
     kept = np.bincount(offers.instance_type[keeping(offers)], minlength=len(offers.lowest_usd)) > 0

@@ -29,7 +29,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
         published = datetime.fromtimestamp(content["about"]["timestamp"], UTC)
     except (KeyError, TypeError, ValueError, OverflowError):
         raise DocumentRefused("The file has no compute.instance or no about.timestamp.") from None
-    listings = [each for name, machine in machines.items() for each in _of_machine(str(name), machine)]
+    listings = [listing for name, machine in machines.items() for listing in _of_machine(str(name), machine)]
     return Content(listings=listings, published_at=published)
 
 

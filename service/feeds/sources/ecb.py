@@ -21,13 +21,13 @@ fetch = documents_at("/stats/eurofxref/eurofxref-hist-90d.xml")
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
     """Returns the rates of dollars and yuan. Raises `DocumentRefused` where one has no day or is impossible."""
-    rates = [each for body in bodies for each in _rates(body) if each.currency in PLAUSIBLE]
+    rates = [rate for body in bodies for rate in _rates(body) if rate.currency in PLAUSIBLE]
     if not rates:
         raise DocumentRefused("There is no rate of the dollar or the yuan with a day.")
-    for each in rates:
-        low, high = PLAUSIBLE[each.currency]
-        if not low <= each.per_euro <= high:
-            raise DocumentRefused(f"{each.per_euro} {each.currency} for a euro is impossible.")
+    for rate in rates:
+        low, high = PLAUSIBLE[rate.currency]
+        if not low <= rate.per_euro <= high:
+            raise DocumentRefused(f"{rate.per_euro} {rate.currency} for a euro is impossible.")
     rates.sort(key=lambda each: (each.currency, each.on))
     for _, same in groupby(rates, key=lambda each: each.currency):
         days = list(same)

@@ -34,7 +34,7 @@ fetch = documents_at("/catalogs/v8/{part}/vms.csv")
 def parse(bodies: Sequence[bytes], part: str) -> Content:
     """Returns the prices of a cloud's CSV."""
     rows = [cells for body in bodies for cells in table_of(body, *COLUMNS)]
-    listings = _google(rows) if part == "gcp" else (each for cells in rows for each in _both_markets(part, cells))
+    listings = _google(rows) if part == "gcp" else (listing for cells in rows for listing in _both_markets(part, cells))
     return Content(listings=list(listings))
 
 

@@ -73,7 +73,7 @@ def _hardware(item: dict[str, Any]) -> Specification:
         gpu_name=device.get("Name"),
         gpu_count=part * (number_in(gpu.get("LogicalGpuCount")) or 1) if part else count or None,
         gpu_memory_gb=gpu_memory / MIB_A_GIB if gpu_memory and not part else None,
-        cpu_architecture=next((each for each in architectures if each != "i386"), None),
+        cpu_architecture=next((architecture for architecture in architectures if architecture != "i386"), None),
     )
 
 

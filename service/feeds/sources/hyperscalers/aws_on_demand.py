@@ -29,7 +29,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
     """Returns the prices of some maps."""
     contents = [object_of(body, "manifest", "regions") for body in bodies]
     if not all(isinstance(content["regions"], dict) for content in contents):
-        raise DocumentRefused("The regions of the map are no objects.")
+        raise DocumentRefused("The regions of the map are not objects.")
     listings = [
         _listing(location, entry)
         for content in contents

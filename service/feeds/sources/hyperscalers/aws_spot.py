@@ -28,7 +28,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
         config = object_of(match[1].encode() if match else body, "config")["config"]
         if config.get("rate") != "perhr":
             raise DocumentRefused(f"The prices are {config.get('rate')} and not perhr.")
-        listings += [each for region in config.get("regions") or () for each in _of_region(region)]
+        listings += [listing for region in config.get("regions") or () for listing in _of_region(region)]
     if not listings:
         raise DocumentRefused("The file has no region.")
     return Content(listings=listings)

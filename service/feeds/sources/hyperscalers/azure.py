@@ -38,7 +38,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
     links = [str(page["NextPageLink"]) for page in pages if page["NextPageLink"]]
     if len(set(links)) < len(links) or any(link.endswith("$skip=0") for link in links):
         raise DocumentRefused("A link to the next page leads back to a page before it.")
-    listings = [each for page in pages for item in items_of(page["Items"], "Items") for each in _listings(item)]
+    listings = [listing for page in pages for item in items_of(page["Items"], "Items") for listing in _listings(item)]
     return Content(listings=list(_without_equal_spot(listings)))
 
 
@@ -113,10 +113,10 @@ def _millionths(price: Decimal) -> Decimal:
 def _without_equal_spot(listings: Sequence[Listing]) -> Iterator[Listing]:
     """Marks spot rows at the on-demand price: the type is then not sold as spot."""
     on_demand = {
-        (each.name, each.region, each.per_hour)
-        for each in listings
-        if each.market == "on_demand" and each.reason is None
+        (listing.name, listing.region, listing.per_hour)
+        for listing in listings
+        if listing.market == "on_demand" and listing.reason is None
     }
-    for each in listings:
-        is_equal = each.market == "spot" and (each.name, each.region, each.per_hour) in on_demand
-        yield each.because("spot_not_sold") if is_equal else each
+    for listing in listings:
+        is_equal = listing.market == "spot" and (listing.name, listing.region, listing.per_hour) in on_demand
+        yield listing.because("spot_not_sold") if is_equal else listing

@@ -39,7 +39,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
             shapes += items
     if not prices:
         raise DocumentRefused("There is no price list among the documents.")
-    listings = [each for shape in shapes if not shape.get("hidden") for each in _listings(shape, prices)]
+    listings = [listing for shape in shapes if not shape.get("hidden") for listing in _listings(shape, prices)]
     return Content(listings=[*unpriced, *listings], published_at=published)
 
 

@@ -15,7 +15,7 @@ fetch = documents_at("/v1/vms/machine-types")
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
     """Returns the prices of one GPU with its smallest host."""
     items = items_of(object_of(bodies[0], "machineTypes")["machineTypes"], "machineTypes")
-    return Content(listings=[_listing(each) for each in items])
+    return Content(listings=[_listing(item) for item in items])
 
 
 def _listing(item: dict[str, Any]) -> Listing:

@@ -25,7 +25,7 @@ def _next(page: bytes) -> str | None:
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
     """Returns the prices of the pages."""
     sizes = [size for body in bodies for size in items_of(object_of(body, "sizes")["sizes"], "sizes")]
-    return Content(listings=[each for size in sizes for each in _listings(size)])
+    return Content(listings=[listing for size in sizes for listing in _listings(size)])
 
 
 def _listings(size: dict[str, Any]) -> Iterator[Listing]:

@@ -21,8 +21,13 @@ fetch = documents_at("/v1/pricebook", "/v1/core/flavors")
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
     """Returns the prices of the flavors with a GPU. Raises `DocumentRefused` unless both documents are there."""
     documents = [json_of(body) for body in bodies]
-    books = [items_of(each, "The price book") for each in documents if isinstance(each, list)]
-    groups = [group for each in documents if isinstance(each, dict) for group in items_of(each.get("data"), "data")]
+    books = [items_of(document, "The price book") for document in documents if isinstance(document, list)]
+    groups = [
+        group
+        for document in documents
+        if isinstance(document, dict)
+        for group in items_of(document.get("data"), "data")
+    ]
     if not books or not groups:
         raise DocumentRefused("A price book and a list of flavors belong together, and one of them is missing.")
     prices = {str(row.get("name")): row.get("original_value") for book in books for row in book}

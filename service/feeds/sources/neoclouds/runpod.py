@@ -31,7 +31,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
     if content.get("errors") or not isinstance(content["data"], dict):
         raise DocumentRefused("The answer holds errors instead of data.")
     types = items_of(content["data"].get("gpuTypes"), "gpuTypes")
-    return Content(listings=[each for gpu in types for each in _listings(gpu)])
+    return Content(listings=[listing for gpu in types for listing in _listings(gpu)])
 
 
 def _listings(gpu: dict[str, Any]) -> Iterator[Listing]:

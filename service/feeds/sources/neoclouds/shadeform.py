@@ -13,7 +13,7 @@ fetch = documents_at("/v1/instances/types")
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
     """Returns the prices in the regions where a machine is available."""
     types = items_of(object_of(bodies[0], "instance_types")["instance_types"], "instance_types")
-    return Content(listings=[each for item in types for each in _listings(item)])
+    return Content(listings=[listing for item in types for listing in _listings(item)])
 
 
 def _listings(item: dict[str, Any]) -> Iterator[Listing]:

@@ -15,7 +15,7 @@ fetch = documents_at("/v1/instance-types")
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
     """Returns the prices of the list."""
     items = items_of(json_of(bodies[0]), "The document")
-    return Content(listings=[each for item in items for each in _listings(item)])
+    return Content(listings=[listing for item in items for listing in _listings(item)])
 
 
 def _listings(item: dict[str, Any]) -> Iterator[Listing]:

@@ -23,9 +23,9 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
     if name is None:
         raise DocumentRefused("The document has no plans.")
     if (content.get("meta") or {}).get("links", {}).get("next"):
-        raise DocumentRefused("The list goes on on another page.")
+        raise DocumentRefused("The list continues on another page.")
     plans = items_of(content[name], name)
-    return Content(listings=[each for plan in plans for each in _listings(plan)])
+    return Content(listings=[listing for plan in plans for listing in _listings(plan)])
 
 
 def _listings(plan: dict[str, Any]) -> Iterator[Listing]:
