@@ -355,7 +355,10 @@ class WorkloadRequest(BodyModel):
     mean_length: Annotated[
         Positive | None, Field(description="Mean number of real tokens per sample if samples are padded or packed.")
     ] = None
-    global_batch_size: Annotated[AtLeastOneOfMany | None, Field(description="Samples per optimizer step.")] = None
+    global_batch_size: Annotated[
+        AtLeastOneOfMany | None,
+        Field(description="Samples per optimizer step. Default: `batch_size` of each GPU, else a usual number."),
+    ] = None
     batch_size: Annotated[
         AtLeastOneOfMany | None, Field(description="Training: samples per GPU and pass. Inference: samples at once.")
     ] = None
