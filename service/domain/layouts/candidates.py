@@ -46,8 +46,8 @@ USUAL_SAMPLES_PER_FULL_STEP = {
     "diffusion": 32,
 }
 """By family, where all weights learn and it is not about a thousand. MLPerf's DLRM trains with 55,296 to 65,536 rows in
-a step, Whisper with 256 utterances (its paper), YOLO with 64 images (Ultralytics' nominal batch), torchvision's networks
-for segmentation with 4 images on each of 8 GPUs, and a published diffusion model is tuned with as many (diffusers).
+a step, Whisper with 256 utterances (its paper), YOLO with 64 images (Ultralytics' nominal batch), torchvision segments
+with 4 images on each of 8 GPUs, and a published diffusion model is tuned with as many (diffusers' command for SDXL).
 """
 
 CUTS_OF_A_REPLICA = ("tensor", "pipeline", "context")

@@ -320,3 +320,16 @@ def test_the_usual_batch_is_that_of_the_task(
     """Detectors learn from dozens of images in a step and not from a thousand, and tuning takes smaller steps."""
     work = {"model": model, **fields}
     assert samples_of_a_step(client, "aws/p5.48xlarge", **work) == pytest.approx(samples, rel=0.02)
+
+
+@pytest.mark.parametrize(("region", "sold"), [("Europe", True), ("us-west", True), ("Iceland", False)])
+def test_a_place_of_an_estimate_means_its_regions_that_have_the_machine(
+    client: TestClient, region: str, sold: bool
+) -> None:
+    places = {each["id"]: each["continent"] for each in get_json(client, "/regions?provider=aws&limit=500")["items"]}
+    body = {"hours": 1, "machine": "aws/p5.48xlarge", "region": region, "market": "on_demand"}
+    if not sold:
+        assert client.post("/estimate", json=body).json()["errors"][0]["field"] == "region"
+        return
+    regions = {each["region"] for each in post_estimate(client, body)["cost"]}
+    assert {places[each] for each in regions} == {"europe" if region == "Europe" else "north america"}
