@@ -285,7 +285,7 @@ def _current_ends(instance: str, state: str, since: object) -> str:
 
 
 def _no_accelerator_needed(task: str, cheapest: Priced | None) -> str:
-    opening = f"{WITHOUT_GPU[task]} gains nothing from a GPU"
+    opening = f"{WITHOUT_GPU[task]} needs no GPU"
     if cheapest is None:
         return f"{opening}."
     usd, machine = cheapest
