@@ -18,10 +18,9 @@ from service.domain.catalog.names import (
     resolve_gpus,
     resolve_instances,
     resolve_providers,
-    resolve_regions,
 )
 from service.domain.catalog.precision import precision_called
-from service.domain.catalog.regions import resolve_countries
+from service.domain.catalog.regions import resolve_countries, resolve_regions
 from service.domain.catalog.software_support import software_names
 from service.domain.errors import QuestionError
 from service.domain.jobs.stacks import software_name
@@ -59,7 +58,10 @@ else:
 class InstanceFilters(ColumnFilters):
     """Filters of instance types. Of several values of one filter, any one passes."""
 
-    region: Annotated[Names, Field(description="Region ids, see `/regions`.")] = ()
+    region: Annotated[
+        Names,
+        Field(description="Region ids, see `/regions`, or places: a country or a continent means all regions there."),
+    ] = ()
     country: Annotated[Names, Field(description="Countries of the region, in ISO 3166 alpha-2 such as `DE`.")] = ()
     continent: Annotated[Names, Field(description="Continents of the region, such as `europe`.")] = ()
     allow_unknown_region: Annotated[

@@ -1,6 +1,7 @@
 """The body of POST /estimate, and the question that it asks of the domain."""
 
 from dataclasses import replace
+from itertools import chain
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
@@ -25,7 +26,7 @@ from service.api.workload.job import job_of, named_work_of
 from service.api.workload.requirements import platforms_of, software_of
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.estimate import EstimateQuestion, JobQuestion, MeasuredRate
-from service.domain.bill.payment_options import service_known
+from service.domain.bill.payment_options import regions_with, service_known
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import is_gpu, resolve_gpus, resolve_instance
@@ -140,7 +141,7 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         own_usd_per_hour=None if own is None else own.usd_per_hour,
         own_watts=None if own is None else own.watts,
         service=_service(body, catalog),
-        regions=resolved("region", body.region, catalog),
+        regions=_regions(body, instance_type, catalog),
         markets=resolved("market", body.market, catalog),
         gate=gate_of(body),
         usd_per_hour=_own_prices(body),
@@ -148,6 +149,16 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         software=() if body.workload is None else software_of(body.workload, catalog),
         platforms=() if body.workload is None else platforms_of(body.workload, catalog),
     )
+
+
+def _regions(body: EstimateRequest, instance_type: InstanceType | None, catalog: Catalog) -> tuple[str, ...]:
+    """Returns the regions that are named: of a country or of words, the ones that have the machine. Raises
+    `QuestionError`.
+    """
+    meant = [resolved("region", (name,), catalog) for name in body.region]
+    if instance_type is not None:
+        meant = [regions_with(catalog, instance_type, ids) or ids for ids in meant]
+    return tuple(dict.fromkeys(chain(*meant)))
 
 
 def _instance_type(name: str, catalog: Catalog) -> InstanceType:

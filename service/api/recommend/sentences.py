@@ -285,7 +285,7 @@ def _current_ends(instance: str, state: str, since: object) -> str:
 
 
 def _no_accelerator_needed(task: str, cheapest: Priced | None) -> str:
-    opening = f"{WITHOUT_GPU[task]} gains nothing from a GPU"
+    opening = f"{WITHOUT_GPU[task]} needs no GPU"
     if cheapest is None:
         return f"{opening}."
     usd, machine = cheapest
@@ -431,6 +431,13 @@ SENTENCES: Mapping[str, Sentence] = dict(chain(REASONS.items(), WARNINGS.items()
 # Notes
 
 
+def _batch_assumed(samples: float, per_gpu: int | None, *, steps: bool) -> str:
+    usual = f"about {samples:,.0f} samples, the same number on each GPU and at least one"
+    step = usual if per_gpu is None else f"the `batch_size` of each GPU once, {per_gpu:,}"
+    differ = " As many steps on more GPUs are then more samples." if steps and per_gpu is not None else ""
+    return f"No `global_batch_size` was given, so an optimizer step is taken to have {step}.{differ}"
+
+
 def _nearest(in_time: RankedOffer | None, in_budget: RankedOffer | None) -> str:
     sides = []
     if in_time is not None and in_time.usd is not None:
@@ -509,10 +516,7 @@ NOTES: Mapping[NoteCode, Sentence] = {
         + ", so the ranking is by the cost of an hour, not of the job."
     ),
     NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",
-    NoteCode.BATCH_ASSUMED: (
-        "No `global_batch_size` was given, so an optimizer step is taken to have about {samples:,.0f} samples, "
-        "the same number on each GPU and at least one."
-    ).format,
+    NoteCode.BATCH_ASSUMED: _batch_assumed,
     NoteCode.NEAREST: _nearest,
     NoteCode.SEVERAL_CONSTRAINTS: lambda instance, codes: (
         f"No single change admits anything. {instance} misses the fewest constraints: {', '.join(codes)}."

@@ -7,7 +7,13 @@ from typing import Any, TypeVar, get_args
 from service.api.catalog.filters import resolved
 from service.api.workload.requirements import precision_requirement_of
 from service.api.workload.serving import serving_of
-from service.api.workload.workload import AmountRequest, ModelDimensionsRequest, WorkloadRequest
+from service.api.workload.workload import (
+    CLASSICAL_LIBRARIES,
+    AmountRequest,
+    ModelDimensionsRequest,
+    WorkloadRequest,
+    is_classical,
+)
 from service.domain.bill.hours_on import amount_of_hours
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import published_model, resolve, resolve_instance, resolve_model, unknown
@@ -24,6 +30,7 @@ from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model
 from service.domain.physics.memory import OPTIMIZER_STATES
 from service.domain.units import SECONDS_AN_HOUR
+from service.domain.versions import split_requirement
 
 UNITS_OF_WORK = ("tokens", "samples", "pairs", "audio_hours", "steps", "hours_on")
 
@@ -58,6 +65,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     for field, hint in HINTS_ON_FORMATS.items():
         if (name := getattr(work, field)) is not None and name not in FORMATS:
             raise unknown("number format", name, FORMATS, f"workload.{field}", hint)
+    _check_framework(work)
     optimizer = _listed("optimizer", work.optimizer or "adamw", OPTIMIZER_STATES)
     if work.model is None or work.task not in get_args(Task):
         return None
@@ -201,6 +209,14 @@ def _audio_seconds(model: Model | None) -> float:
             field="workload.amount.audio_hours",
         )
     return model.audio_seconds_per_sample
+
+
+def _check_framework(work: WorkloadRequest) -> None:
+    """Raises `QuestionError` for a library of classical machine learning in a task of neural networks."""
+    field = "workload.software.framework"
+    name, _ = split_requirement(work.software.framework or "", field)
+    if name.lower() in CLASSICAL_LIBRARIES and work.task in get_args(Task):
+        raise QuestionError(f"{is_classical(name)}.", field=field)
 
 
 def _check_pairs(work: WorkloadRequest) -> None:

@@ -267,17 +267,24 @@ def not_on_policy(value: Any) -> Any:
     return value
 
 
-CLASSICAL_LIBRARIES = frozenset({"xgboost", "lightgbm", "catboost", "scikit-learn", "sklearn", "cuml", "random-forest"})
+CLASSICAL_LIBRARIES = frozenset({
+    "xgboost", "lightgbm", "catboost", "scikit-learn", "sklearn", "cuml", "rapids", "random-forest",
+})  # fmt: skip
 """Libraries whose models have no size of their own: it grows with the data."""
+
+
+def is_classical(name: str) -> str:
+    """Returns what to send instead of a library of classical machine learning as a model or in another task."""
+    return (
+        f"{name} is a library of classical machine learning, and no model of it has a known cost: send task classical "
+        "without a model, and a name, so that measurements under that name give the rates"
+    )
 
 
 def no_classical_library(value: Any) -> Any:
     """Refuses the name of a library of classical machine learning as a model. Raises `ValueError`."""
     if isinstance(value, str) and value.lower() in CLASSICAL_LIBRARIES:
-        raise ValueError(
-            f"{value} is a library of classical machine learning, and no model of it has a known cost: send task "
-            "classical without a model, and a name, so that measurements under that name give the rates"
-        )
+        raise ValueError(is_classical(value))
     return value
 
 
@@ -355,7 +362,10 @@ class WorkloadRequest(BodyModel):
     mean_length: Annotated[
         Positive | None, Field(description="Mean number of real tokens per sample if samples are padded or packed.")
     ] = None
-    global_batch_size: Annotated[AtLeastOneOfMany | None, Field(description="Samples per optimizer step.")] = None
+    global_batch_size: Annotated[
+        AtLeastOneOfMany | None,
+        Field(description="Samples per optimizer step. Default: `batch_size` of each GPU, else a usual number."),
+    ] = None
     batch_size: Annotated[
         AtLeastOneOfMany | None, Field(description="Training: samples per GPU and pass. Inference: samples at once.")
     ] = None

@@ -1,6 +1,6 @@
 """Ways to pay for a machine: markets, terms and managed services, region by region."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -96,6 +96,13 @@ def markets_of_service(catalog: Catalog, service: str | None) -> tuple[str, ...]
     return () if service is None else MARKETS_OF_SERVICES.get(kind_of_service(catalog, service), ())
 
 
+def regions_with(catalog: Catalog, instance_type: InstanceType, regions: Iterable[str]) -> tuple[str, ...]:
+    """Returns those of the regions in which the type is sold."""
+    offers = _TypeOffers(catalog, instance_type)
+    sold = offers.regions(offers.indices) | offers.at_one_price()
+    return tuple(region for region in regions if region in sold)
+
+
 def kind_of_service(catalog: Catalog, name: str) -> str | None:
     """Returns the kind of a service by its id; None if there is no such service."""
     return next((service.kind for service in catalog.reference.services if service.id == name), None)
@@ -149,6 +156,13 @@ class _TypeOffers:
         codes = np.unique(offers.region[among]).tolist()
         return {None if code < 0 else offers.places[code] for code in codes}
 
+    def at_one_price(self) -> set[str | None]:
+        """The regions of a seller with one price in all of them, who may state the price of one of them as well."""
+        reference, provider = self.catalog.reference, self.instance_type.provider
+        if reference.providers[provider].priced_by_region or None not in self.regions(self.indices):
+            return set()
+        return {region.id for region in reference.regions if region.provider == provider}
+
 
 def _region_sold(offers: _TypeOffers, region: str) -> str | None:
     """The region as the offers have it: None where a price holds in all regions of a seller. Raises `QuestionError`."""
@@ -156,10 +170,7 @@ def _region_sold(offers: _TypeOffers, region: str) -> str | None:
     sold = offers.regions(offers.indices)
     if region in sold:
         return region
-    # A seller with one price everywhere has offers without a region, but it does list its regions. It may state the
-    # price of one of them as well.
-    own = {known.id for known in reference.regions if known.provider == instance_type.provider}
-    if not reference.providers[instance_type.provider].priced_by_region and None in sold and region in own:
+    if region in offers.at_one_price():
         return None
     near = nearest_first(region, {name for name in sold if name}, reference.regions)
     if near:

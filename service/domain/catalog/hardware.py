@@ -235,9 +235,11 @@ class InstanceType:
         return figure if figure is None or share is None else figure * share
 
     def tflops(self, precision: str) -> float | None:
-        """The dense peak of all GPUs together; without GPUs, what the CPUs sustain of theirs, known in fp32 alone."""
+        """The dense peak of all GPUs together; without GPUs, what the CPUs sustain of theirs in fp32 and fp64."""
         if self.gpu is None:
-            return self.sustained_by_cpus(self.cpu_fp32_tflops) if precision == "fp32" else None
+            fp32 = self.sustained_by_cpus(self.cpu_fp32_tflops)
+            # A vector register holds half as many numbers of twice the bits.
+            return {"fp32": fp32, "fp64": fp32 and fp32 / 2}.get(precision)
         peak = self.gpu.tflops(precision)
         return None if peak is None else peak * self.gpu_count
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 from difflib import SequenceMatcher, get_close_matches
-from itertools import chain
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
@@ -19,9 +18,6 @@ MEMORY_ROUNDING = 0.1
 _MODEL_NUMBER = re.compile(r"([a-z]+)\d+")
 _BEFORE_A_GPU = re.compile(r"^(?:(?:nvidia|amd|intel|google|aws|huawei|cambricon|qualcomm|tesla)[\s_-])+(?=.)")
 NO_LETTER_OR_DIGIT = re.compile(r"[\W_]")
-_IN_BRACKETS = re.compile(r"\(([^()]+)\)")
-_WITH_A_LETTER = re.compile(r"(?:^|(?<=\())(([^()]+?)(?: [A-Z]|[A-Z]区))(?= \(|\)|$)")
-_WORD = re.compile(r"[^\W\d_]+")
 _GIGABYTES = re.compile(r"[\s_-](\d+)[\s_-]?gb?$")
 _BETWEEN_PARTS = re.compile(r"[\s_-]")
 VARIANTS = ("-hf", "-instruct", "-chat", "-base", "-it")
@@ -111,54 +107,6 @@ def provider_names(catalog: Catalog) -> dict[str, str]:
         for provider in catalog.reference.providers.values()
         for spelling in (provider.name, provider.id)
     }
-
-
-def resolve_regions(names: Collection[str], catalog: Catalog, field: str = "region") -> tuple[str, ...]:
-    """Returns region ids for ids and names, such as `Inner Mongolia A`, and for the words of several ids or names
-    without their numbers, such as `US West`. Raises `UnknownName`.
-    """
-    ids, by_words = catalog.derive(_regions_by_name), catalog.derive(_regions_by_words)
-    region_ids: list[str] = []
-    for name in names:
-        try:
-            region_ids += chain(*(ids[known] for known in resolve("region", [name], ids, field)))
-        except UnknownName:
-            if not (meant := by_words.get(_words(name), ())):
-                raise
-            region_ids += meant
-    return tuple(dict.fromkeys(region_ids))
-
-
-def _words(name: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(name.lower()))
-
-
-def _regions_by_words(catalog: Catalog) -> dict[frozenset[str], tuple[str, ...]]:
-    """The ids of the regions by the words of their ids and of their names before brackets, in any order."""
-    ids: dict[frozenset[str], tuple[str, ...]] = {}
-    for region in catalog.reference.regions:
-        for words in {_words(region.id), _words((region.name or "").partition(" (")[0])} - {frozenset()}:
-            ids[words] = (*ids.get(words, ()), region.id)
-    return ids
-
-
-def _regions_by_name(catalog: Catalog) -> dict[str, tuple[str, ...]]:
-    """The ids of the regions that an id, a name or a place in it means; sellers may share a name.
-
-    The place stands in brackets, or before the letter of a part of it, as in `Beijing A (北京A区)`. Words of ids are no
-    place: most regions of the US West are no `AWS GovCloud (US-West)`.
-    """
-    regions = catalog.reference.regions
-    words_of_ids = {_words(region.id) for region in regions}
-    ids: dict[str, tuple[str, ...]] = {region.id: (region.id,) for region in regions}
-    for region in regions:
-        called = region.name or ""
-        in_brackets = (part for part in _IN_BRACKETS.findall(called) if _words(part) not in words_of_ids)
-        parts = (*in_brackets, *chain(*_WITH_A_LETTER.findall(called)))
-        for name in dict.fromkeys(filter(None, (called, *parts))):
-            if ids.get(name) != (name,):
-                ids[name] = tuple(dict.fromkeys((*ids.get(name, ()), region.id)))
-    return ids
 
 
 def fold_gpu(name: str) -> str:

@@ -1,10 +1,18 @@
-"""Countries of regions by their English names, and regions by nearness as far as their places and names show it."""
+"""Regions by the names that people give them and their places, and by nearness as far as places and names show it."""
 
+import re
 from collections.abc import Iterable
+from itertools import chain
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve
 from service.domain.catalog.reference import Region
+from service.domain.errors import UnknownName
+
+_IN_BRACKETS = re.compile(r"\(([^()]+)\)")
+_WITH_A_LETTER = re.compile(r"(?:^|(?<=\())(([^()]+?)(?: [A-Z]|[A-Z]区))(?= \(|\)|$)")
+_WORD = re.compile(r"[^\W\d_]+")
+PLACES_ARE_REGIONS = "A country, such as Germany or DE, and a continent, such as Europe, mean all regions there."
 
 COUNTRIES = """
 AE United Arab Emirates, UAE | AR Argentina | AT Austria | AU Australia | BE Belgium | BG Bulgaria | BH Bahrain
@@ -34,6 +42,67 @@ def resolve_countries(names: tuple[str, ...], catalog: Catalog, field: str = "co
     return resolve(
         "country", [code if code in known else name for code, name in zip(codes, names, strict=True)], known, field
     )
+
+
+def resolve_regions(names: Iterable[str], catalog: Catalog, field: str = "region") -> tuple[str, ...]:
+    """Returns region ids for ids and names, such as `Inner Mongolia A`, for the words of several ids or names without
+    their numbers, such as `US West`, and for a country or a continent: all regions there. Raises `UnknownName`.
+    """
+    return tuple(dict.fromkeys(chain(*(_regions_called(name, catalog, field) for name in names))))
+
+
+def _regions_called(name: str, catalog: Catalog, field: str) -> tuple[str, ...]:
+    # Some sellers call a region by its country: who writes US means the others there as well.
+    if there := catalog.derive(_regions_by_place).get(CODES.get(name.lower(), name).lower()):
+        return there
+    ids = catalog.derive(_regions_by_name)
+    try:
+        return tuple(chain(*(ids[known] for known in resolve("region", [name], ids, field, PLACES_ARE_REGIONS))))
+    except UnknownName:
+        if not (meant := catalog.derive(_regions_by_words).get(_words(name), ())):
+            raise
+        return meant
+
+
+def _regions_by_place(catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    """The ids of the regions by the code of their country and by their continent."""
+    ids: dict[str, tuple[str, ...]] = {}
+    for region in catalog.reference.regions:
+        for place in filter(None, (region.country, region.continent)):
+            ids[place.lower()] = (*ids.get(place.lower(), ()), region.id)
+    return ids
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(name.lower()))
+
+
+def _regions_by_words(catalog: Catalog) -> dict[frozenset[str], tuple[str, ...]]:
+    """The ids of the regions by the words of their ids and of their names before brackets, in any order."""
+    ids: dict[frozenset[str], tuple[str, ...]] = {}
+    for region in catalog.reference.regions:
+        for words in {_words(region.id), _words((region.name or "").partition(" (")[0])} - {frozenset()}:
+            ids[words] = (*ids.get(words, ()), region.id)
+    return ids
+
+
+def _regions_by_name(catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    """The ids of the regions that an id, a name or a place in it means; sellers may share a name.
+
+    The place stands in brackets, or before the letter of a part of it, as in `Beijing A (北京A区)`. Words of ids are no
+    place: most regions of the US West are no `AWS GovCloud (US-West)`.
+    """
+    regions = catalog.reference.regions
+    words_of_ids = {_words(region.id) for region in regions}
+    ids: dict[str, tuple[str, ...]] = {region.id: (region.id,) for region in regions}
+    for region in regions:
+        called = region.name or ""
+        in_brackets = (part for part in _IN_BRACKETS.findall(called) if _words(part) not in words_of_ids)
+        parts = (*in_brackets, *chain(*_WITH_A_LETTER.findall(called)))
+        for name in dict.fromkeys(filter(None, (called, *parts))):
+            if ids.get(name) != (name,):
+                ids[name] = tuple(dict.fromkeys((*ids.get(name, ()), region.id)))
+    return ids
 
 
 def nearest_first(region: str, others: Iterable[str], regions: Iterable[Region]) -> tuple[str, ...]:

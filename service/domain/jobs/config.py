@@ -45,6 +45,10 @@ class TrainingConfig:
     sequence_length: int = 0
     mean_length: float | None = None
     global_batch: int | None = None
+    batch_per_gpu: int | None = None
+    """Samples that a GPU takes in one pass, where the caller says so. Without a global batch, a step is one pass of
+    each GPU, as frameworks accumulate no gradients by default.
+    """
     flash_attention: bool = True
     chunked_loss: bool = False
     fused_optimizer: bool = False

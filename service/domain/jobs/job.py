@@ -300,12 +300,13 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
         sequence_length=sequence_length(job),
         mean_length=job.mean_length,
         global_batch=job.global_batch,
+        batch_per_gpu=job.micro_batch,
         flash_attention=_has_flash(job, gpu),
         chunked_loss=job.chunked_loss or job.software.stack.chunks_loss,
         fused_optimizer=job.fused_optimizer,
         offload_activations=job.offload_activations or job.software.stack.offloads_activations,
         offload_optimizer=job.offload_optimizer,
-        task=_purpose(job),
+        task=purpose_of(job),
         software=job.software,
         memory_confidence=job.memory_confidence,
     )
@@ -355,8 +356,8 @@ def _has_flash(job: Job, gpu: Gpu) -> bool:
     return gpu.has_flash_attention and not job.software.stack.before_flash
 
 
-def _purpose(job: Job) -> str:
-    """Why the model is trained, in the terms of the published runs: long packed sequences or short examples."""
+def purpose_of(job: Job) -> str:
+    """Returns why the model is trained, in the terms of the published runs: long packed sequences or short examples."""
     if job.method != "full":
         return {"lora": "lora", "qlora": "qlora"}.get(job.method, "peft_other")
     if job.purpose == "finetune":

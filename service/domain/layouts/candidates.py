@@ -29,15 +29,25 @@ LONG_SEQUENCE = 8192
 MOST_PADDING = 0.05
 """Largest share of a stage's time that uneven pipeline stages may idle in training (126 layers on 4 stages: 1.6 %)."""
 
-USUAL_TOKENS_PER_STEP = {"full": 2**20, "lora": 2**17, "qlora": 2**17, "adapter": 2**17}
-"""About a million tokens when all weights learn (GPT-3 0.5-3.2 million, Llama 2 4 million), else 32 long sequences."""
+USUAL_TOKENS_PER_STEP = {"pretrain": 2**20, "train": 2**20}
+"""By purpose. About a million tokens when all weights learn from the start (GPT-3 0.5-3.2 million, Llama 2 4)."""
+
+USUAL_TOKENS_PER_TUNING_STEP = 2**17
+"""32 long sequences: Alpaca tunes with 65,000 tokens in a step, Vicuna and the chat models of Llama 2 with 262,000."""
 
 USUAL_SAMPLES_PER_STEP = {"full": 1024, "lora": 4, "qlora": 4, "adapter": 4}
 """About a thousand images when all weights learn (as for ImageNet), else 4 (diffusers' commands for LoRA)."""
 
-USUAL_SAMPLES_PER_FULL_STEP = {"recommender": 65536, "diffusion": 32}
+USUAL_SAMPLES_PER_FULL_STEP = {
+    "recommender": 65536,
+    "speech": 256,
+    "detection": 64,
+    "segmentation": 32,
+    "diffusion": 32,
+}
 """By family, where all weights learn and it is not about a thousand. MLPerf's DLRM trains with 55,296 to 65,536 rows in
-a step; a published diffusion model is tuned with 4 images on each of 8 GPUs (diffusers' command for SDXL).
+a step, Whisper with 256 utterances (its paper), YOLO with 64 images (Ultralytics' nominal batch), torchvision segments
+with 4 images on each of 8 GPUs, and a published diffusion model is tuned with as many (diffusers' command for SDXL).
 """
 
 CUTS_OF_A_REPLICA = ("tensor", "pipeline", "context")
@@ -87,21 +97,24 @@ def crosses_slow_links(tensor: Number, linked_gpus: Number) -> Number:
     return (tensor > linked_gpus) | (linked_gpus % tensor != 0)
 
 
-def usual_batch(model: Model, method: Method, sequence_length: int) -> int:
+def usual_batch(model: Model, method: Method, purpose: str, sequence_length: int) -> int:
     """Returns the samples of a usual optimizer step: a power of two, with about the tokens of a usual step."""
     if model.transformer is not None and sequence_length:
-        sequences = max(1, USUAL_TOKENS_PER_STEP[method] // sequence_length)
-        return 1 << (sequences.bit_length() - 1)
+        tokens = USUAL_TOKENS_PER_STEP.get(purpose, USUAL_TOKENS_PER_TUNING_STEP)
+        return 1 << (max(1, tokens // sequence_length).bit_length() - 1)
     usual = USUAL_SAMPLES_PER_STEP[method]
     return USUAL_SAMPLES_PER_FULL_STEP.get(model.family, usual) if method == "full" else usual
 
 
 def assumed_batch(config: TrainingConfig, gpus: int) -> int:
-    """The global batch; by default a usual one, rounded so that every GPU gets the same number of samples."""
+    """Returns the global batch: by default one pass of the batch that each GPU is given, else a usual one.
+
+    A usual batch is rounded so that every GPU gets the same number of samples.
+    """
     if config.global_batch:
         return config.global_batch
-    usual = usual_batch(config.model, config.method, config.sequence_length or 0)
-    return gpus * max(1, round(usual / gpus))
+    usual = usual_batch(config.model, config.method, config.task, config.sequence_length)
+    return gpus * (config.batch_per_gpu or max(1, round(usual / gpus)))
 
 
 def ways_to_run(config: TrainingConfig, fixed: FixedLayout, highest: int) -> list[Way]:

@@ -15,7 +15,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import ENDED, SLOW_LINKS, Gpu, InstanceType
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.reference import Fee, Service, SoftwareRule
-from service.domain.catalog.software_support import RUNS, rules_by_type, support_by, task_mask
+from service.domain.catalog.software_support import RUNS, rules_by_type, rules_on_gpu, support_by, task_mask
 from service.domain.jobs.config import InferenceConfig
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.recommend.answer import Choice, WorkContext, WorkEstimate
@@ -61,6 +61,8 @@ class Situation:
     refused: tuple[str, ...] = ()
     """Precisions that the workload cannot tolerate."""
     framework: Requirement | None = None
+    software: tuple[Requirement, ...] = ()
+    """The software that must run."""
     concurrent_runs: int = 1
     fault_tolerant: bool = False
     cores_bind: bool = False
@@ -112,6 +114,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         providers=context.providers,
         refused=context.refused_precisions,
         framework=context.needs.framework,
+        software=context.needs.software,
         concurrent_runs=context.concurrent_runs,
         fault_tolerant=context.fault_tolerant,
         host_memory_gib=context.needs.host_memory_gib,
@@ -189,7 +192,9 @@ def _cheapest(situation: Situation, catalog: Catalog, is_suitable: Callable[[Ins
     return next((pair for pair in machines if is_suitable(pair[1])), None)
 
 
-def _no_accelerator_needed(situation: Situation, catalog: Catalog) -> Figures:
+def _no_accelerator_needed(situation: Situation, catalog: Catalog) -> Figures | None:
+    if any(support_by(rules_on_gpu(catalog, each.software, None)) == "no" for each in situation.software):
+        return None
     least = situation.host_memory_gib or 0.0
 
     def suffices(machine: InstanceType) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import near_names
 from service.domain.evidence.named import NamedWork
-from service.domain.jobs.job import sequence_length
+from service.domain.jobs.job import purpose_of, sequence_length
 from service.domain.layouts.candidates import usual_batch
 from service.domain.physics.load import TIMES
 from service.domain.recommend.answer import CitedPrior, Note, Question, RankedOffer, Rejection
@@ -87,8 +87,10 @@ def notes_on(
     if (work := question.modelled) is not None and work.as_published and "workload.precision" not in given:
         yield Note(NoteCode.PUBLISHED_PRECISION, ("workload.precision",), {"precision": work.precisions[0]})
     if work is not None and work.task == "training" and work.global_batch is None:
-        samples = usual_batch(work.model, work.method, sequence_length(work))
-        yield Note(NoteCode.BATCH_ASSUMED, ("workload.global_batch_size",), {"samples": samples})
+        usual = usual_batch(work.model, work.method, purpose_of(work), sequence_length(work))
+        steps = work.amount is not None and work.amount.steps is not None
+        batch = {"samples": usual, "per_gpu": work.micro_batch, "steps": steps}
+        yield Note(NoteCode.BATCH_ASSUMED, ("workload.global_batch_size",), batch)
     if work is not None and work.serving is not None and given.isdisjoint(LIMITS_ON_TIMES):
         limit = {"seconds": work.serving.max_seconds_per_output_token}
         yield Note(NoteCode.READING_SPEED, ("workload.serving.max_seconds_per_output_token",), limit)

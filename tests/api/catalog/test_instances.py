@@ -803,3 +803,20 @@ def test_words_mean_the_regions_that_differ_in_numbers_alone(
 @pytest.mark.parametrize("place", ["Tokyo", "London", "Frankfurt", "Singapore"])
 def test_a_place_finds_the_regions_of_aws_and_azure_there(client: TestClient, place: str) -> None:
     assert {"aws", "azure"} <= {item["provider"] for item in all_items(client, f"/instances?region={place}")}
+
+
+@pytest.mark.parametrize(
+    ("place", "filter_"),
+    [("Germany", "country=DE"), ("us", "country=US"), ("US", "country=US"), ("Europe", "continent=europe")],
+)
+def test_a_country_or_a_continent_means_all_regions_there(client: TestClient, place: str, filter_: str) -> None:
+    """Vast calls a region Germany and RunPod one US: who writes that means the others there as well."""
+    found = names(all_items(client, f"/instances?region={place}"))
+    assert found == names(all_items(client, f"/instances?{filter_}"))
+    assert {"aws", "azure"} <= {each.partition("/")[0] for each in found}
+
+
+def test_a_place_that_is_no_region_is_answered_with_the_places_that_are(client: TestClient) -> None:
+    answer = client.get("/instances?region=EU")
+    assert answer.status_code == 422
+    assert "a continent, such as Europe" in answer.json()["errors"][0]["message"]

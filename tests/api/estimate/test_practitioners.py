@@ -124,7 +124,11 @@ def test_a_reference_model_is_a_copy_unless_adapters_can_be_switched_off(
     plain, dpo = (
         post_estimate(
             client,
-            {"workload": {**work, "purpose": purpose}, "machine": "aws/p5.48xlarge", "layout": {"data": 8}},
+            {
+                "workload": {**work, "purpose": purpose},
+                "machine": "aws/p5.48xlarge",
+                "layout": {"data": 8, "zero_stage": 2},
+            },
         )["estimate"]["memory"]["parts"]["weights"]
         for purpose in ("finetune", "dpo")
     )
@@ -268,3 +272,64 @@ def test_a_quantised_release_is_answered_with_its_model_and_where_to_name_the_fo
 
 def test_brackets_are_no_part_of_the_name_of_a_model(client: TestClient) -> None:
     assert get_json(client, "/models/FLUX.1 [dev]")["id"] == "flux.1-dev"
+
+
+def samples_of_a_step(client: TestClient, machine: str, **fields: Any) -> float:
+    work = {"task": "training", "amount": {"steps": 1000}, **fields}
+    estimate = post_estimate(client, {"workload": work, "machine": machine})["estimate"]
+    seconds = estimate["hours"]["likely"] * 3600 / (1 + estimate["overhead_beyond_steps"])
+    return float(seconds * estimate["samples_per_second"]["likely"] / 1000)
+
+
+@pytest.mark.parametrize(("machine", "gpus"), [("vast/rtx-3090", 1), ("aws/p5.48xlarge", 8)])
+@pytest.mark.parametrize("model", ["sdxl", "llama-3.1-8b"])
+def test_a_step_is_one_pass_of_each_gpu_where_only_their_batch_is_given(
+    client: TestClient, model: str, machine: str, gpus: int
+) -> None:
+    """Trainers accumulate no gradients by default: a step of batch 1 on one GPU is one sample."""
+    work = {"model": model, "method": "qlora", "sequence_length": None if model == "sdxl" else 1024}
+    assert samples_of_a_step(client, machine, **work, batch_size=1) == pytest.approx(gpus, rel=0.02)
+    accumulated = samples_of_a_step(client, machine, **work, batch_size=1, global_batch_size=32)
+    assert accumulated == pytest.approx(32, rel=0.02)
+
+
+def test_a_step_of_the_batch_of_each_gpu_is_stated(client: TestClient) -> None:
+    for amount, more in (({"steps": 100}, True), ({"samples": 100}, False)):
+        work = training("sdxl", method="lora", batch_size=2, amount=amount)
+        notes = post_recommend(client, {"workload": work, "limit": 1})["notes"]
+        (text,) = (each["text"] for each in notes if each["code"] == "batch_assumed")
+        assert "the `batch_size` of each GPU once, 2" in text
+        assert ("more samples" in text) is more
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "samples"),
+    [
+        ("faster-rcnn-resnet50-fpn", {}, 64),
+        ("rnnt", {}, 256),
+        ("unet3d", {}, 32),
+        ("resnet-50", {}, 1024),
+        ("llama-3.1-8b", {"sequence_length": 4096}, 256),
+        ("llama-3.1-8b", {"sequence_length": 4096, "purpose": "finetune"}, 32),
+        ("llama-3.1-8b", {"sequence_length": 4096, "method": "lora"}, 32),
+    ],
+)
+def test_the_usual_batch_is_that_of_the_task(
+    client: TestClient, model: str, fields: dict[str, Any], samples: int
+) -> None:
+    """Detectors learn from dozens of images in a step and not from a thousand, and tuning takes smaller steps."""
+    work = {"model": model, **fields}
+    assert samples_of_a_step(client, "aws/p5.48xlarge", **work) == pytest.approx(samples, rel=0.02)
+
+
+@pytest.mark.parametrize(("region", "sold"), [("Europe", True), ("us-west", True), ("Iceland", False)])
+def test_a_place_of_an_estimate_means_its_regions_that_have_the_machine(
+    client: TestClient, region: str, sold: bool
+) -> None:
+    places = {each["id"]: each["continent"] for each in get_json(client, "/regions?provider=aws&limit=500")["items"]}
+    body = {"hours": 1, "machine": "aws/p5.48xlarge", "region": region, "market": "on_demand"}
+    if not sold:
+        assert client.post("/estimate", json=body).json()["errors"][0]["field"] == "region"
+        return
+    regions = {each["region"] for each in post_estimate(client, body)["cost"]}
+    assert {places[each] for each in regions} == {"europe" if region == "Europe" else "north america"}

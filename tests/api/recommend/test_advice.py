@@ -102,7 +102,7 @@ def test_work_that_needs_no_gpu_gets_machines_without(client: TestClient, task: 
     answer = ask(client, task, AWS, objective=objective)
     assert answer["choices"][0]["gpu"] is None
     response = advice(answer)
-    assert "gains nothing from a GPU" in response["no_accelerator_needed"]
+    assert "needs no GPU: aws/" in response["no_accelerator_needed"]
     assert ("separate_dev_and_training" in response) is (task == "development")
 
 
