@@ -89,8 +89,9 @@ def notes_on(
     if work is not None and work.task == "training" and work.global_batch is None:
         samples = usual_batch(work.model, work.method, sequence_length(work))
         yield Note(NoteCode.BATCH_ASSUMED, ("workload.global_batch_size",), {"samples": samples})
-    if work is not None and work.serving is not None and given.isdisjoint(LIMITS_ON_TIMES):
-        limit = {"seconds": work.serving.max_seconds_per_output_token}
+    load = None if work is None else work.serving
+    if load is not None and load.max_seconds_per_output_token is not None and given.isdisjoint(LIMITS_ON_TIMES):
+        limit = {"seconds": load.max_seconds_per_output_token}
         yield Note(NoteCode.READING_SPEED, ("workload.serving.max_seconds_per_output_token",), limit)
     elif job is not None and job.amount is None and not question.limits.of_load:
         yield Note(NoteCode.NO_AMOUNT, ("workload.amount",), {"given": "workload.amount.hours_on" in given})
