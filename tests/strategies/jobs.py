@@ -45,12 +45,24 @@ loads = st.builds(
 )
 
 
+loads_without_tokens = loads.map(
+    lambda load: replace(
+        load,
+        prompt=Length(0.0),
+        answer=Length(1.0),
+        max_seconds_to_first_token=None,
+        max_seconds_per_output_token=None,
+        max_seconds_per_request=load.max_seconds_per_request and load.max_seconds_per_request / 50.0,
+    )
+)
+
+
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
     task: Task = draw(one_of("training", "training", "inference"))
     model = draw(one_of(SMALL, SMALL, MIDDLING, LARGE_MODEL, PICTURES))
-    if task == "inference" and model is not PICTURES and draw(st.booleans()):
-        serving = draw(loads)
+    if task == "inference" and draw(st.booleans()):
+        serving = draw(loads_without_tokens if model is PICTURES else loads)
         return Job(
             task=task,
             model=model,

@@ -92,7 +92,10 @@ class PerUnitResponse:
     usd_per_million_tokens: Annotated[
         MoneyResponse | None, Field(description="The whole bill over the tokens trained on, or answered.")
     ]
-    usd_per_thousand_samples: Annotated[MoneyResponse | None, Field(description="The whole bill over the samples.")]
+    usd_per_thousand_samples: Annotated[
+        MoneyResponse | None,
+        Field(description="The whole bill over the samples; of a load, machine time over its requests."),
+    ]
     samples_per_usd: Annotated[
         BandResponse | None, Field(description="Of machine time alone: samples per second x 3600 / hourly price.")
     ]

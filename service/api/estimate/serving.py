@@ -38,10 +38,12 @@ class ServedResponse:
     concurrency: Annotated[float, Field(description="Mean requests in flight on all replicas.")]
     utilisation: Annotated[float, Field(description="The load over the most that the replicas can do.")]
     requests_per_second: float
-    output_tokens_per_second: float
+    output_tokens_per_second: Annotated[
+        float | None, Field(description="Null for a model that writes no tokens, as the next two times.")
+    ]
     percentile: int
-    seconds_to_first_token: float
-    seconds_per_output_token: float
+    seconds_to_first_token: float | None
+    seconds_per_output_token: float | None
     seconds_per_request: float
 
 
@@ -54,6 +56,9 @@ class PricedLoadResponse(ServedResponse):
         MoneyResponse | None, Field(description="Prompts and answers share the price as they share the engine's time.")
     ]
     usd_per_million_output_tokens: MoneyResponse | None
+    usd_per_thousand_samples: Annotated[
+        MoneyResponse | None, Field(description="Of a thousand requests; null without a price.")
+    ]
 
 
 def served_response(job: JobEstimate | None) -> ServedResponse | None:
@@ -65,7 +70,7 @@ def priced_load(job: JobEstimate | None, bill: MarketBill) -> PricedLoadResponse
     """Returns the load of a choice with its price, which is null where the load is not served within its limits."""
     if job is None or job.estimate.served is None:
         return None
-    names = ("usd_per_million_input_tokens", "usd_per_million_output_tokens")
+    names = ("usd_per_million_input_tokens", "usd_per_million_output_tokens", "usd_per_thousand_samples")
     per_unit = shown_fields(None if bill.month is None else bill.per_unit, *names)
     return PricedLoadResponse(**_figures(job), usd_per_month=shown(bill.month), **per_unit)
 
@@ -73,7 +78,7 @@ def priced_load(job: JobEstimate | None, bill: MarketBill) -> PricedLoadResponse
 def _figures(job: JobEstimate) -> dict[str, Any]:
     served, estimate = job.estimate.served, job.estimate
     assert served is not None
-    times = ("seconds_to_first_token", "seconds_per_output_token", "seconds_per_request")
+    tokens, rate = served.tokens, served.requests_per_second
     low, likely, high = (round(each) for each in (served.instances.low, served.instances.likely, served.instances.high))
     return {
         "keeps_limits": not served.missed,
@@ -90,7 +95,8 @@ def _figures(job: JobEstimate) -> dict[str, Any]:
         "max_batch": served.places,
         "batch": rounded(served.running),
         "concurrency": rounded(served.in_flight),
-        "output_tokens_per_second": rounded(served.requests_per_second * served.serving.answer.mean),
+        "output_tokens_per_second": None if tokens is None else rounded(rate * served.serving.answer.mean),
         "percentile": round(served.serving.percentile * 100),
-        **shown_fields(served, "utilisation", "requests_per_second", *times),
+        **shown_fields(served, "utilisation", "requests_per_second", "seconds_per_request"),
+        **shown_fields(tokens, "seconds_to_first_token", "seconds_per_output_token"),
     }

@@ -21,7 +21,6 @@ from service.api.workload.requirements import (
     requirements_of,
     unknown_software,
 )
-from service.api.workload.serving import with_usual_limit
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.payment_options import markets_of_service, service_known
 from service.domain.bill.run import BilledRun
@@ -165,9 +164,12 @@ def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> 
     if not limits.lifecycle:
         defaults["lifecycle"] = used.words["lifecycle"]
     constraints = limits.model_copy(update={**defaults, "max_instances": _instances(request)})
-    sample = question.work.job.sample_name if isinstance(question.work.job, Job) else None
-    load = request.workload.serving
-    filled = {"sample": sample, "serving": load and with_usual_limit(load)}
+    job = question.work.job
+    load, sample = request.workload.serving, job.sample_name if isinstance(job, Job) else None
+    if load is not None and isinstance(job, Job) and job.serving is not None:
+        usual = {"max_seconds_per_output_token": job.serving.max_seconds_per_output_token}
+        load = load.model_copy(update=usual)
+    filled = {"sample": sample, "serving": load}
     workload = request.workload.model_copy(update=filled)
     return request.model_copy(update={"workload": workload, "constraints": constraints, "as_of": catalog.day})
 

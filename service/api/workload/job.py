@@ -91,7 +91,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         micro_batch=work.batch_size if work.task == "training" else None,
         kv_precision=work.kv_cache_precision,
         input_length=work.input_length if serving is None else serving.prompt.mean,
-        output_length=work.output_length if serving is None else serving.answer.mean,
+        output_length=serving.answer.mean if serving is not None and model.generates else work.output_length,
         longest_output=work.longest_output_length,
         concurrency=work.concurrency if work.concurrency is not None else work.batch_size,
         serving=serving,

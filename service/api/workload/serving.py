@@ -2,6 +2,7 @@
 
 from service.api.workload.workload import LengthRequest, ServingRequest, WorkloadRequest
 from service.domain.errors import QuestionError
+from service.domain.jobs.job import Job, input_length, output_length
 from service.domain.jobs.serving import MOST_P95_OVER_MEAN, Length, Serving
 from service.domain.models.model import Model
 
@@ -18,13 +19,18 @@ AS_SENT = (
     "min_replicas", "availability_zones", "prefix_cache_hit_rate", "speculative_acceptance", "draft_length",
     "draft_cost", "disaggregated",
 )  # fmt: skip
+OF_TOKENS = (
+    "output_tokens_per_second", "output_length", "max_seconds_to_first_token", "max_seconds_per_output_token",
+    "prefix_cache_hit_rate", "speculative_acceptance", "disaggregated",
+)  # fmt: skip
+"""Fields of a load on a model that writes tokens."""
 OF_ANOTHER_QUESTION = ("amount", "concurrency", "batch_size", "longest_output_length")
 """Fields of a workload that describe a number of requests in another way."""
 
 
-def with_usual_limit(sent: ServingRequest) -> ServingRequest:
+def _with_usual_limit(sent: ServingRequest, model: Model) -> ServingRequest:
     """Returns a load with the usual limit on the time per token, unless it names a limit on a time, or null for one."""
-    if not sent.model_fields_set.isdisjoint(LIMITS):
+    if not model.generates or not sent.model_fields_set.isdisjoint(LIMITS):
         return sent
     return sent.model_copy(update={"max_seconds_per_output_token": USUAL_SECONDS_PER_OUTPUT_TOKEN})
 
@@ -35,8 +41,9 @@ def serving_of(work: WorkloadRequest, model: Model) -> Serving | None:
     if sent is None:
         return None
     _check(work, sent, model)
-    sent = with_usual_limit(sent)
-    prompt, answer = _length(work, sent, "input_length"), _length(work, sent, "output_length")
+    sent, plain = _with_usual_limit(sent, model), Job("inference", model, sequence_length=work.sequence_length)
+    prompt = _length(work, sent, "input_length", input_length(plain), needed=model.generates)
+    answer = _length(work, sent, "output_length", output_length(plain)) if model.generates else Length(1.0)
     rate = sent.requests_per_second or 0.0
     if sent.output_tokens_per_second is not None:
         rate = sent.output_tokens_per_second / answer.mean
@@ -57,10 +64,7 @@ def _check(work: WorkloadRequest, sent: ServingRequest, model: Model) -> None:
     if work.task != "inference":
         raise QuestionError("A load needs a workload of the task 'inference'.", field="workload.serving")
     if not model.generates:
-        raise QuestionError(
-            f"{model.name} does not generate tokens: give workload.amount or workload.batch_size instead of a load.",
-            field="workload.serving",
-        )
+        _check_without_tokens(sent, model)
     for name in OF_ANOTHER_QUESTION:
         if getattr(work, name) is not None:
             raise QuestionError(
@@ -71,6 +75,17 @@ def _check(work: WorkloadRequest, sent: ServingRequest, model: Model) -> None:
     given = [name for name in RATES if getattr(sent, name) is not None]
     if len(given) != 1:
         raise QuestionError(f"Give the load in one of {', '.join(given or RATES)}.", field="workload.serving")
+
+
+def _check_without_tokens(sent: ServingRequest, model: Model) -> None:
+    """Raises `QuestionError` for what only a model that writes tokens has."""
+    for name in OF_TOKENS:
+        if getattr(sent, name):
+            raise QuestionError(
+                f"{model.name} writes no tokens: leave {name} out. A limit on the time of an answer is "
+                "max_seconds_per_request.",
+                field=f"workload.serving.{name}",
+            )
 
 
 def _check_disaggregated(sent: ServingRequest) -> None:
@@ -85,14 +100,15 @@ def _check_disaggregated(sent: ServingRequest) -> None:
             )
 
 
-def _length(work: WorkloadRequest, sent: ServingRequest, name: str) -> Length:
+def _length(work: WorkloadRequest, sent: ServingRequest, name: str, usual: float, *, needed: bool = True) -> Length:
+    """Returns a length as it is sent, or the usual one of the model."""
     ours, of_workload = getattr(sent, name), getattr(work, name)
     if ours is not None and of_workload is not None:
         raise QuestionError(
             f"Give {name} in workload.serving or in workload, not in both.", field=f"workload.serving.{name}"
         )
-    length = of_workload if ours is None else ours
-    if not length:
+    length = (usual if of_workload is None else of_workload) if ours is None else ours
+    if not length and needed:
         raise QuestionError(f"A load needs workload.serving.{name}.", field=f"workload.serving.{name}")
     if not isinstance(length, LengthRequest):
         return Length(float(length))

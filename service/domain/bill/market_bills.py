@@ -169,6 +169,7 @@ def _market_bill(
             per_unit,
             usd_per_million_input_tokens=load.per_million_input_tokens,
             usd_per_million_output_tokens=load.per_million_output_tokens,
+            usd_per_thousand_samples=load.per_thousand_requests,
         )
     return MarketBill(
         priced=priced,

@@ -16,8 +16,11 @@ class LoadCost:
     """
 
     month: Micros
-    per_million_input_tokens: Micros
-    per_million_output_tokens: Micros
+    per_million_input_tokens: Micros | None
+    """None for samples without tokens."""
+    per_million_output_tokens: Micros | None
+    """None for answers without tokens."""
+    per_thousand_requests: Micros
 
 
 CERTAIN = (1.0, 1.0, 1.0)
@@ -40,12 +43,15 @@ def cost_of_load(
     usd_per_second = Band(*(number(price) * nodes * count / SECONDS_AN_HOUR for price, count in pairs))
     serving, share, rate = served.serving, served.prompt_share, served.requests_per_second
 
-    def per_million(share_of_time: float, tokens: float) -> Micros:
-        usd = usd_per_second.times(share_of_time / (rate * tokens) * MILLION)
+    def per_units(share_of_time: float, units: float) -> Micros:
+        usd = usd_per_second.times(share_of_time * units / rate)
         return Micros(*(half_up(exact(dollars), MICRO) for dollars in (usd.low, usd.likely, usd.high)))
 
     return LoadCost(
         month=Micros(*(usd_micros_a_month(price, int(count), nodes) for price, count in pairs)),
-        per_million_input_tokens=per_million(share, serving.prompt.mean),
-        per_million_output_tokens=per_million(1.0 - share, serving.answer.mean),
+        per_million_input_tokens=per_units(share, MILLION / serving.prompt.mean) if serving.prompt.mean else None,
+        per_million_output_tokens=None
+        if served.tokens is None
+        else per_units(1.0 - share, MILLION / serving.answer.mean),
+        per_thousand_requests=per_units(1.0, 1000.0),
     )

@@ -331,7 +331,9 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
         steps=_denoising_steps(job),
         passes=_denoising_steps(job) * _passes_per_step(job),
         longest_output=job.longest_output,
-        serving=job.serving and replace(job.serving, static_batches=job.software.stack.static_batches),
+        # A server of another network passes over what has arrived while it passed over the batch before.
+        serving=job.serving
+        and replace(job.serving, static_batches=job.software.stack.static_batches or not job.model.generates),
         software=job.software,
         memory_confidence=job.memory_confidence,
     )

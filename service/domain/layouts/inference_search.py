@@ -16,9 +16,9 @@ from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, Con
 from service.domain.layouts.inference_configs import InferenceConfigs
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.disaggregated import serve_load
-from service.domain.physics.features import cut_columns, inference_kind
+from service.domain.physics.features import cut_columns, forward_features, inference_kind
 from service.domain.physics.generation import CalibratedEngines, engine_factors, room_by_memory, shares_of
-from service.domain.physics.inference_roofline import forward_batch, forward_demands
+from service.domain.physics.inference_roofline import ForwardEngines, forward_batch, forward_demands
 from service.domain.physics.load import Replicas
 from service.domain.physics.memory import (
     conversations_held,
@@ -390,34 +390,45 @@ def _speed(search: _InferenceSearch, tried: _Pairs, places: Floats) -> _Speed:
     if not len(places):
         return _Speed.nothing(0 if config.serving is None else len(config.serving.limits))
     if not config.model.generates:
-        samples = places * clusters.gpus[tried.cluster]
-        rate = samples / _forward_seconds(search, tried)
-        return _Speed.of_one(rate, samples)
+        return _forward(search, tried, places)
     layouts = tried.layouts
     engines = _engines(search, tried.cluster, layouts)
     if config.serving is None:
         return _generation(config, engines, layouts, places)
-    caution = inference_bands(search.physics, search.configs, clusters)[tried.cluster, 1]
+    caution = _caution(search, tried)
     transfer = sent_cache_bytes(engines.config, layouts) * clusters.unit_seconds["network"][tried.cluster]
     return _serving(config.serving, Replicas.of(engines, places, layouts.data, 1.0 / caution), transfer)
 
 
-def _forward_seconds(search: _InferenceSearch, pairs: _Pairs) -> Floats:
-    """Likely seconds of a forward pass of each pair."""
-    kind, clusters, offline = (
-        inference_kind(search.config),
-        search.clusters,
-        "no" if search.config.concurrency else "yes",
-    )
-    factors = replace(search.factors, features={**search.factors.features, "offline": offline})
+def _caution(search: _InferenceSearch, pairs: _Pairs) -> Floats:
+    """Likely rate of each pair, over the calibrated one."""
+    bands = inference_bands(search.physics, search.configs, search.clusters)
+    return np.asarray(bands[pairs.cluster, 1])
+
+
+def _forward(search: _InferenceSearch, pairs: _Pairs, places: Floats) -> _Speed:
+    """Networks that pass over batches of samples: each GPU by itself, in every layout."""
+    engines, gpus = _forward_engines(search, pairs), search.clusters.gpus[pairs.cluster]
+    if (serving := search.config.serving) is not None:
+        replicas = Replicas.of(engines, places, gpus, 1.0 / _caution(search, pairs))
+        return _serving(serving, replicas, np.zeros(len(places)))
+    seconds = engines.at(places)
+    return _Speed.of_one(places * gpus / np.asarray(seconds.step + places * seconds.prompt), places * gpus)
+
+
+def _forward_engines(search: _InferenceSearch, pairs: _Pairs) -> ForwardEngines:
+    """Returns the calibrated seconds of forward passes of each pair."""
+    kind, clusters = inference_kind(search.config), search.clusters
+    factors = replace(search.factors, features={**search.factors.features, **forward_features(search.config)})
     rates, of_clusters = clusters.rates(search.configs.by_gpu()), clusters.factors(factors, kind, kind.start)
-    parts = {
-        term: amount * factors.of(kind, term, {}) * of_clusters[term] * rates[resource]
-        for (term, resource), amount in forward_demands(search.configs.on(clusters.gpu_type)).items()
-    }
-    seconds = np.asarray(sum(kind.overlapped(parts).values()))
-    of_pairs: Floats = seconds[pairs.cluster] * factors.of(kind, "*", cut_columns(pairs.layouts))
-    return of_pairs
+    of_cuts = factors.of(kind, "*", cut_columns(pairs.layouts))
+
+    def real(term: str, resource: str) -> Number:
+        of_cluster = factors.of(kind, term, {}) * of_clusters[term] * rates[resource]
+        return np.asarray(of_cluster)[pairs.cluster] * of_cuts
+
+    demands = forward_demands(search.configs.on(clusters.gpu_type[pairs.cluster]))
+    return ForwardEngines.of(kind, demands, real)
 
 
 def _in_flight(config: InferenceConfig, layouts: LayoutTable, places: Floats) -> tuple[Floats, Floats]:

@@ -115,9 +115,9 @@ def _length_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWa
 
 def _load_warnings(served: ServedLoad | None) -> Iterator[Statement[EstimateWarningCode]]:
     """Yields a late first token. A long prompt takes longer for good reasons, so that it rejects no machine."""
-    if served is None or served.serving.max_seconds_to_first_token is not None:
+    if served is None or served.tokens is None or served.serving.max_seconds_to_first_token is not None:
         return
-    seconds, usual = served.seconds_to_first_token, USUAL_SECONDS_TO_FIRST_TOKEN
+    seconds, usual = served.tokens.seconds_to_first_token, USUAL_SECONDS_TO_FIRST_TOKEN
     if seconds > usual:
         percentile = served.serving.percentile
         yield statement(EstimateWarningCode.SLOW_FIRST_TOKEN, seconds=seconds, percentile=percentile, usual=usual)

@@ -74,6 +74,8 @@ class ArrivalTimes:
     """Seconds to the first token of a request that does not wait for others."""
     own_prompt: Floats
     """Seconds that a longer prompt, at the percentile, adds to `least`."""
+    prompt: _Spread
+    """Seconds of a prompt, which are part of `least`."""
     alone: Floats
     """Probability that the engine is empty."""
     waits: Floats
@@ -151,9 +153,10 @@ class ArrivalTimes:
         first = self._mean_excess
         later = np.maximum(0.0, self.tokens - 1.0)
         waited = self.waits * (self.wait.variance + self.wait.mean**2) - (self.waits * self.wait.mean) ** 2
-        varies = self.of_others.variance + waited + self.per_token.variance * later**2
-        spread = _Spread(first + token * later, varies + self.answer_variation * (token * self.tokens) ** 2)
-        return np.asarray(self.least + spread.at(percentile))
+        varies = self.prompt.variance + self._excess_variance + waited + self.per_token.variance * later**2
+        varies = varies + self.answer_variation * (token * self.tokens) ** 2
+        spread = _Spread(self.prompt.mean + first + token * later, varies)
+        return np.asarray(self.least - self.prompt.mean + spread.at(percentile))
 
     @property
     def mean_first_token(self) -> Floats:
@@ -169,6 +172,14 @@ class ArrivalTimes:
     def mean_request(self) -> Floats:
         """Mean seconds of a whole request; by Little's law, requests in flight over their rate."""
         return self.mean_first_token + np.maximum(0.0, self.tokens - 1.0) * self.mean_per_token
+
+    @property
+    def _excess_variance(self) -> Floats:
+        """Variance of what others add to the first token: nothing where the engine is empty."""
+        busy = 1.0 - self.alone
+        with_prompts = self.prompts * (self.of_others.variance + self.of_others.mean**2)
+        squared = with_prompts + (1.0 - self.prompts) * self.plain_step**2 / 3.0
+        return np.maximum(0.0, busy * squared - (busy * self.others) ** 2) * self._shorter**2
 
     @property
     def _mean_excess(self) -> Floats:
@@ -275,6 +286,7 @@ def _batch_times(seconds: EngineTimes, load: Floats, places: Floats, serving: Se
         running=running,
         least=np.asarray(least),
         own_prompt=np.asarray(seconds.prompt * max(0.0, more)) + zero,
+        prompt=_of_prompt(seconds, serving, len(load)),
         alone=alone,
         waits=waits,
         plain_step=rest_of_batch,
@@ -289,6 +301,12 @@ def _batch_times(seconds: EngineTimes, load: Floats, places: Floats, serving: Se
         tokens=np.full(len(load), answer.mean),
         answer_variation=zero,
     )
+
+
+def _of_prompt(seconds: EngineTimes, serving: Serving, engines: int) -> _Spread:
+    """Returns the seconds of a prompt on each engine, as prompts differ in length."""
+    mean = np.broadcast_to(np.asarray(seconds.prompt, np.float64), engines)
+    return _Spread(mean, mean**2 * serving.prompt.variation)
 
 
 def running_at(seconds: EngineTimes, load: Floats, places: Floats, serving: Serving) -> Floats:
@@ -340,6 +358,7 @@ def arrival_times(seconds: EngineTimes, load: Floats, places: Floats, serving: S
         running=running,
         least=least,
         own_prompt=np.asarray(seconds.prompt * max(0.0, more)),
+        prompt=_of_prompt(seconds, serving, len(load)),
         alone=np.where(places <= 1.0, 1.0, alone),
         waits=waits,
         plain_step=step,

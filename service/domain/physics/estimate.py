@@ -9,18 +9,28 @@ from service.domain.calibration.error_bands import HARDER, Physics, unseen
 from service.domain.calibration.step_kinds import FIRST_TOKEN, GENERATION, INFERENCE_MEMORY, MEMORY, TRAINING
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.features import config_features, inference_features, inference_kind, training_features
+from service.domain.physics.features import (
+    config_features,
+    forward_features,
+    inference_features,
+    inference_kind,
+    training_features,
+)
 from service.domain.physics.generation import (
     EngineMemory,
     ServedLoad,
     engine_factors,
     engine_on,
+    engine_with,
+    real_rates,
     requests_in_flight,
     served_load,
 )
 from service.domain.physics.host_memory import HostNeed, host_memory_need
 from service.domain.physics.inference_roofline import (
+    ForwardEngines,
     forward_batch,
+    forward_demands,
     forward_terms,
 )
 from service.domain.physics.memory import (
@@ -266,18 +276,25 @@ def _estimate_training(
 def _estimate_forward(
     physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout, *, timed: bool
 ) -> Estimate:
-    features = {**inference_features(config, cluster, layout), "offline": "no" if config.concurrency else "yes"}
+    features = {**inference_features(config, cluster, layout), **forward_features(config)}
     parts = physics.calibration.seconds(MEMORY, figures(inference_parts(config, layout, 0.0)), features)
     need = _memory_need(physics, config, cluster.usable_bytes, parts, parts)
     kind = inference_kind(config)
     new, host = unseen(physics.calibration, kind, features), host_memory_need(config, cluster, layout)
-    estimate = Estimate(need, host, layout, new, concurrency=forward_batch(config))
+    errors, factors = physics.bands.of(kind, features, new), physics.calibration.factors(kind, kind.start, features)
+    engine = ForwardEngines.of(kind, forward_demands(config), real_rates(factors, config, cluster))
+    most = forward_batch(config)
+    served = served_load(engine, config, cluster, layout, most, errors.around(1.0))
+    in_flight = most if served is None else served.in_flight / served.instances.likely
+    estimate = Estimate(need, host, layout, new, concurrency=in_flight, served=served)
     if not (timed and need.may_fit and host.fits):
         return estimate
-    terms = forward_terms(config, cluster)
-    step = step_of(terms, physics.calibration.seconds(kind, terms.seconds, features))
-    samples = physics.bands.around(step.rate * cluster.gpus, kind, features, new)
-    return replace(estimate, step=step, samples_per_second=samples)
+    terms = forward_terms(config, cluster, most if served is None else served.running)
+    step = step_of(terms, factors.seconds(terms.seconds))
+    if served is None:
+        return replace(estimate, step=step, samples_per_second=errors.around(step.rate * cluster.gpus))
+    rate = errors.around(served.requests_per_second / served.instances.likely / errors.middle)
+    return replace(estimate, step=step.at(step.rate * errors.middle), samples_per_second=rate)
 
 
 def _estimate_generation(
@@ -289,7 +306,8 @@ def _estimate_generation(
     plannable = float(plannable_bytes(config, cluster.usable_bytes))
     room = memory.room(config, plannable)
     errors, of_first = (physics.bands.of(kind, features, new) for kind in (GENERATION, FIRST_TOKEN))
-    served = served_load(factors, config, cluster, layout, room, errors.around(1.0))
+    engine = engine_with(factors, config, cluster, layout)
+    served = served_load(engine, config, cluster, layout, room, errors.around(1.0))
     if served is not None:
         config = replace(config, concurrency=served.in_flight / served.instances.likely)
     asked, replicas = requests_in_flight(config, layout, room), float(replicas_in_use(config, layout))
@@ -313,17 +331,17 @@ def _estimate_generation(
     )
     if not (timed and need.may_fit and host.fits):
         return estimate
-    engine = engine_on(factors, config, cluster, layout, room)
+    at_work = engine_on(factors, config, cluster, layout, room)
     output, caution = max(1.0, config.output_length), errors.middle
-    rate, first, token = (float(figure) for figure in engine.figures)
+    rate, first, token = (float(figure) for figure in at_work.figures)
     rate *= output * replicas
-    if served is not None:  # figures are those of the load, which include the caution of bands
+    if served is not None and served.tokens is not None:  # figures of the load, which include the caution of bands
         rate = output * served.requests_per_second / served.instances.likely / caution
-        first, token = (served.mean_to_first_token * caution, served.mean_per_token * caution)
+        first, token = (served.tokens.mean_to_first_token * caution, served.tokens.mean_per_token * caution)
     tokens, per_token = errors.around(rate), errors.around(token, of_rate=False)
-    ideal = engine.ideal(engine.per_token)
+    ideal = at_work.ideal(at_work.per_token)
     step = step_of(StepTerms(ideal, in_flight), factors.seconds(ideal))
-    prefill = max(1.0, config.input_length) * layout.data / float(engine.seconds.prompt)
+    prefill = max(1.0, config.input_length) * layout.data / float(at_work.seconds.prompt)
     return replace(
         estimate,
         step=step.at(in_flight / per_token.likely),

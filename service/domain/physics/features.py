@@ -111,6 +111,11 @@ def inference_config_features(config: InferenceConfig) -> dict[str, str | float]
     }
 
 
+def forward_features(config: InferenceConfig) -> Features:
+    """Features of forward passes: whether all samples are there from the start."""
+    return {"offline": "no" if config.concurrency or config.serving else "yes"}
+
+
 def config_features(config: Config) -> Features:
     """Features of a configuration on any cluster."""
     return training_config_features(config) if isinstance(config, TrainingConfig) else inference_config_features(config)

@@ -1,6 +1,6 @@
 """A language model on an engine: the calibrated seconds of its work, the requests it holds, and its steady state."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from service.domain.physics.cluster import Cluster
 from service.domain.physics.disaggregated import serve_load, times_of_load
 from service.domain.physics.inference_roofline import (
     EngineTerms,
+    RealRates,
     arrival_demands,
     engine_terms,
     pass_demands,
@@ -24,7 +25,7 @@ from service.domain.physics.inference_roofline import (
     step_demands,
     step_weight_bytes,
 )
-from service.domain.physics.load import TIMES, Replicas, Served
+from service.domain.physics.load import TIMES, Engines, Replicas, Served
 from service.domain.physics.memory import (
     CACHE,
     PROMPTS,
@@ -144,6 +145,16 @@ def room_by_memory(config: InferenceConfig, fit: Number, in_cache: Number) -> Nu
 
 
 @dataclass(frozen=True, slots=True)
+class TokenTimes:
+    """Times of the tokens of answers: likely ones at the percentile of the question, and means over all requests."""
+
+    seconds_to_first_token: float
+    seconds_per_output_token: float
+    mean_to_first_token: float
+    mean_per_token: float
+
+
+@dataclass(frozen=True, slots=True)
 class ServedLoad:
     """A load on instances of one cluster. Times are likely ones at the percentile of the question."""
 
@@ -165,22 +176,15 @@ class ServedLoad:
     utilisation: float
     requests_per_second: float
     """Rate of all instances together."""
-    seconds_to_first_token: float
-    seconds_per_output_token: float
     seconds_per_request: float
-    mean_to_first_token: float
-    """Mean over all requests; `mean_per_token` is one too."""
-    mean_per_token: float
+    tokens: TokenTimes | None
+    """None where answers have no tokens."""
     prompt_share: float
     """Share of the engine's time, or of the instances, that reads prompts."""
     prefill_instances: int = 0
     """Instances that only read prompts."""
     seconds_of_transfer: float = 0.0
     """Seconds in which an instance that reads prompts sends the cache of one."""
-
-
-RealRates = Callable[[str, str], Number]
-"""Returns the real seconds per unit of a resource that a term needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,37 +251,41 @@ class CalibratedEngines:
         )
 
 
-def _engine_with(factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout) -> CalibratedEngines:
-    """Returns the engine of one cluster and layout."""
+def real_rates(factors: StepFactors, config: InferenceConfig, cluster: Cluster) -> RealRates:
+    """Returns the real seconds per unit of a resource that a term needs on a cluster."""
     rates, of_terms = seconds_per_unit(config, cluster), factors.of_terms
+    return lambda term, resource: rates[resource] * of_terms[term]
 
-    def real(term: str, resource: str) -> float:
-        return rates[resource] * of_terms[term]
 
-    return CalibratedEngines.of(config, layout, cluster.linked_gpus, rates["memory"], real)
+def engine_with(factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout) -> CalibratedEngines:
+    """Returns the engine of a language model on one cluster and layout."""
+    real = real_rates(factors, config, cluster)
+    memory = seconds_per_unit(config, cluster)["memory"]
+    return CalibratedEngines.of(config, layout, cluster.linked_gpus, memory, real)
 
 
 def served_load(
-    factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout, room: float, rates: Band
+    engine: Engines, config: InferenceConfig, cluster: Cluster, layout: Layout, room: float, rates: Band
 ) -> ServedLoad | None:
     """Returns the instances that serve the load of a configuration; None where it has none, or not one request fits.
 
     `rates` is the band of a rate of 1.
     """
-    serving = config.serving
+    serving, generates = config.serving, config.model.generates
     if serving is None or not room:
         return None
-    engine = _engine_with(factors, config, cluster, layout)
     # Engines as fast as the high end of the band, the likely figure and the low end.
     speeds = np.array([rates.high, rates.likely, rates.low])
-    replicas = Replicas.of(engine, np.full(3, room), np.full(3, float(layout.data)), 1.0 / speeds)
-    transfer = np.full(3, float(sent_cache_bytes(config, layout)) / cluster.network_bytes_per_second)
+    count = float(layout.data if generates else cluster.gpus)
+    replicas = Replicas.of(engine, np.full(3, room), np.full(3, count), 1.0 / speeds)
+    sent = float(sent_cache_bytes(config, layout)) if serving.disaggregated else 0.0
+    transfer = np.full(3, sent / cluster.network_bytes_per_second)
     served = serve_load(replicas, transfer, serving)
     low, instances, high = served.fewest.tolist()
     likely, replicas = Served(*(column[1:2] for column in served)), replicas.rows(np.array([1]))
     times = times_of_load(replicas, transfer[1:2], likely, serving)
     seconds = replicas.seconds(np.clip(times.running, 1.0, room))
-    tokens, running, copies = serving.answer.mean, float(times.running[0]), instances * layout.data
+    tokens, running, copies = serving.answer.mean, float(times.running[0]), instances * count
     prompt = float(np.asarray(seconds.prompt)[0])
     decode = tokens * float(np.asarray(seconds.step / max(1.0, running) + seconds.request)[0])
     readers, rate = float(likely.prefill[0]), float(likely.rate[0]) * copies
@@ -287,18 +295,17 @@ def served_load(
         # Where slow engines keep the limits on no number of instances, fewer carry the load.
         instances=Band(min(low, instances), instances, max(low, instances, high)),
         missed=likely.missed(serving),
-        replicas=float(layout.data),
+        replicas=count,
         places=room,
         running=running,
         in_flight=serving.concurrency or rate * float(times.mean_request[0]),
         utilisation=float(likely.utilisation[0]),
         requests_per_second=rate,
-        seconds_to_first_token=first,
-        seconds_per_output_token=token,
         seconds_per_request=request,
-        mean_to_first_token=float(times.mean_first_token[0]),
-        mean_per_token=float(times.mean_per_token[0]),
-        prompt_share=readers / instances if readers else prompt / (prompt + decode),
+        tokens=TokenTimes(first, token, float(times.mean_first_token[0]), float(times.mean_per_token[0]))
+        if generates
+        else None,
+        prompt_share=readers / instances if readers else prompt / (prompt + decode) if generates else 1.0,
         prefill_instances=round(readers),
         seconds_of_transfer=float(transfer[1]) if readers else 0.0,
     )

@@ -1,11 +1,13 @@
 """Roofline of inference: demands of decoding, prefill and plain forward passes on each part of a cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from service.domain.arrays import Number
+from service.domain.arrays import Indices, Number
+from service.domain.calibration.coefficients import StepKind
 from service.domain.jobs.config import InferenceConfig
 from service.domain.models.counts import (
     mean_attention_flops_per_token,
@@ -24,6 +26,7 @@ from service.domain.physics.resources import (
     over_links,
     seconds_per_unit,
 )
+from service.domain.physics.serving import EngineTimes
 from service.domain.physics.training_roofline import (
     KERNELS_PER_LAYER_FORWARD,
     LAUNCH_SECONDS,
@@ -47,6 +50,10 @@ TOKENS_PER_STEP = 8192.0
 
 USUAL_FORWARD_BATCH = 128.0
 """Samples in a forward pass by default (assumed: large enough to fill a GPU)."""
+
+
+RealRates = Callable[[str, str], Number]
+"""Returns the real seconds per unit of a resource that a term needs."""
 
 
 class EngineTerms(NamedTuple):
@@ -217,13 +224,23 @@ def forward_batch(config: InferenceConfig) -> float:
     return config.concurrency or usual
 
 
-def forward_demands(config: InferenceConfig) -> Demands:
+class ForwardDemands(NamedTuple):
+    """Demands of a sample, and those of a batch whatever it holds."""
+
+    sample: Demands
+    batch: Demands
+
+    def of(self, samples: float) -> Demands:
+        """Returns the demands of a batch of so many samples."""
+        return {key: amount * samples for key, amount in self.sample.items()} | dict(self.batch)
+
+
+def forward_demands(config: InferenceConfig) -> ForwardDemands:
     """All forward passes over a batch of samples: encoders and networks known by their FLOPs.
 
     A diffusion model passes over its samples in every step, and reads its weights once per step.
     """
-    model, t = config.model, config.model.transformer
-    value, batch = _weight_bytes(config), forward_batch(config)
+    model, t, value = config.model, config.model.transformer, _weight_bytes(config)
     if t is not None:
         length = config.mean_length or config.input_length or 1
         flops = length * (2.0 * multiplied_parameters(model) + mean_attention_flops_per_token(t, length))
@@ -235,15 +252,55 @@ def forward_demands(config: InferenceConfig) -> Demands:
         kernels = kernels_forward(model)
     if config.software.stack.fuses_kernels:
         kernels /= FUSED_KERNELS
-    return {
-        ("matrix", "flops"): batch * flops,
-        ("memory", "memory"): batch * moved * value / 2,
-        ("weights", "memory"): (config.steps * model.parameters + (model.other_parameters or 0.0)) * value,
-        ("launch", "seconds"): config.steps * kernels * LAUNCH_SECONDS,
-        ("step", "seconds"): config.steps * 1e-3,
-    }
+    return ForwardDemands(
+        {("matrix", "flops"): flops, ("memory", "memory"): moved * value / 2},
+        {
+            ("weights", "memory"): (config.steps * model.parameters + (model.other_parameters or 0.0)) * value,
+            ("launch", "seconds"): config.steps * kernels * LAUNCH_SECONDS,
+            ("step", "seconds"): config.steps * 1e-3,
+        },
+    )
 
 
-def forward_terms(config: InferenceConfig, cluster: Cluster) -> StepTerms:
-    """Ideal seconds of a forward pass over a batch, and its samples."""
-    return ideal_terms(forward_demands(config), forward_batch(config), config, cluster)
+def forward_terms(config: InferenceConfig, cluster: Cluster, samples: float | None = None) -> StepTerms:
+    """Ideal seconds of a forward pass over a batch, by default of the usual size, and its samples."""
+    batch = samples or forward_batch(config)
+    return ideal_terms(forward_demands(config).of(batch), batch, config, cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardEngines:
+    """GPUs that pass over batches of samples, one per row, by the real seconds that each part takes alone.
+
+    A sample counts as a prompt with an answer of one token: nothing is written after it.
+    """
+
+    kind: StepKind
+    sample: Mapping[str, Number]
+    """Seconds of each term for a sample."""
+    batch: Mapping[str, Number]
+    """Seconds of each term for a batch, whatever it holds."""
+
+    @staticmethod
+    def of(kind: StepKind, demands: ForwardDemands, real: RealRates) -> "ForwardEngines":
+        """Returns engines by the real seconds per unit of each resource."""
+
+        def by_term(part: Demands) -> dict[str, Number]:
+            return {term: amount * real(term, resource) for (term, resource), amount in part.items()}
+
+        return ForwardEngines(kind, by_term(demands.sample), by_term(demands.batch))
+
+    def rows(self, rows: Indices) -> "ForwardEngines":
+        """Returns some of them."""
+        sample, batch = (
+            {term: seconds[rows] if isinstance(seconds, np.ndarray) else seconds for term, seconds in part.items()}
+            for part in (self.sample, self.batch)
+        )
+        return ForwardEngines(self.kind, sample, batch)
+
+    def at(self, running: Number) -> EngineTimes:
+        """Returns the seconds of a batch of so many samples, and of each sample in it."""
+        alone = {term: seconds * running for term, seconds in self.sample.items()} | dict(self.batch)
+        parts = self.kind.overlapped(alone)
+        of_sample = sum(parts[term] for term in self.sample) / running
+        return EngineTimes(sum(parts[term] for term in self.batch), 0.0, of_sample, 0.0)

@@ -91,8 +91,9 @@ def notes_on(
         steps = work.amount is not None and work.amount.steps is not None
         batch = {"samples": usual, "per_gpu": work.micro_batch, "steps": steps}
         yield Note(NoteCode.BATCH_ASSUMED, ("workload.global_batch_size",), batch)
-    if work is not None and work.serving is not None and given.isdisjoint(LIMITS_ON_TIMES):
-        limit = {"seconds": work.serving.max_seconds_per_output_token}
+    load = None if work is None else work.serving
+    if load is not None and load.max_seconds_per_output_token is not None and given.isdisjoint(LIMITS_ON_TIMES):
+        limit = {"seconds": load.max_seconds_per_output_token}
         yield Note(NoteCode.READING_SPEED, ("workload.serving.max_seconds_per_output_token",), limit)
     elif job is not None and job.amount is None and not question.limits.of_load:
         yield Note(NoteCode.NO_AMOUNT, ("workload.amount",), {"given": "workload.amount.hours_on" in given})

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from service.domain.band import Band
 from service.domain.bill.serving import cost_of_load
 from service.domain.jobs.serving import Length, Serving
-from service.domain.physics.generation import ServedLoad
+from service.domain.physics.generation import ServedLoad, TokenTimes
 
 
 def served(requests_per_second: float, prompt_share: float, missed: dict[str, float] | None = None) -> ServedLoad:
@@ -21,11 +21,8 @@ def served(requests_per_second: float, prompt_share: float, missed: dict[str, fl
         in_flight=130.0,
         utilisation=0.5,
         requests_per_second=requests_per_second,
-        seconds_to_first_token=0.2,
-        seconds_per_output_token=0.01,
         seconds_per_request=2.2,
-        mean_to_first_token=0.1,
-        mean_per_token=0.01,
+        tokens=TokenTimes(0.2, 0.01, 0.1, 0.01),
         prompt_share=prompt_share,
     )
 
@@ -40,9 +37,12 @@ def test_a_month_is_that_of_all_machines() -> None:
 def test_prompts_and_answers_add_up_to_the_hour_of_the_machines(rate: float, share: float) -> None:
     cost = cost_of_load(served(rate, share), 2_000_000, nodes=1)
     assert cost is not None
+    assert cost.per_million_input_tokens is not None
+    assert cost.per_million_output_tokens is not None
     prompts, answers = cost.per_million_input_tokens.likely / 1e6, cost.per_million_output_tokens.likely / 1e6
     a_request = prompts * 800 / 1e6 + answers * 200 / 1e6
     assert a_request * rate * 3600 == pytest.approx(6.0, rel=1e-3, abs=2 * rate * 3600 * 1e-9)
+    assert cost.per_thousand_requests.likely / 1e9 * rate * 3600 == pytest.approx(6.0, rel=1e-3, abs=rate * 3600e-9)
 
 
 def test_a_load_that_is_not_served_within_its_limits_has_no_price() -> None:

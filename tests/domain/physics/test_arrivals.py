@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from service.domain.jobs.serving import Length, Serving
 from service.domain.physics.arrivals import ArrivalTimes, arrival_times, running_at
 from service.domain.physics.serving import EngineTimes
-from tests.oracles.serving import simulate_arrivals, simulate_batches
+from tests.oracles.serving import simulate, simulate_arrivals, simulate_batches
 
 P95_OF_EVEN_ANSWERS = 1.57
 """Ratio to the mean of the 95th percentile of a lognormal length that varies as one between half and 1.5 times it."""
@@ -122,6 +122,27 @@ def test_few_clients_with_long_prompts_wait_for_those_of_each_other_alone() -> N
     assert found.first_token(0.99)[0] <= 2 * 40.0 + 1.0
     assert found.mean_first_token[0] <= found.first_token(0.99)[0]
     assert found.first_token_within(81.0, 0.99)[0]
+
+
+@pytest.mark.parametrize("clients", [1, 2, 8])
+@pytest.mark.parametrize("prompt", [0.05, 5.0, 40.0])
+def test_whole_requests_of_clients_take_the_times_of_a_simulation(clients: int, prompt: float) -> None:
+    """With one client there are no others to wait for, however long prompts take."""
+    times, tokens = EngineTimes(0.03, 0.002, prompt, 0.01), 200
+    requests = simulate(times, clients, clients, tokens, requests=600, seed=1).requests
+    seen = float(np.quantile([request.last - request.sent for request in requests], 0.95))
+    serving = Serving(concurrency=float(clients), answer=Length(tokens, P95_OF_EVEN_ANSWERS * tokens))
+    load = np.array([float(clients)])
+    found = float(arrival_times(times.times(np.ones(1)), load, load, serving).per_request(0.95)[0])
+    assert seen * 0.9 < found < seen * 1.35
+
+
+def test_longer_prompts_make_whole_requests_longer() -> None:
+    times, one = EngineTimes(0.01, 0.0, 10.0, 0.0).times(np.ones(1)), np.ones(1)
+    prompt = Length(1000.0, 3000.0)
+    serving = Serving(concurrency=1.0, prompt=prompt, answer=Length(100.0))
+    found = float(arrival_times(times, one, one, serving).per_request(0.95)[0])
+    assert found == pytest.approx(1.0 + 10.0 * prompt.at(0.95) / 1000.0, rel=0.15)
 
 
 def test_lengths_have_the_percentile_that_is_given() -> None:

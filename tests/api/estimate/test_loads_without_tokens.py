@@ -1,0 +1,114 @@
+"""Loads on models that write no tokens: embeddings, rerankers, images and detectors by requests per second."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.api.answers import post_estimate, post_recommend
+
+L4 = "aws/g6.xlarge"
+
+
+def work(model: str, serving: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"task": "inference", "model": model, "serving": serving, **fields}
+
+
+def load(client: TestClient, model: str, machine: str = L4, **serving: Any) -> dict[str, Any]:
+    found: dict[str, Any] = post_estimate(client, {"workload": work(model, serving), "machine": machine})["load"]
+    return found
+
+
+MODELS = ("bge-large-en-v1.5", "bge-reranker-v2-m3", "yolov8x", "resnet-50", "sdxl", "vit-l-16")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_requests_in_flight_are_their_rate_times_their_seconds(client: TestClient, model: str) -> None:
+    """Little's law, and no GPU does more than the batches of an amount of samples."""
+    amount = {"task": "inference", "model": model, "amount": {"samples": 1e6}}
+    most = post_estimate(client, {"workload": amount, "machine": L4})["estimate"]["samples_per_second"]["likely"]
+    few, many = (load(client, model, requests_per_second=share * most, headroom=0) for share in (0.05, 3.5))
+    assert few["instances"] == 1
+    assert few["seconds_per_request"] < many["seconds_per_request"]
+    assert few["concurrency"] < 0.05 * most * few["seconds_per_request"]
+    assert many["instances"] >= 4
+    assert many["utilisation"] <= 1
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_clients_that_wait_for_their_answers_share_a_batch(client: TestClient, model: str) -> None:
+    clients = load(client, model, concurrency=1)
+    assert clients["requests_per_second"] * clients["seconds_per_request"] == pytest.approx(1, rel=0.01)
+    more = load(client, model, concurrency=32)
+    assert more["requests_per_second"] >= clients["requests_per_second"] * 0.999
+
+
+def test_a_model_without_tokens_has_no_times_of_tokens(client: TestClient) -> None:
+    found = load(client, "bge-large-en-v1.5", requests_per_second=20, input_length=256)
+    for name in ("seconds_to_first_token", "seconds_per_output_token", "output_tokens_per_second"):
+        assert found[name] is None
+    assert 0.005 < found["seconds_per_request"] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_seconds_to_first_token", 1),
+        ("max_seconds_per_output_token", 0.05),
+        ("output_length", 10),
+        ("disaggregated", True),
+        ("prefix_cache_hit_rate", 0.5),
+        ("speculative_acceptance", 0.5),
+    ],
+)
+def test_what_only_tokens_have_is_refused_with_the_limit_that_applies(
+    client: TestClient, field: str, value: float
+) -> None:
+    serving = {"requests_per_second": 10, field: value}
+    answer = client.post("/estimate", json={"workload": work("bge-m3", serving), "machine": L4})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == f"workload.serving.{field}"
+    assert "max_seconds_per_request" in error["message"]
+
+
+def test_a_limit_on_the_time_of_a_request_takes_more_instances(client: TestClient) -> None:
+    free, limited = (
+        load(client, "sdxl", "aws/g6e.xlarge", requests_per_second=0.5, **limit)
+        for limit in ({}, {"max_seconds_per_request": 20})
+    )
+    assert free["seconds_per_request"] > 20 > limited["seconds_per_request"]
+    assert limited["instances"] > free["instances"]
+
+
+def test_a_recommendation_agrees_with_the_estimate_and_has_prices(client: TestClient) -> None:
+    serving = {"requests_per_second": 500, "input_length": 256, "max_seconds_per_request": 0.2}
+    asked = work("bge-large-en-v1.5", serving)
+    limits = {"provider": "aws", "gpu": "L4"}
+    answer = post_recommend(client, {"workload": asked, "constraints": limits, "limit": 1})
+    choice, found = answer["choices"][0], answer["choices"][0]["serving"]
+    machine = f"aws/{choice['instance']}"
+    alone = post_estimate(client, {"workload": asked, "machine": machine})["load"]
+    assert {name: found[name] for name in alone} == alone
+    assert found["usd_per_million_output_tokens"] is None
+    per_request = choice["usd_per_hour"] / (3600 * 500)
+    assert found["usd_per_thousand_samples"]["likely"] == pytest.approx(1000 * per_request, rel=0.01)
+    assert found["usd_per_million_input_tokens"]["likely"] == pytest.approx(1e6 / 256 * per_request, rel=0.01)
+    assert answer["question"]["workload"]["serving"]["max_seconds_per_output_token"] is None
+    assert "reading_speed" not in {each["code"] for each in answer["notes"]}
+
+
+def test_no_number_of_instances_is_faster_than_a_batch_of_one(client: TestClient) -> None:
+    serving = {"requests_per_second": 100, "input_length": 300, "max_seconds_per_request": 0.0005}
+    answer = post_recommend(client, {"workload": work("bge-reranker-v2-m3", serving)})
+    assert not answer["choices"]
+    (rejection,) = (each for each in answer["rejections"] if each["code"] == "too_slow_per_request")
+    least = rejection["relax"]["to"]["workload.serving.max_seconds_per_request"]
+    serving["max_seconds_per_request"] = least
+    assert post_recommend(client, {"workload": work("bge-reranker-v2-m3", serving), "limit": 1})["choices"]
+
+
+def test_speech_has_the_lengths_of_its_audio(client: TestClient) -> None:
+    """A request is 30 s of audio: 1,500 frames and about 100 tokens."""
+    usual = load(client, "whisper-large-v3", requests_per_second=2)
+    assert usual == load(client, "whisper-large-v3", requests_per_second=2, input_length=1500, output_length=100)
