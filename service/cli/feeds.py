@@ -38,8 +38,8 @@ def _known_feeds(engine: Engine, names: Sequence[str]) -> list[Feed]:
     """The feeds of these names, or all. Raises `SettingsWrong` for a name that is no feed."""
     if unknown := [name for name in names if name not in SOURCES]:
         raise SettingsWrong(f"No feed is called {unknown[0]!r}. Known: {', '.join(sorted(SOURCES))}.")
-    known = [status.feed for status in feed_statuses(engine) if status.feed.id in SOURCES]
-    return [feed for feed in known if not names or feed.id in names]
+    readable = [status.feed for status in feed_statuses(engine) if status.feed.id in SOURCES]
+    return [feed for feed in readable if not names or feed.id in names]
 
 
 def _feeds_to_read(engine: Engine, names: Sequence[str], upstream: Upstream) -> list[Feed]:

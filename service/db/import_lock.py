@@ -14,7 +14,7 @@ SQLITE_WAIT_SECONDS = 60
 
 @contextmanager
 def import_transaction(engine: Engine) -> Iterator[Connection]:
-    """Begins a transaction that only one import is in at a time. Raises `DatabaseUnusable`."""
+    """Begins a transaction that keeps other imports waiting. Raises `DatabaseUnusable`."""
     with in_sentences(engine), engine.begin() as connection:
         if engine.dialect.name == "sqlite":
             connection.exec_driver_sql(f"PRAGMA busy_timeout = {SQLITE_WAIT_SECONDS * 1000}")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from decimal import Decimal
 from statistics import median
 
-from service.db.feeds.read_known import Known
+from service.db.feeds.read_facts import CatalogFacts
 from service.domain.catalog.hardware import InstanceType
 from service.feeds.listing import REASONS, DocumentRefused, Listing, one_per_offer
 
@@ -31,19 +31,19 @@ LARGEST_SHARE_SET_ASIDE = 0.2
 LEAST_ROWS_FOR_A_SHARE = 20
 LEAST_SHARE_OF_LAST_ROWS = 0.75
 
-Check = Callable[[Listing, Known], str | None]
+Check = Callable[[Listing, CatalogFacts], str | None]
 """Returns the reason why a single listing fails, or None."""
 
 
-def checked(feed: str, listings: Sequence[Listing], known: Known) -> list[Listing]:
+def checked(feed: str, listings: Sequence[Listing], facts: CatalogFacts) -> list[Listing]:
     """Returns the listings under the names of the catalog, with a reason for each that fails a check."""
-    named = [_named(listing, known) for listing in listings]
+    named = [_named(listing, facts) for listing in listings]
     single = [
-        next((listing.because(reason) for check in CHECKS if (reason := check(listing, known))), listing)
+        next((listing.because(reason) for check in CHECKS if (reason := check(listing, facts))), listing)
         for listing in named
     ]
     if feed == "cyclenerd":
-        single = [_confirmed_by_a_zone(listing, known) for listing in single]
+        single = [_confirmed_by_a_zone(listing, facts) for listing in single]
     compared = one_per_offer(_against_others(single))
     order = {id(listing): index for index, listing in enumerate(single)}
     return sorted(compared, key=lambda each: order.get(id(each), len(order)))
@@ -60,26 +60,26 @@ def require_plausible(listings: Sequence[Listing], rows_before: int | None) -> N
         raise DocumentRefused(f"The document has {seen:,} rows, and the last good one had {rows_before:,}.")
 
 
-def _named(listing: Listing, known: Known) -> Listing:
-    name = known.aliases.get((listing.provider, listing.name), listing.name)
-    region = known.region_ids.get(listing.provider, {}).get(listing.region or "", listing.region)
+def _named(listing: Listing, facts: CatalogFacts) -> Listing:
+    name = facts.aliases.get((listing.provider, listing.name), listing.name)
+    region = facts.region_ids.get(listing.provider, {}).get(listing.region or "", listing.region)
     return replace(listing, name=name, region=region)
 
 
-def _region_is_given(listing: Listing, known: Known) -> str | None:
-    provider = known.providers.get(listing.provider)
+def _region_is_given(listing: Listing, facts: CatalogFacts) -> str | None:
+    provider = facts.providers.get(listing.provider)
     needs_one = provider is not None and provider.priced_by_region
     return "region_missing" if needs_one and listing.region is None else None
 
 
-def _is_known_if_composed(listing: Listing, known: Known) -> str | None:
+def _is_known_if_composed(listing: Listing, facts: CatalogFacts) -> str | None:
     """A host with attached GPUs is our own name for a combination, so an unknown one is no new machine."""
-    is_known = (listing.provider, listing.name) in known.instance_types
+    is_known = (listing.provider, listing.name) in facts.instance_types
     return None if is_known or "+" not in listing.name else "combination_not_catalogued"
 
 
-def _gpus_are_those_of_the_type(listing: Listing, known: Known) -> str | None:
-    instance_type = known.instance_types.get((listing.provider, listing.name))
+def _gpus_are_those_of_the_type(listing: Listing, facts: CatalogFacts) -> str | None:
+    instance_type = facts.instance_types.get((listing.provider, listing.name))
     stated = listing.hardware
     if instance_type is None or stated is None:
         return None
@@ -98,8 +98,8 @@ def _is_count_of(instance_type: InstanceType, count: float) -> bool:
     return any(abs(count - each) <= FRACTION_TOLERANCE for each in possible)
 
 
-def _price_is_possible(listing: Listing, known: Known) -> str | None:
-    instance_type = known.instance_types.get((listing.provider, listing.name))
+def _price_is_possible(listing: Listing, facts: CatalogFacts) -> str | None:
+    instance_type = facts.instance_types.get((listing.provider, listing.name))
     stated = listing.hardware.gpu_count if listing.hardware else None
     gpus = instance_type.whole_gpus if instance_type else stated
     if not gpus or listing.per_hour is None or listing.currency != "USD":
@@ -116,12 +116,12 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def _confirmed_by_a_zone(listing: Listing, known: Known) -> Listing:
+def _confirmed_by_a_zone(listing: Listing, facts: CatalogFacts) -> Listing:
     """Marks a GPU machine in a region where no other source sells it: its price is that of the host alone."""
-    instance_type = known.instance_types.get((listing.provider, listing.name))
+    instance_type = facts.instance_types.get((listing.provider, listing.name))
     if instance_type is None or instance_type.gpu is None:
         return listing
-    is_sold = (listing.provider, listing.name, listing.region or "") in known.sold
+    is_sold = (listing.provider, listing.name, listing.region or "") in facts.sold
     return listing if is_sold else listing.because("host_alone")
 
 

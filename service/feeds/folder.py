@@ -44,7 +44,7 @@ class ManifestEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FolderPart:
     """Documents of a part, or the sentence that says why a file is not one."""
 
     name: str
@@ -53,7 +53,7 @@ class Found:
     problem: str | None
 
 
-def documents_in(path: Path, observed_at: datetime, feed: str | None = None) -> Iterator[Found]:
+def documents_in(path: Path, observed_at: datetime, feed: str | None = None) -> Iterator[FolderPart]:
     """Yields the documents under a path, by the manifest if there is one, else by the names of files.
 
     Files without a manifest count as fetched at `observed_at`, each a second after the one before. `feed` names their
@@ -88,7 +88,7 @@ def _files(path: Path) -> dict[str, bytes]:
         raise FolderUnusable(f"{path} cannot be read: {error}.") from None
 
 
-def _of_manifest(files: Mapping[str, bytes]) -> Iterator[Found]:
+def _of_manifest(files: Mapping[str, bytes]) -> Iterator[FolderPart]:
     try:
         entries = [ManifestEntry(**entry) for entry in json.loads(files[MANIFEST])]
     except (ValueError, TypeError) as error:
@@ -100,9 +100,9 @@ def _of_manifest(files: Mapping[str, bytes]) -> Iterator[Found]:
         name = f"{feed} {part}".strip()
         problem = _problem_of(documents, files)
         if problem or feed not in SOURCES:
-            yield Found(name, SOURCES.get(feed), None, problem or f"No feed is called {feed!r}.")
+            yield FolderPart(name, SOURCES.get(feed), None, problem or f"No feed is called {feed!r}.")
             continue
-        yield Found(name, SOURCES[feed], _documents(documents, files), None)
+        yield FolderPart(name, SOURCES[feed], _documents(documents, files), None)
 
 
 def _problem_of(entries: Sequence[ManifestEntry], files: Mapping[str, bytes]) -> str | None:
@@ -127,14 +127,14 @@ def _documents(entries: Sequence[ManifestEntry], files: Mapping[str, bytes]) -> 
     )
 
 
-def _recognised(name: str, files: Mapping[str, bytes], at: datetime, feed: str | None) -> Found:
+def _recognised(name: str, files: Mapping[str, bytes], at: datetime, feed: str | None) -> FolderPart:
     try:
         body = files[name]
         source = SOURCES[feed] if feed else _source_of(name, body)
     except DocumentRefused as refused:
-        return Found(name, None, None, str(refused))
+        return FolderPart(name, None, None, str(refused))
     if source is None:
-        return Found(name, None, None, "No feed sends such a document.")
+        return FolderPart(name, None, None, "No feed sends such a document.")
     companions = _companions(name, source, files)
     documents = Documents(
         feed=source.id,
@@ -144,7 +144,7 @@ def _recognised(name: str, files: Mapping[str, bytes], at: datetime, feed: str |
         fetched_at=at,
         complete=not source.in_pages,
     )
-    return Found(name, source, documents, None)
+    return FolderPart(name, source, documents, None)
 
 
 def _source_of(name: str, body: bytes) -> FeedSource | None:

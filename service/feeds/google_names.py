@@ -42,8 +42,8 @@ def tpu_machine(listing: Listing, slice_name: str) -> Listing:
     """Returns the listing of a TPU slice under its machine type, with the number of its chips."""
     name, chips = SLICES.get(slice_name, (slice_name, None))
     hardware = listing.hardware
-    known = replace(hardware, gpu_name=None, gpu_count=chips, gpu_memory_gb=None) if hardware else None
-    return replace(listing, name=name, hardware=known)
+    stated = replace(hardware, gpu_name=None, gpu_count=chips, gpu_memory_gb=None) if hardware else None
+    return replace(listing, name=name, hardware=stated)
 
 
 def with_attached_gpu(listing: Listing, gpu: str | None, count: float | None) -> Listing:

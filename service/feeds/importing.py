@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from service.db.engine import Engine
+from service.db.feeds.read_facts import CatalogFacts, read_facts
 from service.db.feeds.read_feeds import rows_of_last_capture
-from service.db.feeds.read_known import Known, read_known
 from service.db.feeds.write_capture import Capture, CaptureRefused, write_capture
 from service.db.write_catalog import record_failure
 from service.domain.catalog.offer import OFFER_FIELDS, offer_key
@@ -58,20 +58,20 @@ def import_documents(engine: Engine, source: FeedSource, documents: Documents, n
 
     Raises `DatabaseUnusable`.
     """
-    known = read_known(engine)
+    facts = read_facts(engine)
     try:
         content = source.content(documents.bodies, documents.part)
-        listings = checked(source.id, content.listings, known)
+        listings = checked(source.id, content.listings, facts)
         rows_before = rows_of_last_capture(engine, source.id, documents.part) if documents.complete else None
         require_plausible(listings, rows_before)
         at = captured_at(content, documents, now)
-        capture = _capture(source, known.feeds[source.id], documents, content, listings, known, at)
+        capture = _capture(source, facts.feeds[source.id], documents, content, listings, facts, at)
         written = write_capture(engine, capture, now)
     except (DocumentRefused, CaptureRefused) as error:
         name = f"{source.id} {documents.part}".strip()
         record_failure(engine, source.id, now, "refused", f"{name}: {error}")
         return Imported(source.id, documents.part, "refused", str(error))
-    types = known.instance_types.keys() | {(row["provider"], row["name"]) for row in capture.new["instance_type"]}
+    types = facts.instance_types.keys() | {(row["provider"], row["name"]) for row in capture.new["instance_type"]}
     outcomes = tuple((listing, _outcome(listing, types)) for listing in listings)
     return Imported(source.id, documents.part, written.state, None, outcomes)
 
@@ -103,14 +103,14 @@ def _capture(
     documents: Documents,
     content: Content,
     listings: Sequence[Listing],
-    known: Known,
+    facts: CatalogFacts,
     at: datetime,
 ) -> Capture:
     """The checked listings as rows. Rows about other products are counted and not stored."""
     digest = hashlib.sha256(b"\0".join(documents.bodies)).hexdigest()
     reasons = Counter(listing.reason for listing in listings if listing.reason)
-    hardware = stated_hardware(listings, known)
-    new = new_rows(source.id, hardware, known, feed.source, at.date())
+    hardware = stated_hardware(listings, facts)
+    new = new_rows(source.id, hardware, facts, feed.source, at.date())
     entered = {(row["provider"], row["name"]) for row in new["instance_type"]}
     return Capture(
         feed=source.id,
@@ -130,7 +130,7 @@ def _capture(
         published_at=content.published_at,
         new={
             **new,
-            "region": _new_regions(listings, known, entered, feed),
+            "region": _new_regions(listings, facts, entered, feed),
             "exchange_rate": _dollar_rates(content.rates, feed.source),
         },
         specifications=[
@@ -158,10 +158,10 @@ def _row(listing: Listing, feed: Feed) -> dict[str, Any]:
 
 
 def _new_regions(
-    listings: Sequence[Listing], known: Known, entered: set[tuple[str, str]], feed: Feed
+    listings: Sequence[Listing], facts: CatalogFacts, entered: set[tuple[str, str]], feed: Feed
 ) -> list[dict[str, Any]]:
     """Regions of offers that the catalog lacks; their country is unknown until somebody adds it."""
-    types = known.instance_types.keys() | entered
+    types = facts.instance_types.keys() | entered
     names = {
         (listing.provider, listing.region)
         for listing in listings
@@ -171,7 +171,7 @@ def _new_regions(
     return [
         {"provider": provider, "id": region, **empty, "source": feed.source}
         for provider, region in sorted(names)
-        if region not in known.region_ids.get(provider, {})
+        if region not in facts.region_ids.get(provider, {})
     ]
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import date
 from typing import Any
 
-from service.db.feeds.read_known import Known
+from service.db.feeds.read_facts import CatalogFacts
 from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.names import fold_gpu
 from service.feeds.checks import FRACTION_TOLERANCE, MEMORY_TOLERANCE
@@ -26,25 +26,25 @@ SERIES = re.compile(r"(?:\d+x?[_ ]?)?(.+)[._][^._]+")
 FIGURES = ("vcpus", "memory_gib", "gpu_count", "gpu_memory_gb")
 
 
-def stated_hardware(listings: Sequence[Listing], known: Known) -> dict[tuple[str, str], Specification]:
+def stated_hardware(listings: Sequence[Listing], facts: CatalogFacts) -> dict[tuple[str, str], Specification]:
     """Returns the hardware of each instance type that the catalog lacks, where the rows of the document agree on it."""
     stated: dict[tuple[str, str], Specification | None] = {}
     for listing in listings:
         name = (listing.provider, listing.name)
-        if listing.reason or listing.hardware is None or name in known.instance_types:
+        if listing.reason or listing.hardware is None or name in facts.instance_types:
             continue
         stated[name] = listing.hardware if stated.get(name, listing.hardware) == listing.hardware else None
     return {name: hardware for name, hardware in stated.items() if hardware}
 
 
 def new_rows(
-    feed: str, hardware: Mapping[tuple[str, str], Specification], known: Known, source: str, day: date
+    feed: str, hardware: Mapping[tuple[str, str], Specification], facts: CatalogFacts, source: str, day: date
 ) -> dict[str, list[Record]]:
     """Returns rows of instance types and of their lifecycle for the hardware that is fully stated."""
     types, events = [], []
     for (provider, name), stated in hardware.items():
-        part = gpu_of(provider, name, stated, known)
-        if provider not in known.providers or part is None or contradicted(feed, provider, name, stated, known):
+        part = gpu_of(provider, name, stated, facts)
+        if provider not in facts.providers or part is None or contradicted(feed, provider, name, stated, facts):
             continue
         gpu, count = part
         family = family_of(provider, name)
@@ -70,7 +70,7 @@ def new_rows(
     return {"instance_type": types, "lifecycle": events}
 
 
-def gpu_of(provider: str, name: str, stated: Specification, known: Known) -> tuple[Gpu | None, int] | None:
+def gpu_of(provider: str, name: str, stated: Specification, facts: CatalogFacts) -> tuple[Gpu | None, int] | None:
     """Returns the GPU and the number of them; None where the hardware is not fully stated or the name is ambiguous.
 
     Memory and the GPU of other types of the series decide between several GPUs of one name, never the name of the type.
@@ -79,10 +79,10 @@ def gpu_of(provider: str, name: str, stated: Specification, known: Known) -> tup
         return None
     if stated.gpu_count == 0:
         return None if stated.gpu_name else (None, 0)
-    ids = known.gpu_spellings.get(fold_gpu(stated.gpu_name or ""), ())
-    candidates = [known.gpus[id_] for id_ in ids if _has_memory(known.gpus[id_], stated)]
+    ids = facts.gpu_spellings.get(fold_gpu(stated.gpu_name or ""), ())
+    candidates = [facts.gpus[id_] for id_ in ids if _has_memory(facts.gpus[id_], stated)]
     if len(candidates) > 1:
-        siblings = _gpus_of_series(provider, series_of(provider, name), known)
+        siblings = _gpus_of_series(provider, series_of(provider, name), facts)
         candidates = [gpu for gpu in candidates if gpu.id in siblings]
     if len(candidates) != 1:
         return None
@@ -91,7 +91,7 @@ def gpu_of(provider: str, name: str, stated: Specification, known: Known) -> tup
         return (gpu, int(stated.gpu_count)) if stated.gpu_count % 1 == 0 else None
     parts = [
         each
-        for each in known.gpus.values()
+        for each in facts.gpus.values()
         if each.partition_of == gpu.id and abs(each.fraction - stated.gpu_count) <= FRACTION_TOLERANCE
     ]
     return (parts[0], 1) if len(parts) == 1 else None
@@ -103,10 +103,10 @@ def _has_memory(gpu: Gpu, stated: Specification) -> bool:
     return abs(stated.gpu_memory_gb / gpu.memory_gb - 1) <= MEMORY_TOLERANCE
 
 
-def _gpus_of_series(provider: str, series: str, known: Known) -> set[str]:
+def _gpus_of_series(provider: str, series: str, facts: CatalogFacts) -> set[str]:
     return {
         each.gpu.id
-        for each in known.instance_types.values()
+        for each in facts.instance_types.values()
         if each.gpu and each.provider == provider and series_of(provider, each.name) == series
     }
 
@@ -126,10 +126,10 @@ def family_of(provider: str, name: str) -> str:
     return name.rpartition("-")[0] or name if provider == "gcp" else name
 
 
-def contradicted(feed: str, provider: str, name: str, stated: Specification, known: Known) -> bool:
+def contradicted(feed: str, provider: str, name: str, stated: Specification, facts: CatalogFacts) -> bool:
     """Returns whether another feed states other hardware for the type."""
     figures = asdict(stated)
-    for other, values in known.stated.get((provider, name), {}).items():
+    for other, values in facts.stated.get((provider, name), {}).items():
         pairs = [(figures[column], values[column]) for column in FIGURES]
         both = [(a, b) for a, b in pairs if isinstance(a, float | int) and isinstance(b, float | int)]
         if other != feed and any(abs(a - b) > MEMORY_TOLERANCE * max(a, b) for a, b in both):

@@ -83,14 +83,16 @@ def refresh(engine: Engine, feed: Feed, upstream: Upstream) -> Iterator[Imported
 
 
 def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, upstream: Upstream) -> Imported:
-    known = last_document(engine, feed.id, part)
-    last = FetchedDocument(known.url, b"", known.fetched_at, known.etag, known.last_modified) if known else None
+    document = last_document(engine, feed.id, part)
+    last = None
+    if document:
+        last = FetchedDocument(document.url, b"", document.fetched_at, document.etag, document.last_modified)
     fetcher = upstream.fetcher(feed, last)
     state = "failed"
     try:
         bodies = list(source.fetch(fetcher, part))
     except NotModified:
-        confirm_capture(engine, feed.id, part, _instant_after(known, utc_now()))
+        confirm_capture(engine, feed.id, part, _instant_after(document, utc_now()))
         return Imported(feed.id, part, "unchanged", None)
     except FetchFailed as error:
         problem = str(error)
@@ -106,7 +108,7 @@ def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, ups
             part=part,
             url=answer.url,
             bodies=bodies,
-            fetched_at=_instant_after(known, answer.fetched_at),
+            fetched_at=_instant_after(document, answer.fetched_at),
             etag=answer.etag,
             last_modified=answer.last_modified,
         )

@@ -78,15 +78,15 @@ class ComparisonResponse(ResponseModel):
 
 
 @router.get("/compare", summary="Compare instance types", response_model=ComparisonResponse)
-def get_compare(asked: Annotated[CompareRequest, Query()], live: Live) -> Response:
+def get_compare(query: Annotated[CompareRequest, Query()], live: Live) -> Response:
     """Relative speed, relative cost and speed per cost: measured for a named workload, else by peak."""
-    catalog = catalog_on(live, asked)
-    instances = resolve_instances(asked.instance, catalog)
-    baseline = resolve_instances([asked.baseline], catalog, "baseline")[0] if asked.baseline else instances[0]
+    catalog = catalog_on(live, query)
+    instances = resolve_instances(query.instance, catalog)
+    baseline = resolve_instances([query.baseline], catalog, "baseline")[0] if query.baseline else instances[0]
     workloads = {measurement.workload for measurement in catalog.measurements}
-    workload = resolve("workload", [asked.workload], workloads, "workload")[0] if asked.workload else None
-    precision = resolved("precision", [asked.precision], catalog)[0] if asked.precision else None
-    regions = resolved("region", asked.region, catalog)
+    workload = resolve("workload", [query.workload], workloads, "workload")[0] if query.workload else None
+    precision = resolved("precision", [query.precision], catalog)[0] if query.precision else None
+    regions = resolved("region", query.region, catalog)
     # The baseline is computed even if it is not listed, because every ratio refers to it.
     everyone = tuple(dict.fromkeys([*instances, baseline]))
     comparisons = compare(catalog, everyone, baseline, workload, precision, regions)

@@ -86,9 +86,9 @@ def get_feeds(live: Followed, response: Response) -> FeedsResponse:
 
 @router.get("/catalog/unmapped", summary="List instance types that the catalog lacks")
 def get_unmapped(
-    asked: Annotated[UnmappedRequest, Query()], live: Followed, response: Response
+    query: Annotated[UnmappedRequest, Query()], live: Followed, response: Response
 ) -> UnmappedTypesResponse:
     """Instance types without a row in the catalog. Their prices are kept, and count as soon as there is one."""
     response.headers["Cache-Control"] = "no-store"
     types = live.unmapped()
-    return UnmappedTypesResponse(items=list(types[: asked.limit]), total=len(types))
+    return UnmappedTypesResponse(items=list(types[: query.limit]), total=len(types))

@@ -113,35 +113,35 @@ PEAK = "_tflops"
 
 
 @router.get("/gpus", summary="List GPUs", response_model=Page[GpuResponse])
-def get_gpus(request: Request, asked: Annotated[GpusRequest, Query()], live: Live) -> Response:
+def get_gpus(request: Request, query: Annotated[GpusRequest, Query()], live: Live) -> Response:
     """Every GPU, TPU and NPU of the catalog with its precisions."""
-    catalog = catalog_on(live, asked)
-    peaks = [name.removeprefix("-").removesuffix(PEAK) for name in asked.sort if name.endswith(PEAK)]
-    gpus = sorted(_filtered(asked, catalog), key=lambda gpu: (sum(map(gpu.is_unfit_for, peaks)), gpu.id))
-    rows = in_order(asked.sort, partial(_figure, asked.precision_support, catalog), gpus)
-    return page_answer(request, asked, catalog, rows, attrgetter("id"), partial(GpuResponse.of, catalog=catalog))
+    catalog = catalog_on(live, query)
+    peaks = [name.removeprefix("-").removesuffix(PEAK) for name in query.sort if name.endswith(PEAK)]
+    gpus = sorted(_filtered(query, catalog), key=lambda gpu: (sum(map(gpu.is_unfit_for, peaks)), gpu.id))
+    rows = in_order(query.sort, partial(_figure, query.precision_support, catalog), gpus)
+    return page_answer(request, query, catalog, rows, attrgetter("id"), partial(GpuResponse.of, catalog=catalog))
 
 
-def _filtered(asked: GpusRequest, catalog: Catalog) -> list[Gpu]:
+def _filtered(query: GpusRequest, catalog: Catalog) -> list[Gpu]:
     named = {
-        "id": resolved("gpu", asked.gpu, catalog),
-        "vendor": resolved("gpu_vendor", asked.vendor, catalog, field="vendor"),
-        "kind": resolved("gpu_kind", asked.kind, catalog, field="kind"),
-        "platform": resolved("platform", asked.platform, catalog),
-        "architecture": resolved("architecture", asked.architecture, catalog),
+        "id": resolved("gpu", query.gpu, catalog),
+        "vendor": resolved("gpu_vendor", query.vendor, catalog, field="vendor"),
+        "kind": resolved("gpu_kind", query.kind, catalog, field="kind"),
+        "platform": resolved("platform", query.platform, catalog),
+        "architecture": resolved("architecture", query.architecture, catalog),
     }
-    precisions = resolved("precision", asked.precision, catalog)
-    providers = resolved("provider", asked.provider, catalog)
+    precisions = resolved("precision", query.precision, catalog)
+    providers = resolved("provider", query.provider, catalog)
     # Not every GPU of the catalog is for rent on its day.
     rented = {type_.gpu.id for type_ in catalog.instance_types if type_.gpu and type_.provider in providers}
     return [
         gpu
         for gpu in having(named, catalog.reference.gpus.values())
         if (not providers or gpu.id in rented)
-        and within(gpu.memory_gb, asked.min_memory_gb, asked.max_memory_gb)
-        and within(gpu.released_year, asked.min_released_year, asked.max_released_year)
-        and (asked.tensor_cores is None or gpu.has_tensor_cores == asked.tensor_cores)
-        and all(gpu.runs(precision, asked.precision_support) for precision in precisions)
+        and within(gpu.memory_gb, query.min_memory_gb, query.max_memory_gb)
+        and within(gpu.released_year, query.min_released_year, query.max_released_year)
+        and (query.tensor_cores is None or gpu.has_tensor_cores == query.tensor_cores)
+        and all(gpu.runs(precision, query.precision_support) for precision in precisions)
     ]
 
 
@@ -166,9 +166,9 @@ class GpuCandidatesResponse(ResponseModel):
 
 
 @router.get("/gpus/{id}", summary="One GPU, or all that a name may mean", response_model=GpuCandidatesResponse)
-def get_gpu(id: Name, asked: Annotated[DayRequest, Query()], live: Live) -> Response:  # noqa: A002
+def get_gpu(id: Name, query: Annotated[DayRequest, Query()], live: Live) -> Response:  # noqa: A002
     """An id answers with one GPU; an alias such as `a100` answers with every card it may mean."""
-    catalog = catalog_on(live, asked)
+    catalog = catalog_on(live, query)
     try:
         ids = resolve_gpus([id], catalog, "id")
     except UnknownName as error:

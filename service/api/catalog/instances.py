@@ -99,23 +99,23 @@ async def get_instances(request: Request) -> Response:
     prices of commitments are shown where `market=reserved` is asked.
     """
     # Not a parameter of the function: FastAPI would take two fifths of the time to read fifty fields.
-    asked = _read_query(request)
+    query = _read_query(request)
     # The first list of a catalog fills its tables. A thread costs a fifth of what a plain list takes.
     live = visible_to_caller(request)
     first = live.on(None).encoded_items.is_empty
-    if first or asked.as_of is not None or asked.known_at is not None or asked.facets or wants_csv(request):
-        return await in_thread(_list_answer, request, asked, live)
-    return _list_answer(request, asked, live)
+    if first or query.as_of is not None or query.known_at is not None or query.facets or wants_csv(request):
+        return await in_thread(_list_answer, request, query, live)
+    return _list_answer(request, query, live)
 
 
-def _list_answer(request: Request, asked: InstancesRequest, live: PinnedCatalog) -> Response:
-    catalog = catalog_on(live, asked)
-    rows = list_instances(_constraints(asked, catalog), asked.q, asked.sort, catalog)
-    counts = {name: count_values(name, rows[:, 0], catalog) for name in asked.facets}
+def _list_answer(request: Request, query: InstancesRequest, live: PinnedCatalog) -> Response:
+    catalog = catalog_on(live, query)
+    rows = list_instances(_constraints(query, catalog), query.q, query.sort, catalog)
+    counts = {name: count_values(name, rows[:, 0], catalog) for name in query.facets}
     facets = {name: [FacetResponse(value=value, count=count) for value, count in counts[name]] for name in counts}
     return page_answer(
         request,
-        asked,
+        query,
         catalog,
         rows,
         lambda row: catalog.instance_types[row[0]].id,
@@ -126,18 +126,18 @@ def _list_answer(request: Request, asked: InstancesRequest, live: PinnedCatalog)
     )
 
 
-def _constraints(asked: InstancesRequest, catalog: Catalog) -> Constraints:
-    precisions = resolved("precision", asked.precision, catalog)
+def _constraints(query: InstancesRequest, catalog: Catalog) -> Constraints:
+    precisions = resolved("precision", query.precision, catalog)
     # A GPU has a peak for each precision, so a limit without one has no column to apply to.
-    if not precisions and not asked.given().keys().isdisjoint(("min_tflops", "max_tflops")):
+    if not precisions and not query.given().keys().isdisjoint(("min_tflops", "max_tflops")):
         raise QuestionError("tflops needs a precision: add for example precision=bf16.", field="precision")
     return constraints_of(
-        asked,
+        query,
         catalog,
         usual={"lifecycle": IN_USE},
         precision_all=precisions,
-        precision_support=asked.precision_support,
-        task=asked.task,
+        precision_support=query.precision_support,
+        task=query.task,
     )
 
 
@@ -211,9 +211,9 @@ class InstanceDetailResponse(InstanceTypeResponse):
 
 
 @router.get("/instances/{provider}/{name}", summary="One instance type in full", response_model=InstanceDetailResponse)
-def get_instance(provider: Name, name: Name, asked: Annotated[DayRequest, Query()], live: Live) -> Response:
+def get_instance(provider: Name, name: Name, query: Annotated[DayRequest, Query()], live: Live) -> Response:
     """Specs, precisions, offers, lifecycle, software and measurements of one instance type, with their sources."""
-    catalog = catalog_on(live, asked)
+    catalog = catalog_on(live, query)
     return json_answer(_detail(catalog, _index_of(provider, name, catalog)), catalog)
 
 
@@ -288,11 +288,11 @@ class SimilarResponse(ResponseModel):
     summary="Instance types like this one",
     response_model=SimilarResponse,
 )
-def get_similar(provider: Name, name: Name, asked: Annotated[SimilarRequest, Query()], live: Live) -> Response:
+def get_similar(provider: Name, name: Name, query: Annotated[SimilarRequest, Query()], live: Live) -> Response:
     """The nearest types by GPU memory, peak rates, host and network, and what each gains or loses."""
-    catalog = catalog_on(live, asked)
+    catalog = catalog_on(live, query)
     index = _index_of(provider, name, catalog)
-    nearest = similar_types(catalog, index, IN_USE, asked.limit)
+    nearest = similar_types(catalog, index, IN_USE, query.limit)
     items = [
         SimilarInstanceResponse.like(similar, instance=instance_response(catalog, similar.index)) for similar in nearest
     ]

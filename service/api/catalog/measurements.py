@@ -138,14 +138,14 @@ SORTABLE = ("id", "kind", "model", "gpu", "gpu_count", "value", "year", "measure
 
 
 @router.get("/measurements", summary="List measurements", response_model=Page[MeasurementResponse])
-def get_measurements(request: Request, asked: Annotated[MeasurementsRequest, Query()], live: Live) -> Response:
+def get_measurements(request: Request, query: Annotated[MeasurementsRequest, Query()], live: Live) -> Response:
     """Measurements made by that day: named workloads on machines, and published runs of models on GPUs.
 
     Measurements of named workloads are those that are public and those of the caller's own keys.
     """
-    catalog = catalog_on(live, asked)
-    rows = in_order(asked.sort, partial(column_of, SORTABLE), _filtered(asked, catalog))
-    return page_answer(request, asked, catalog, rows, attrgetter("id"), lambda row: row)
+    catalog = catalog_on(live, query)
+    rows = in_order(query.sort, partial(column_of, SORTABLE), _filtered(query, catalog))
+    return page_answer(request, query, catalog, rows, attrgetter("id"), lambda row: row)
 
 
 def _all(catalog: Catalog) -> list[MeasurementResponse]:
@@ -155,18 +155,18 @@ def _all(catalog: Catalog) -> list[MeasurementResponse]:
     return sorted((*named, *published), key=attrgetter("id"))
 
 
-def _filtered(asked: MeasurementsRequest, catalog: Catalog) -> list[MeasurementResponse]:
+def _filtered(query: MeasurementsRequest, catalog: Catalog) -> list[MeasurementResponse]:
     measurements = _all(catalog)
     frameworks = {row.framework for row in measurements if row.framework}
     workloads = {row.workload for row in catalog.measurements}
     wanted = {
-        "model": {resolve_model(name, catalog, "model").id for name in asked.model},
-        "gpu": resolved("gpu", asked.gpu, catalog),
-        "kind": resolve("kind", asked.kind, KINDS, "kind"),
-        "framework": resolve("framework", asked.framework, frameworks, "framework"),
-        "workload": resolve("workload", asked.workload, workloads, "workload"),
+        "model": {resolve_model(name, catalog, "model").id for name in query.model},
+        "gpu": resolved("gpu", query.gpu, catalog),
+        "kind": resolve("kind", query.kind, KINDS, "kind"),
+        "framework": resolve("framework", query.framework, frameworks, "framework"),
+        "workload": resolve("workload", query.workload, workloads, "workload"),
     }
-    words = (asked.q or "").lower().split()
+    words = (query.q or "").lower().split()
     return [
         row
         for row in measurements

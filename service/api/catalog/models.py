@@ -96,24 +96,24 @@ SORTABLE = ("id", "parameters", "active_parameters", "released_on")
 
 
 @router.get("/models", summary="List ML models", response_model=Page[ModelResponse])
-def get_models(request: Request, asked: Annotated[ModelsRequest, Query()], live: Live) -> Response:
+def get_models(request: Request, query: Annotated[ModelsRequest, Query()], live: Live) -> Response:
     """Models that requests can name, with their dimensions and sources."""
-    catalog = catalog_on(live, asked)
-    models = sorted(_filtered(asked, catalog), key=attrgetter("id"))
-    rows = in_order(asked.sort, partial(column_of, SORTABLE), models)
-    return page_answer(request, asked, catalog, rows, attrgetter("id"), ModelResponse.model_validate)
+    catalog = catalog_on(live, query)
+    models = sorted(_filtered(query, catalog), key=attrgetter("id"))
+    rows = in_order(query.sort, partial(column_of, SORTABLE), models)
+    return page_answer(request, query, catalog, rows, attrgetter("id"), ModelResponse.model_validate)
 
 
-def _filtered(asked: ModelsRequest, catalog: Catalog) -> list[Model]:
-    low, high = asked.min_parameters, asked.max_parameters
+def _filtered(query: ModelsRequest, catalog: Catalog) -> list[Model]:
+    low, high = query.min_parameters, query.max_parameters
     # Without the error, swapped limits would look like a catalog without models.
     if low is not None and high is not None and low > high:
         raise QuestionError(
             f"min_parameters ({low:g}) is above max_parameters ({high:g}), so nothing can match.",
             field="min_parameters",
         )
-    families = resolve("family", asked.family, FAMILIES, "family")
-    words = (asked.q or "").lower().split()
+    families = resolve("family", query.family, FAMILIES, "family")
+    words = (query.q or "").lower().split()
     return [
         model
         for model in having({"family": families}, catalog.reference.models.values())
@@ -188,15 +188,15 @@ class ModelDetailResponse(ModelResponse):
 
 
 @router.get("/models/{id:path}", summary="One ML model", response_model=ModelDetailResponse)
-def get_model(id: Name, asked: Annotated[ModelRequest, Query()], live: Live) -> Response:  # noqa: A002
+def get_model(id: Name, query: Annotated[ModelRequest, Query()], live: Live) -> Response:  # noqa: A002
     """A model by id, name or alias, such as `meta-llama/Llama-3.1-8B`, with its parameters by part, FLOPs and cache."""
-    catalog = catalog_on(live, asked)
+    catalog = catalog_on(live, query)
     try:
         model = resolve_model(id, catalog, "id")
     except UnknownName as error:
         raise NotFound(error.sentence, field="id", near=error.near) from None
     answer = ModelDetailResponse.like(
-        model, dimensions=model.transformer, computed=_computed(model, asked.context_tokens), catalog=stamp(catalog)
+        model, dimensions=model.transformer, computed=_computed(model, query.context_tokens), catalog=stamp(catalog)
     )
     return json_answer(answer, catalog)
 

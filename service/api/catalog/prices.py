@@ -74,26 +74,26 @@ class OfferResponse(PriceResponse):
 
 
 @router.get("/prices", summary="List prices", response_model=Page[OfferResponse])
-def get_prices(request: Request, asked: Annotated[PricesRequest, Query()], live: Live) -> Response:
+def get_prices(request: Request, query: Annotated[PricesRequest, Query()], live: Live) -> Response:
     """Prices per offer – per zone for spot – on the catalog's day, or with `from` and `to` as they were over time."""
-    catalog = catalog_on(live, asked)
-    history = known_on(live, asked.known_at).history
-    if asked.from_ and asked.to and asked.from_ > asked.to:
-        raise QuestionError(f"from ({asked.from_}) is after to ({asked.to}).", field="from")
-    offers = wanted_offers(asked, catalog, history)
+    catalog = catalog_on(live, query)
+    history = known_on(live, query.known_at).history
+    if query.from_ and query.to and query.from_ > query.to:
+        raise QuestionError(f"from ({query.from_}) is after to ({query.to}).", field="from")
+    offers = offers_admitted_by(query, catalog, history)
     # Either bound asks for the history; neither asks for the state on the day of the catalog.
-    if asked.from_ or asked.to:
-        rows = prices_in_force(history, offers, asked.from_, min(asked.to or catalog.day, catalog.day))
+    if query.from_ or query.to:
+        rows = prices_in_force(history, offers, query.from_, min(query.to or catalog.day, catalog.day))
     else:
         rows = prices_on(history, offers, catalog.day)
 
     def key(row: int) -> str:
         return f"{offer_key(history, row)}|{history.prices.valid_from[row]}"
 
-    return page_answer(request, asked, catalog, rows, key, partial(OfferResponse.of_row, history=history))
+    return page_answer(request, query, catalog, rows, key, partial(OfferResponse.of_row, history=history))
 
 
-def wanted_offers(asked: PriceFilters, catalog: Catalog, history: CatalogHistory) -> Mask:
+def offers_admitted_by(query: PriceFilters, catalog: Catalog, history: CatalogHistory) -> Mask:
     """Returns per offer of the history whether the filters admit it. Raises `UnknownName` with near names."""
-    names = {name: resolved(name, getattr(asked, name), catalog) for name in NAMES}
-    return offers_among(history, {**names, "zone": resolve("zone", asked.zone, zones(history), "zone")})
+    names = {name: resolved(name, getattr(query, name), catalog) for name in NAMES}
+    return offers_among(history, {**names, "zone": resolve("zone", query.zone, zones(history), "zone")})

@@ -102,7 +102,7 @@ def _freshness(catalog: Catalog) -> list[ProviderFreshnessResponse]:
 
 
 @router.get("/catalog", summary="What the catalog holds", response_model=CatalogResponse)
-def get_catalog(asked: Annotated[DayRequest, Query()], live: Live) -> Response:
+def get_catalog(query: Annotated[DayRequest, Query()], live: Live) -> Response:
     """Version, row counts, freshness per provider, and what the last import of each feed kept and set aside."""
-    catalog = catalog_on(live, asked)
+    catalog = catalog_on(live, query)
     return json_answer(CatalogResponse.of(catalog), catalog)

@@ -34,12 +34,12 @@ class PrecisionResponse(copy_of(Precision)):  # type: ignore[misc]
 
 
 @router.get("/precisions", summary="List precisions", response_model=Page[PrecisionResponse])
-def get_precisions(request: Request, asked: Annotated[PageRequest, Query()], live: Live) -> Response:
+def get_precisions(request: Request, query: Annotated[PageRequest, Query()], live: Live) -> Response:
     """Number formats, and how many GPUs of the catalog run each."""
-    catalog = catalog_on(live, asked)
+    catalog = catalog_on(live, query)
     return page_answer(
         request,
-        asked,
+        query,
         catalog,
         list(catalog.reference.precisions.values()),
         attrgetter("id"),
@@ -114,11 +114,11 @@ class ProviderResponse(copy_of(Provider, "priced_by_region"), ResponseModel):  #
 
 
 @router.get("/providers", summary="List providers", response_model=Page[ProviderResponse])
-def get_providers(request: Request, asked: Annotated[PageRequest, Query()], live: Live) -> Response:
+def get_providers(request: Request, query: Annotated[PageRequest, Query()], live: Live) -> Response:
     """Providers with their own terms, the other services they rent out, and the fees of managed services."""
-    catalog = catalog_on(live, asked)
+    catalog = catalog_on(live, query)
     rows = list(catalog.reference.providers.values())
-    return page_answer(request, asked, catalog, rows, attrgetter("id"), partial(ProviderResponse.of, catalog=catalog))
+    return page_answer(request, query, catalog, rows, attrgetter("id"), partial(ProviderResponse.of, catalog=catalog))
 
 
 class RegionsRequest(PageRequest):
@@ -140,16 +140,16 @@ class RegionResponse(copy_of(Region), ResponseModel):  # type: ignore[misc]
 
 
 @router.get("/regions", summary="List regions", response_model=Page[RegionResponse])
-def get_regions(request: Request, asked: Annotated[RegionsRequest, Query()], live: Live) -> Response:
+def get_regions(request: Request, query: Annotated[RegionsRequest, Query()], live: Live) -> Response:
     """Regions with their country, and the CPU model combined with a GPU, if it is known."""
-    catalog = catalog_on(live, asked)
+    catalog = catalog_on(live, query)
     named = {
-        "provider": resolved("provider", asked.provider, catalog),
-        "country": resolved("country", asked.country, catalog),
+        "provider": resolved("provider", query.provider, catalog),
+        "country": resolved("country", query.country, catalog),
     }
     rows = having(named, catalog.reference.regions)
     return page_answer(
-        request, asked, catalog, rows, lambda region: f"{region.provider}/{region.id}", RegionResponse.of
+        request, query, catalog, rows, lambda region: f"{region.provider}/{region.id}", RegionResponse.of
     )
 
 
@@ -201,8 +201,8 @@ def _platform_support(platform: str, rules: list[SoftwareRule]) -> PlatformSuppo
 
 
 @router.get("/frameworks", summary="List software and where it runs", response_model=Page[FrameworkResponse])
-def get_frameworks(request: Request, asked: Annotated[FrameworksRequest, Query()], live: Live) -> Response:
+def get_frameworks(request: Request, query: Annotated[FrameworksRequest, Query()], live: Live) -> Response:
     """Toolkits, frameworks, engines and libraries with their other names, platforms, and rules in force on that day."""
-    catalog = catalog_on(live, asked)
-    names = resolved("framework", asked.software, catalog, field="software") or software_names(catalog)
-    return page_answer(request, asked, catalog, sorted(names), str, partial(FrameworkResponse.of, catalog=catalog))
+    catalog = catalog_on(live, query)
+    names = resolved("framework", query.software, catalog, field="software") or software_names(catalog)
+    return page_answer(request, query, catalog, sorted(names), str, partial(FrameworkResponse.of, catalog=catalog))

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from service.api.catalog.prices import PriceFilters, wanted_offers
+from service.api.catalog.prices import PriceFilters, offers_admitted_by
 from service.api.estimate.cost_request import Hours
 from service.api.http.current import Live, catalog_on, known_on
 from service.api.http.fields import AtLeastOne, Day, ResponseModel
@@ -60,18 +60,18 @@ class PriceChangeResponse(ResponseModel):
 
 
 @router.get("/prices/changes", summary="List changes of prices", response_model=Page[PriceChangeResponse])
-def get_price_changes(request: Request, asked: Annotated[PriceChangesRequest, Query()], live: Live) -> Response:
+def get_price_changes(request: Request, query: Annotated[PriceChangesRequest, Query()], live: Live) -> Response:
     """Offers whose price differs between two days; with `hours`, how far the cost of such a run moved on each."""
-    catalog = catalog_on(live, asked)
-    last = asked.to or catalog.day
+    catalog = catalog_on(live, query)
+    last = query.to or catalog.day
     if last > catalog.day:
         raise QuestionError(f"{last} lies in the future; the catalog is of {catalog.day}.", field="to")
-    if asked.from_ > last:
-        raise QuestionError(f"from ({asked.from_}) is after to ({last}).", field="from")
-    history = known_on(live, asked.known_at).history
-    offers = wanted_offers(asked, catalog, history)
-    changes = price_changes(history, offers, (asked.from_, last), asked.hours, asked.nodes)
-    return page_answer(request, asked, catalog, changes.rows, changes.key, lambda rows: _response_of(changes.at(rows)))
+    if query.from_ > last:
+        raise QuestionError(f"from ({query.from_}) is after to ({last}).", field="from")
+    history = known_on(live, query.known_at).history
+    offers = offers_admitted_by(query, catalog, history)
+    changes = price_changes(history, offers, (query.from_, last), query.hours, query.nodes)
+    return page_answer(request, query, catalog, changes.rows, changes.key, lambda rows: _response_of(changes.at(rows)))
 
 
 def _response_of(change: PriceChange) -> PriceChangeResponse:

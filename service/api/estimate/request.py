@@ -189,7 +189,7 @@ def cluster_in(body: EstimateRequest, instance_type: InstanceType | None, catalo
     # Refused rather than ignored: the caller would take the answer for a price in that market.
     for field in ("market", "region", "managed_service"):
         if getattr(body, field):
-            raise QuestionError(f"A described machine has no seller: leave {field} out.", field=field)
+            raise QuestionError(f"A described machine has a price of its own: leave {field} out.", field=field)
     return cluster_of(
         catalog.reference.gpus[gpus[0]],
         machine.gpu_count,

@@ -70,7 +70,7 @@ Live = Annotated[PinnedCatalog, Depends(_live)]
 """The catalogs of the current version as the caller sees them. They do not change until the answer is sent."""
 
 
-class Asked(Protocol):
+class DayQuery(Protocol):
     """A question about the catalog of a day, as it was known on a day."""
 
     @property
@@ -94,15 +94,15 @@ def known_on(live: PinnedCatalog, day: date | None) -> PinnedCatalog:
     return live.known_on(day)
 
 
-def catalog_on(live: PinnedCatalog, asked: Asked) -> Catalog:
+def catalog_on(live: PinnedCatalog, query: DayQuery) -> Catalog:
     """Returns the catalog of the day that is asked for, by default of the day on which it was known.
 
     Raises `QuestionError` for a day after that or before `EARLIEST`.
     """
-    live, day = known_on(live, asked.known_at), asked.as_of
+    live, day = known_on(live, query.known_at), query.as_of
     newest = live.on(None)
     if day is not None and day > newest.day:
-        reason = "lies after known_at" if asked.known_at else "lies in the future"
+        reason = "lies after known_at" if query.known_at else "lies in the future"
         raise QuestionError(f"{day} {reason}; the newest catalog is of {newest.day}.", field="as_of")
     if day is not None and day < EARLIEST:
         raise QuestionError(f"The catalog begins in {EARLIEST.year}.", field="as_of")

@@ -42,7 +42,7 @@ Rows = Sequence[Any] | NDArray[Any]
 
 def page_answer(
     request: Request,
-    asked: PageRequest,
+    query: PageRequest,
     catalog: Catalog,
     rows: Rows,
     key: Callable[[Any], str],
@@ -55,10 +55,10 @@ def page_answer(
     `key` names a row uniquely, and stays the same when the catalog changes. `page` builds the answer around the items.
     `encoded_items`, a cache of the catalog, keeps the JSON of each row.
     """
-    start = _start_of_page(asked, rows, key)
-    shown = _listed(rows[start : start + asked.limit])
+    start = _start_of_page(query, rows, key)
+    shown = _listed(rows[start : start + query.limit])
     end = start + len(shown)
-    next_cursor = _cursor(asked, end - 1, key(shown[-1])) if shown and end < len(rows) else None
+    next_cursor = _cursor(query, end - 1, key(shown[-1])) if shown and end < len(rows) else None
     if wants_csv(request):
         return _csv_answer([response_of(row) for row in shown], catalog, next_cursor)
     envelope = page(items=[], total=len(rows), next_cursor=next_cursor, catalog=stamp(catalog)).model_dump_json()
@@ -82,18 +82,18 @@ def _listed(rows: Rows) -> list[Any]:
 # does.
 
 
-def _digest(asked: PageRequest) -> str:
+def _digest(query: PageRequest) -> str:
     # Limit and cursor may differ between the pages of one question.
-    question = asked.model_dump_json(exclude={"cursor", "limit"})
-    return hashlib.sha256(f"{type(asked).__name__}{question}".encode()).hexdigest()[:16]
+    question = query.model_dump_json(exclude={"cursor", "limit"})
+    return hashlib.sha256(f"{type(query).__name__}{question}".encode()).hexdigest()[:16]
 
 
-def _start_of_page(asked: PageRequest, rows: Rows, key: Callable[[Any], str]) -> int:
+def _start_of_page(query: PageRequest, rows: Rows, key: Callable[[Any], str]) -> int:
     """The index after the item that the cursor names, even if the item has moved."""
-    if asked.cursor is None:
+    if query.cursor is None:
         return 0
-    digest, index, last = _read_cursor(asked.cursor)
-    if digest != _digest(asked):
+    digest, index, last = _read_cursor(query.cursor)
+    if digest != _digest(query):
         raise QuestionError("The cursor belongs to another question: its filters or order differ.", field="cursor")
     # The item is mostly where it was, so that place is looked at first.
     for start, rows_there in ((index, rows[index : index + 1]), (0, rows)):
@@ -105,8 +105,8 @@ def _start_of_page(asked: PageRequest, rows: Rows, key: Callable[[Any], str]) ->
     )
 
 
-def _cursor(asked: PageRequest, index: int, key: str) -> str:
-    return base64.urlsafe_b64encode(json.dumps([_digest(asked), index, key]).encode()).decode()
+def _cursor(query: PageRequest, index: int, key: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([_digest(query), index, key]).encode()).decode()
 
 
 def _read_cursor(cursor: str) -> tuple[str, int, str]:

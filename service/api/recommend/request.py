@@ -107,7 +107,9 @@ class HostPerGpuRequest(BodyModel):
 
 
 class RecommendRequest(BillingRequest):
-    """A question: which machine should run this? Charges apart from the work count for a job with an amount of work."""
+    """A question: which machine should run this? Set-up, idle time and data are charged for a job with an amount of
+    work.
+    """
 
     workload: WorkloadRequest
     constraints: ConstraintsRequest = ConstraintsRequest()

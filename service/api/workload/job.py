@@ -20,11 +20,12 @@ from service.domain.catalog.names import published_model, resolve, resolve_insta
 from service.domain.catalog.precision import FORMATS
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
+from service.domain.jobs.checks import check_job
 from service.domain.jobs.config import PREFERENCE_LOSSES
-from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task, input_length, tokens_per_sample
+from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
-from service.domain.jobs.stacks import STACKS, UNKNOWN, similar_stack, software_called
+from service.domain.jobs.stacks import UNKNOWN, similar_stack, software_called
 from service.domain.models.described import DIMENSIONS, described, model_like, recognised, with_dimensions_of
 from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model
@@ -103,14 +104,9 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         similar_stacks=tuple(filter(None, map(similar_stack, unrecognised))),
         **{name: getattr(work, name) for name in AS_SENT},
     )
-    _check_work(job)
-    _check_tokens(job)
     _check_pairs(work)
     _check_sample(work, job)
-    _check_sequences(job)
-    _check_batch(job)
-    _check_images(job)
-    _check_engine(job)
+    check_job(job)
     return job if job.serving is not None else _with_hours_on(job, work, catalog)
 
 
@@ -238,78 +234,6 @@ def _check_sample(work: WorkloadRequest, job: Job) -> None:
         raise QuestionError(
             f"A sample of this workload is: {job.sample_name}. Leave workload.sample out.", field="workload.sample"
         )
-
-
-def _check_work(job: Job) -> None:
-    """Raises `QuestionError` for a model of which the work of a sample is unknown."""
-    model = job.model
-    if model.transformer is None and model.forward_flops_per_sample is None:
-        raise QuestionError(
-            f"The work of a {model.sample} by {model.name} is unknown: describe the model by its parameters and "
-            "forward_flops_per_sample.",
-            field="workload.model",
-        )
-
-
-def _check_sequences(job: Job) -> None:
-    """Raises `QuestionError` for a length of sequences of a model whose samples have one size."""
-    for name in ("sequence_length", "mean_length"):
-        if getattr(job, name) is not None and job.model.transformer is None:
-            raise QuestionError(
-                f"The work of a sample of {job.model.name} is known for one size alone: leave {name} out.",
-                field=f"workload.{name}",
-            )
-
-
-def _check_batch(job: Job) -> None:
-    """Raises `QuestionError` for an optimizer step of fewer samples than a single GPU takes in one pass."""
-    if job.micro_batch and job.global_batch and job.micro_batch > job.global_batch:
-        raise QuestionError(
-            f"batch_size is the samples of one GPU and pass, so that it cannot exceed the {job.global_batch:,} of "
-            "global_batch_size, which all GPUs share.",
-            field="workload.batch_size",
-        )
-
-
-def _check_images(job: Job) -> None:
-    """Raises `QuestionError` for images that the model does not read, and for more of them than the prompts have."""
-    if not job.image_tokens:
-        return
-    if job.task != "inference" or not job.model.generates or job.model.other_flops_per_sample is None:
-        raise QuestionError(
-            f"{job.model.name} is not known to read images: leave image_tokens out, or give the model's config.json "
-            "with its vision_config as model.huggingface_config.",
-            field="workload.image_tokens",
-        )
-    if job.image_tokens > input_length(job):
-        raise QuestionError(
-            f"image_tokens are some of the {input_length(job):g} tokens of a prompt.", field="workload.image_tokens"
-        )
-
-
-def _check_engine(job: Job) -> None:
-    """Raises `QuestionError` for a disaggregated load on an engine that reads prompts where it writes answers."""
-    if job.serving is None or not job.serving.disaggregated or job.software.stack.disaggregates:
-        return
-    able = ", ".join(stack.id for stack in STACKS if stack.disaggregates)
-    raise QuestionError(
-        f"{job.software.line} reads prompts and writes answers with the same instances. Engines that can use other "
-        f"instances for each: {able}.",
-        field="workload.serving.disaggregated",
-    )
-
-
-def _check_tokens(job: Job) -> None:
-    """Raises `QuestionError` if an amount in tokens cannot be converted to samples."""
-    if job.amount is None or job.amount.tokens is None or tokens_per_sample(job):
-        return
-    generates = job.task == "inference" and job.model.transformer is not None
-    raise QuestionError(
-        "An amount in tokens needs workload.output_length or workload.input_length."
-        if generates
-        else f"{job.model.name} has no tokens: give the amount in samples or steps.",
-        field="workload.amount.tokens",
-    )
 
 
 def _model(sent: str | ModelDimensionsRequest, catalog: Catalog) -> Model:

@@ -158,16 +158,18 @@ HARDWARE = ("vcpus", "memory_gib", "gpu_name", "gpu_count")
 def unmapped_types(engine: Engine) -> list[UnmappedType]:
     """Returns the instance types that wait, those with the most prices first."""
     row = OBSERVATION.c
-    known = select(INSTANCE_TYPE.c.id).where(INSTANCE_TYPE.c.provider == row.provider, INSTANCE_TYPE.c.name == row.name)
+    in_catalog = select(INSTANCE_TYPE.c.id).where(
+        INSTANCE_TYPE.c.provider == row.provider, INSTANCE_TYPE.c.name == row.name
+    )
     query = (
         select(row.provider, row.name, func.count().label("prices"), func.max(row.observed_at).label("observed_at"))
-        .where(row.state == "kept", row.superseded_at.is_(None), ~known.exists())
+        .where(row.state == "kept", row.superseded_at.is_(None), ~in_catalog.exists())
         .group_by(row.provider, row.name)
     )
     with in_sentences(engine), engine.connect() as connection:
         stated = {(each.provider, each.name): each for each in connection.execute(select(SPECIFICATION))}
         feeds: dict[tuple[str, str], set[str]] = {}
-        selling = select(row.provider, row.name, DOCUMENT.c.feed).join(DOCUMENT).where(~known.exists()).distinct()
+        selling = select(row.provider, row.name, DOCUMENT.c.feed).join(DOCUMENT).where(~in_catalog.exists()).distinct()
         for provider, name, feed in connection.execute(selling):
             feeds.setdefault((provider, name), set()).add(feed)
         waiting = [

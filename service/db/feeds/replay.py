@@ -40,8 +40,8 @@ def _hide_later_rows(connection: Connection, moment: datetime) -> None:
     """
     of_type = (OBSERVATION.c.provider == INSTANCE_TYPE.c.provider, OBSERVATION.c.name == INSTANCE_TYPE.c.name)
     was_shown = select(OBSERVATION.c.id).where(*of_type, OBSERVATION.c.recorded_at <= moment).exists()
-    known = select(INSTANCE_TYPE).where(or_(not_(INSTANCE_TYPE.c.source.startswith(FROM_FEEDS)), was_shown))
-    types = [dict(row) for row in connection.execute(known).mappings()]
+    then_in_catalog = select(INSTANCE_TYPE).where(or_(not_(INSTANCE_TYPE.c.source.startswith(FROM_FEEDS)), was_shown))
+    types = [dict(row) for row in connection.execute(then_in_catalog).mappings()]
     for table in (INSTANCE_TYPE, OFFER, PRICE):
         columns = (Column(column.name, column.type, primary_key=column.primary_key) for column in table.columns)
         Table(table.name, MetaData(), *columns, prefixes=["TEMPORARY"]).create(connection)

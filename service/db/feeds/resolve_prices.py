@@ -147,8 +147,8 @@ def _write_offers(
     """Replaces the prices of these offers, and keeps the ids of offers that stay."""
     among = OFFER.c.key.in_(keys) if keys is not None else OFFER.c.key.is_not(None)
     id_of = {row.key: row.id for row in connection.execute(select(OFFER.c.key, OFFER.c.id).where(among))}
-    known = {offer["key"] for offer in offers}
-    if gone := [id_ for key, id_ in id_of.items() if key not in known]:
+    keys_now = {offer["key"] for offer in offers}
+    if gone := [id_ for key, id_ in id_of.items() if key not in keys_now]:
         connection.execute(delete(OFFER).where(OFFER.c.id == bindparam("gone")), [{"gone": id_} for id_ in gone])
     if id_of:
         connection.execute(delete(PRICE).where(PRICE.c.offer_id.in_(select(OFFER.c.id).where(among))))

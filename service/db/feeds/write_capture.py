@@ -316,8 +316,8 @@ def _write_specifications(connection: Connection, capture: Capture) -> None:
 
 
 def _record_run(connection: Connection, capture: Capture, state: str, now: datetime) -> None:
-    known = select(INSTANCE_TYPE.c.provider, INSTANCE_TYPE.c.name)
-    types = {tuple(row) for row in connection.execute(known)}
+    names = select(INSTANCE_TYPE.c.provider, INSTANCE_TYPE.c.name)
+    types = {tuple(row) for row in connection.execute(names)}
     kept = [row for row in capture.rows if row["state"] == "kept"]
     run = {
         "feed": capture.feed,

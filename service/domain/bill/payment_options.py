@@ -40,10 +40,10 @@ def payment_options(
     *,
     training: bool = True,
 ) -> tuple[PaymentOption, ...]:
-    """Returns the cheapest offer of each market and term: in each region asked, or in the cheapest region.
+    """Returns the cheapest offer of each market and term, in each requested region or else in the cheapest one.
 
-    `markets` are markets or terms; none means all of them, and also the seller's managed services, which train.
-    Raises `QuestionError` for a region without the type, and for a market that none of the regions has.
+    `markets` are markets or terms; none means all of them, and also the seller's managed services, which train. Raises
+    `QuestionError` for a region without the type, and for a market that none of the regions has.
     """
     markets = markets or markets_of_service(catalog, service)
     offers = _TypeOffers(catalog, instance_type)

@@ -269,7 +269,7 @@ def served_load(
 ) -> ServedLoad | None:
     """Returns the instances that serve the load of a configuration; None where it has none, or not one request fits.
 
-    `rates` is the band of a rate of 1.
+    `rates` is the band of the rate of an engine over the calibrated one.
     """
     serving, generates = config.serving, config.model.generates
     if serving is None or not room:

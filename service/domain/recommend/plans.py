@@ -115,7 +115,7 @@ class KeptLimit:
     """Whether some number of nodes keeps a limit, one entry per candidate."""
 
     alone: Mask
-    """Some number of nodes keeps it, and may miss other limits."""
+    """Whether some number of nodes keeps it; that number may miss other limits."""
     before: Mask
     """Whether some number of nodes keeps the limits before this one."""
     with_before: Mask
@@ -196,7 +196,7 @@ def _find_plans(catalog: Catalog, planner: Planner, cells: CheapestOffers) -> Pl
 
 
 def _limits_of_load(limits: Limits, options: NodeOptions) -> dict[str, float]:
-    """Returns by field the limits of a load, infinite where none is given; none without a load."""
+    """Returns the limits of a load by field, infinite where none is given; empty without a load."""
     given = {field: getattr(limits, field) for field in LIMITS_OF_A_LOAD[: options.least.shape[2]]}
     return {field: np.inf if limit is None else limit for field, limit in given.items()}
 

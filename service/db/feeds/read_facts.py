@@ -19,7 +19,7 @@ TypeName = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class CatalogFacts:
     """The facts of one version of the catalog that the check of a feed needs."""
 
     instance_types: Mapping[TypeName, InstanceType]
@@ -37,7 +37,7 @@ class Known:
     """Specifications of instance types that are not in the catalog, by feed."""
 
 
-def read_known(engine: Engine) -> Known:
+def read_facts(engine: Engine) -> CatalogFacts:
     """Returns the facts of the current version. Raises `DatabaseUnusable`."""
     history = read_history(engine)
     types, offers, reference = history.instance_types, history.offers, history.reference
@@ -51,7 +51,7 @@ def read_known(engine: Engine) -> Known:
         stated: dict[TypeName, dict[str, Mapping[str, object]]] = {}
         for row in connection.execute(select(SPECIFICATION)).mappings():
             stated.setdefault((row["provider"], row["name"]), {})[row["feed"]] = dict(row)
-    return Known(
+    return CatalogFacts(
         instance_types={(each.provider, each.name): each for each in types},
         providers=reference.providers,
         gpus=reference.gpus,
