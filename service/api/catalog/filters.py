@@ -28,6 +28,7 @@ from service.domain.selection.constraints import Constraints
 from service.domain.selection.filters import RANGES
 
 MARKET = "`on_demand`, `spot`, `reserved`, or the term of a commitment such as `1y_reserved_no_upfront`."
+OTHER_NAMES_OF_SPOT = frozenset({"preemptible", "preemptable", "interruptible", "low_priority", "low-priority"})
 Task = Literal["training", "inference", "hpc", "graphics", "development", "classical", "sequential"]
 PrecisionSupport = Literal["accelerated", "native", "any"]
 PrecisionName = Annotated[Name, AfterValidator(precision_called)]
@@ -106,6 +107,9 @@ def _resolve(catalog: Catalog, name: str, words: tuple[str, ...], field: str) ->
             return resolve_regions(words, catalog, field)
         case "country":
             return resolve_countries(words, catalog, field)
+        case "market":
+            hint = "Machines that their seller may take back are `spot`." if OTHER_NAMES_OF_SPOT & set(words) else ""
+            return resolve(name, words, _vocabulary(catalog, name), field, hint)
         case "framework":
             known = _vocabulary(catalog, name)
             return resolve(name, [software_name(word, known) or word for word in words], known, field)

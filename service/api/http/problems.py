@@ -178,7 +178,8 @@ def _near_fields(request: Request, where: str, steps: Sequence[Any], *, item: bo
     name = str(name)[:LONGEST_TEXT]
     operation, meant = _operation(request, item=item), meant_by(name)
     if where != "body":
-        return near_names(name, [known["name"] for known in operation.get("parameters", []) if known["in"] == where])
+        known = [each["name"] for each in operation.get("parameters", []) if each["in"] == where]
+        return [each for each in meant if each in known] or near_names(name, known)
     schemas = request.app.openapi()["components"]["schemas"]
     body = [content["schema"] for content in operation.get("requestBody", {}).get("content", {}).values()]
     here = body

@@ -29,7 +29,29 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("dp", "data_parallel", "data_parallel_size", "dp_size"), ("data",)),
     **dict.fromkeys(("ep", "expert_parallel", "expert_parallel_size", "ep_size"), ("expert",)),
     **dict.fromkeys(("cp", "context_parallel", "context_parallel_size", "cp_size"), ("context",)),
+    # Training.
+    **dict.fromkeys(
+        ("gradient_accumulation_steps", "gradient_accumulation", "accumulate_grad_batches"),
+        ("global_batch_size", "accumulation"),
+    ),
+    **dict.fromkeys(("per_device_train_batch_size", "micro_batch_size", "train_batch_size"), ("batch_size",)),
+    **dict.fromkeys(("gradient_checkpointing", "activation_recomputation", "recompute"), ("activation_checkpointing",)),
+    **dict.fromkeys(("lora_rank", "lora_r", "lora_alpha"), ("trainable_parameters",)),
+    **dict.fromkeys(("max_steps", "num_steps", "max_iters"), ("steps",)),
+    **dict.fromkeys(("num_train_epochs", "num_epochs", "max_epochs"), ("epochs",)),
+    **dict.fromkeys(("dataset_size", "num_samples"), ("samples",)),
+    # Machines and prices.
+    **dict.fromkeys(("gpus", "num_gpus", "n_gpus"), ("min_gpu_count",)),
+    **dict.fromkeys(("max_price", "max_hourly_price", "max_cost_per_hour", "hourly_budget"), ("max_usd_per_hour",)),
+    **dict.fromkeys(("max_cost", "cost_limit"), ("budget_usd",)),
+    **dict.fromkeys(("max_hours", "time_limit"), ("deadline_hours",)),
+    **dict.fromkeys(("spot", "preemptible", "interruptible"), ("market",)),
     # Values of fields.
+    **dict.fromkeys(("price", "cost", "lowest_cost", "lowest_price"), ("cheapest",)),
+    **dict.fromkeys(("speed", "performance"), ("fastest",)),
+    **dict.fromkeys(("price_performance", "value", "balanced"), ("best_value",)),
+    **dict.fromkeys(("energy", "power", "efficiency"), ("most_efficient",)),
+    "peft": ("lora",),
     **dict.fromkeys(
         ("serving", "serve", "embedding", "embeddings", "reranking", "rerank", "generation", "transcription"),
         ("inference",),

@@ -43,6 +43,19 @@ JobOrName = TypeVar("JobOrName", Job, NamedWork)
 METHODS = {"full": "full", "lora": "lora", "qlora": "qlora", "adapters": "adapter"}
 """Methods of training as the domain names them."""
 
+OTHER_OPTIMIZERS = {
+    **dict.fromkeys(
+        ("adamw_torch", "adamw_torch_fused", "adamw_apex_fused", "adamw_hf", "fused_adamw", "fusedadamw"), "adamw"
+    ),
+    **dict.fromkeys(("fused_adam", "fusedadam"), "adam"),
+    **dict.fromkeys(("adamw_bnb_8bit", "adamw8bit"), "adamw_8bit"),
+    **dict.fromkeys(("paged_adamw_32bit", "pagedadamw"), "paged_adamw"),
+    "pagedadamw8bit": "paged_adamw_8bit",
+    **dict.fromkeys(("nesterov", "sgd_momentum", "momentum_sgd"), "momentum"),
+    "fused_lamb": "lamb",
+}
+"""Names of trainers for optimizers with the same states; whether their kernel is fused makes no difference here."""
+
 OTHER_FORMATS_OF_WEIGHTS = (
     "For a format that is not listed, such as those of GGUF, send workload.weight_bits instead: the bits of its file "
     "over the parameters."
@@ -67,7 +80,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         if (name := getattr(work, field)) is not None and name not in FORMATS:
             raise unknown("number format", name, FORMATS, f"workload.{field}", hint)
     _check_framework(work)
-    optimizer = _listed("optimizer", work.optimizer or "adamw", OPTIMIZER_STATES)
+    optimizer = _listed("optimizer", _optimizer_called(work.optimizer or "adamw"), OPTIMIZER_STATES)
     if work.model is None or work.task not in get_args(Task):
         return None
     # An engine decides the speed of serving, whatever framework it is written in.
@@ -264,6 +277,10 @@ def _described(sent: ModelDimensionsRequest, dimensions: dict[str, Any], catalog
         forward_flops_per_sample=sent.forward_flops_per_sample,
         dimensions=dimensions,
     )
+
+
+def _optimizer_called(name: str) -> str:
+    return OTHER_OPTIMIZERS.get(name.lower().replace("-", "_"), name)
 
 
 def _listed(field: str, name: str, names: Collection[str], hint: str = "") -> str:

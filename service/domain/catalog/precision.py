@@ -76,10 +76,10 @@ SPELLINGS = {
 }
 """Other names of precisions, without the word `precision`."""
 
-_NO_PART_OF_A_NAME = re.compile(r"precision|tensor[ -]?cores?")
+_NO_PART_OF_A_NAME = re.compile(r"precision|tensor[ -]?cores?|^torch\.|(?<=\d)-mixed$")
 SEVERAL_MEANINGS = {
     "full": ("fp32", "fp64"),
-    "mixed": ("fp16", "bf16"),
+    **dict.fromkeys(("mixed", "amp", "16", "16_mixed"), ("fp16", "bf16")),
     **dict.fromkeys(("gptq", "gptq_marlin"), ("int4", "int8")),
     **dict.fromkeys(("bitsandbytes", "bnb"), ("nf4", "int8")),
     "4bit": ("int4", "nf4"),
@@ -101,7 +101,8 @@ _AMBIGUOUS = {_folded(name): meant for name, meant in SEVERAL_MEANINGS.items()}
 def precision_called(name: str) -> str:
     """Returns the id of a precision by one of its names, else the name. Raises `ValueError` for one with two meanings.
 
-    Full precision is fp32 to those who train and fp64 to those who simulate; tensor cores are no part of a name.
+    Full precision is fp32 to those who train and fp64 to those who simulate; tensor cores, the module of PyTorch and
+    Lightning's `-mixed` are no part of a name.
     """
     plain = _folded(_NO_PART_OF_A_NAME.sub("", name.lower()))
     if plain in _AMBIGUOUS:

@@ -333,3 +333,39 @@ def test_a_place_of_an_estimate_means_its_regions_that_have_the_machine(
         return
     regions = {each["region"] for each in post_estimate(client, body)["cost"]}
     assert {places[each] for each in regions} == {"europe" if region == "Europe" else "north america"}
+
+
+@pytest.mark.parametrize(
+    ("name", "same", "bytes_per_parameter"),
+    [("adamw_torch_fused", "adamw", 12), ("adamw_bnb_8bit", "adamw_8bit", 6), ("nesterov", "momentum", 8),
+     ("LAMB", "adamw", 12), ("LARS", "momentum", 8), ("rmsprop", "momentum", 8)],
+)  # fmt: skip
+def test_optimizers_have_the_names_that_trainers_give_them(
+    client: TestClient, name: str, same: str, bytes_per_parameter: float
+) -> None:
+    """BERT and large batches of images are trained with LAMB and LARS; 336 million parameters are 0.31 GiB a byte."""
+    body = {"machine": "aws/p4d.24xlarge", "layout": {"data": 8, "zero_stage": 0, "micro_batch": 4}}
+    work = training("bert-large", sequence_length=128, precision=["fp16"], batch_size=4)
+    named, plain = (
+        post_estimate(client, {**body, "workload": {**work, "optimizer": each}})["estimate"]["memory"]["parts"]
+        for each in (name, same)
+    )
+    assert named == plain
+    assert named["optimizer"] == pytest.approx(0.313 * bytes_per_parameter, rel=0.05)
+
+
+@pytest.mark.parametrize(("name", "same"), [("bf16-mixed", "bf16"), ("torch.bfloat16", "bf16"), ("16-mixed", None)])
+def test_formats_have_the_names_of_lightning_and_pytorch(client: TestClient, name: str, same: str | None) -> None:
+    body = {"workload": training("resnet-50", precision=[name]), "machine": "aws/p4d.24xlarge"}
+    response = client.post("/estimate", json=body)
+    if same is None:
+        assert "write fp16 or bf16" in response.json()["detail"]
+    else:
+        assert response.json()["estimate"]["precision"] == same
+
+
+def test_preemptible_machines_are_referred_to_spot(client: TestClient) -> None:
+    response = client.get("/instances?market=preemptible")
+    assert response.status_code == 422
+    assert "are `spot`" in response.json()["detail"]
+    assert client.get("/instances?max_price=5").json()["errors"][0]["near"] == ["max_usd_per_hour"]

@@ -354,6 +354,22 @@ def serving(**load: Any) -> dict[str, Any]:
         ("/recommend", asked(workload={"task": "sft"}), ["training"]),
         ("/recommend", asked(workload={"task": "embeddings"}), ["inference"]),
         ("/recommend", working(purpose="SFT"), ["finetune"]),
+        (
+            "/estimate",
+            {"machine": "x", "gradient_accumulation_steps": 2},
+            ["workload.global_batch_size", "layout.accumulation"],
+        ),
+        ("/recommend", working(per_device_train_batch_size=4), ["workload.batch_size"]),
+        (
+            "/estimate",
+            {"machine": "x", "workload": {"task": "training", "gradient_checkpointing": True}},
+            ["layout.activation_checkpointing"],
+        ),
+        ("/recommend", working(lora_rank=16), ["workload.trainable_parameters"]),
+        ("/recommend", asked(constraints={"max_price": 10}), ["constraints.max_usd_per_hour"]),
+        ("/recommend", asked(constraints={"spot": True}), ["constraints.market"]),
+        ("/recommend", asked(num_gpus=8), ["constraints.min_gpu_count"]),
+        ("/recommend", asked(objective="lowest_cost"), ["cheapest"]),
     ],
 )
 def test_a_word_of_engines_and_benchmarks_gets_the_name_that_it_means(

@@ -156,7 +156,7 @@ def test_work_that_needs_no_gpu_gets_the_cheapest_machine_without_one() -> None:
     assert "aws/m5.large has none, and 2 vCPUs for $0.1 an hour" in given("no_accelerator_needed", "classical")
     assert given("no_accelerator_needed", "sequential")
     assert not given("no_accelerator_needed", "training")
-    assert given("no_accelerator_needed", "classical", providers=("gcp",)).endswith("nothing from a GPU.")
+    assert given("no_accelerator_needed", "classical", providers=("gcp",)).endswith("needs no GPU.")
     assert "from $0.3 an hour" in given("separate_dev_and_training", "development")
 
 

@@ -111,8 +111,9 @@ def test_a_choice_has_the_bill_of_its_estimate(share: int, client: TestClient, v
 
 
 def test_a_layout_of_many_small_steps_can_be_sent_back(client: TestClient) -> None:
-    """The usual batch counts tokens, so that short sequences are accumulated more than 100,000 times."""
-    work = {"task": "training", "model": "bert-base", "sequence_length": 2, "batch_size": 4, "amount": {"steps": 1}}
+    """A million tokens in a step are half a million short sequences, accumulated more than 100,000 times."""
+    sizes = {"batch_size": 4, "global_batch_size": 2**19}
+    work = {"task": "training", "model": "bert-base", "sequence_length": 2, "amount": {"steps": 1}, **sizes}
     asked = {"workload": work, "constraints": {"instance": ["azure/Standard_NC4as_T4_v3"]}}
     (choice,) = post_recommend(client, asked)["choices"]
     assert choice["estimate"]["layout"]["accumulation"] > 100_000
