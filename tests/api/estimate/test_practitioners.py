@@ -287,5 +287,10 @@ def test_a_quantised_release_is_answered_with_its_model_and_where_to_name_the_fo
     assert "workload.weight_precision" in error["message"]
 
 
+@pytest.mark.parametrize(("name", "model"), [("XLM-R", "xlm-roberta-large"), ("xlm-r-base", "xlm-roberta-base")])
+def test_encoders_have_the_short_names_of_their_papers(client: TestClient, name: str, model: str) -> None:
+    assert get_json(client, f"/models/{name}")["id"] == model
+
+
 def test_brackets_are_no_part_of_the_name_of_a_model(client: TestClient) -> None:
     assert get_json(client, "/models/FLUX.1 [dev]")["id"] == "flux.1-dev"
