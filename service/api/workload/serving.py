@@ -19,7 +19,7 @@ RATES = ("requests_per_second", "output_tokens_per_second", "concurrency")
 LIMITS = ("max_seconds_to_first_token", "max_seconds_per_output_token", "max_seconds_per_request")
 AS_SENT = (
     "min_replicas", "availability_zones", "prefix_cache_hit_rate", "speculative_acceptance", "draft_length",
-    "draft_cost", "disaggregated",
+    "disaggregated",
 )  # fmt: skip
 OF_TOKENS = (
     "output_tokens_per_second", "output_length", "max_seconds_to_first_token", "max_seconds_per_output_token",
@@ -49,7 +49,7 @@ def serving_of(work: WorkloadRequest, model: Model, catalog: Catalog) -> Serving
     rate = sent.requests_per_second or 0.0
     if sent.output_tokens_per_second is not None:
         rate = sent.output_tokens_per_second / answer.mean
-    usual = 0.0 if sent.concurrency is not None else USUAL_HEADROOM
+    usual, drafter = 0.0 if sent.concurrency is not None else USUAL_HEADROOM, _drafter(sent, catalog)
     return Serving(
         requests_per_second=rate,
         concurrency=sent.concurrency,
@@ -57,7 +57,8 @@ def serving_of(work: WorkloadRequest, model: Model, catalog: Catalog) -> Serving
         answer=answer,
         percentile=sent.percentile / 100,
         headroom=usual if sent.headroom is None else sent.headroom,
-        drafter=_drafter(sent, catalog),
+        drafter=drafter,
+        draft_cost=_draft_cost(sent, drafter, model),
         **{name: getattr(sent, name) for name in (*LIMITS, *AS_SENT)},
     )
 
@@ -91,6 +92,13 @@ def _drafter(sent: ServingRequest, catalog: Catalog) -> Model | None:
     if not sent.speculative_acceptance:
         raise QuestionError("A model that drafts needs workload.serving.speculative_acceptance.", field=field)
     return drafter
+
+
+def _draft_cost(sent: ServingRequest, drafter: Model | None, model: Model) -> float:
+    """Returns the time of a drafted token over that of a step: as it is sent, or as the weights that each reads."""
+    if drafter is None or "draft_cost" in sent.model_fields_set:
+        return sent.draft_cost
+    return min(1.0, drafter.active_parameters / model.active_parameters)
 
 
 def _check_without_tokens(sent: ServingRequest, model: Model) -> None:

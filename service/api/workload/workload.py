@@ -245,7 +245,12 @@ class ServingRequest(BodyModel):
     ] = 5
     draft_cost: Annotated[
         float,
-        Field(ge=0, le=1, description="Time of a drafted token over that of a step; below 0.05 with small drafters."),
+        Field(
+            ge=0,
+            le=1,
+            description="Time of a drafted token over that of a step. Default: parameters of draft_model over those of "
+            "the model that take part in a token, else 0.05.",
+        ),
     ] = 0.05
     draft_model: Annotated[
         Name | None,

@@ -60,7 +60,7 @@ def test_one_request_gets_the_tokens_of_a_step_that_reads_the_weights_once(clien
 
 def test_a_model_that_drafts_takes_memory_and_room(client: TestClient) -> None:
     """1.24 billion parameters of 2 bytes are 2.3 GiB; its cache has a quarter of the bytes of the model's."""
-    drafts = {"concurrency": 8, "speculative_acceptance": 0.7}
+    drafts = {"concurrency": 8, "speculative_acceptance": 0.7, "draft_cost": 0.1}
     none, small = (answer_to(client, **drafts, **more) for more in ({}, {"draft_model": "llama-3.2-1b"}))
     weights, held = (
         [each["estimate"]["memory"]["parts"]["weights"], each["load"]["max_batch"]] for each in (none, small)
@@ -69,6 +69,16 @@ def test_a_model_that_drafts_takes_memory_and_room(client: TestClient) -> None:
     assert 0.6 < held[1] / weights[1] < 0.85
     assert small["estimate"]["kv_cache_tokens"] < 0.85 * none["estimate"]["kv_cache_tokens"]
     assert small["load"]["seconds_per_output_token"] == none["load"]["seconds_per_output_token"]
+
+
+def test_a_drafted_token_costs_the_weights_that_it_reads_unless_its_cost_is_sent(client: TestClient) -> None:
+    drafts = {"concurrency": 1, "speculative_acceptance": 0.7, "draft_model": "llama-3.2-1b"}
+    sent, usual, cheap = (
+        load(client, **drafts, **cost)["seconds_per_output_token"]
+        for cost in ({"draft_cost": 1.2358 / 8.0303}, {}, {"draft_cost": 0.05})
+    )
+    assert usual == pytest.approx(sent, rel=1e-3)
+    assert usual > 1.2 * cheap
 
 
 @pytest.mark.parametrize(
