@@ -169,8 +169,8 @@ def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> 
     job = question.work.job
     load, sample = request.workload.serving, job.sample_name if isinstance(job, Job) else None
     if load is not None and isinstance(job, Job) and job.serving is not None:
-        usual = {"max_seconds_per_output_token": job.serving.max_seconds_per_output_token}
-        load = load.model_copy(update=usual)
+        usual = ("max_seconds_per_output_token", "draft_cost")
+        load = load.model_copy(update={name: getattr(job.serving, name) for name in usual})
     filled = {"sample": sample, "serving": load}
     workload = request.workload.model_copy(update=filled)
     return request.model_copy(update={"workload": workload, "constraints": constraints, "as_of": catalog.day})

@@ -88,7 +88,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     model = published_model(_model(work.model, catalog), catalog)
     like = model_like(model, catalog.reference.models.values()) if _lacks_dimensions(model, work) else None
     model = model if like is None else with_dimensions_of(like, model)
-    serving = serving_of(work, model)
+    serving = serving_of(work, model, catalog)
     unrecognised = tuple(name for name in named if name and software_called(name) is UNKNOWN)
     job = Job(
         task=work.task,  # type: ignore[arg-type]

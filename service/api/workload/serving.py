@@ -1,6 +1,8 @@
 """Translates a load as it is sent into a load of the domain, with its defaults."""
 
 from service.api.workload.workload import LengthRequest, ServingRequest, WorkloadRequest
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.names import resolve_model
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import Job, input_length, output_length
 from service.domain.jobs.serving import MOST_P95_OVER_MEAN, Length, Serving
@@ -17,11 +19,11 @@ RATES = ("requests_per_second", "output_tokens_per_second", "concurrency")
 LIMITS = ("max_seconds_to_first_token", "max_seconds_per_output_token", "max_seconds_per_request")
 AS_SENT = (
     "min_replicas", "availability_zones", "prefix_cache_hit_rate", "speculative_acceptance", "draft_length",
-    "draft_cost", "disaggregated",
+    "disaggregated",
 )  # fmt: skip
 OF_TOKENS = (
     "output_tokens_per_second", "output_length", "max_seconds_to_first_token", "max_seconds_per_output_token",
-    "prefix_cache_hit_rate", "speculative_acceptance", "disaggregated",
+    "prefix_cache_hit_rate", "speculative_acceptance", "draft_model", "disaggregated",
 )  # fmt: skip
 """Fields of a load on a model that writes tokens."""
 OF_ANOTHER_QUESTION = ("amount", "concurrency", "batch_size", "longest_output_length")
@@ -35,7 +37,7 @@ def _with_usual_limit(sent: ServingRequest, model: Model) -> ServingRequest:
     return sent.model_copy(update={"max_seconds_per_output_token": USUAL_SECONDS_PER_OUTPUT_TOKEN})
 
 
-def serving_of(work: WorkloadRequest, model: Model) -> Serving | None:
+def serving_of(work: WorkloadRequest, model: Model, catalog: Catalog) -> Serving | None:
     """Returns the load; None if none is sent. Raises `QuestionError`."""
     sent = work.serving
     if sent is None:
@@ -47,7 +49,7 @@ def serving_of(work: WorkloadRequest, model: Model) -> Serving | None:
     rate = sent.requests_per_second or 0.0
     if sent.output_tokens_per_second is not None:
         rate = sent.output_tokens_per_second / answer.mean
-    usual = 0.0 if sent.concurrency is not None else USUAL_HEADROOM
+    usual, drafter = 0.0 if sent.concurrency is not None else USUAL_HEADROOM, _drafter(sent, catalog)
     return Serving(
         requests_per_second=rate,
         concurrency=sent.concurrency,
@@ -55,6 +57,8 @@ def serving_of(work: WorkloadRequest, model: Model) -> Serving | None:
         answer=answer,
         percentile=sent.percentile / 100,
         headroom=usual if sent.headroom is None else sent.headroom,
+        drafter=drafter,
+        draft_cost=_draft_cost(sent, drafter, model),
         **{name: getattr(sent, name) for name in (*LIMITS, *AS_SENT)},
     )
 
@@ -75,6 +79,26 @@ def _check(work: WorkloadRequest, sent: ServingRequest, model: Model) -> None:
     given = [name for name in RATES if getattr(sent, name) is not None]
     if len(given) != 1:
         raise QuestionError(f"Give the load in one of {', '.join(given or RATES)}.", field="workload.serving")
+
+
+def _drafter(sent: ServingRequest, catalog: Catalog) -> Model | None:
+    """Returns the model that drafts. Raises `QuestionError` for one without drafts, or that writes no tokens."""
+    if sent.draft_model is None:
+        return None
+    field = "workload.serving.draft_model"
+    drafter = resolve_model(sent.draft_model, catalog, field)
+    if not drafter.generates:
+        raise QuestionError(f"{drafter.name} writes no tokens, so that it drafts none.", field=field)
+    if not sent.speculative_acceptance:
+        raise QuestionError("A model that drafts needs workload.serving.speculative_acceptance.", field=field)
+    return drafter
+
+
+def _draft_cost(sent: ServingRequest, drafter: Model | None, model: Model) -> float:
+    """Returns the time of a drafted token over that of a step: as it is sent, or as the weights that each reads."""
+    if drafter is None or "draft_cost" in sent.model_fields_set:
+        return sent.draft_cost
+    return min(1.0, drafter.active_parameters / model.active_parameters)
 
 
 def _check_without_tokens(sent: ServingRequest, model: Model) -> None:

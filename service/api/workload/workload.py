@@ -1,5 +1,6 @@
 """A workload as it is sent. Everything but its task is optional."""
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -35,8 +36,16 @@ class SoftwareNameRequest(BodyModel):
     versions: Annotated[Words | None, Field(description="Such as `2.3`, `>=2.3` or `>=2.3,<3`.")] = None
 
 
+_IMAGE = re.compile(r"(?=[^/:]+[/:])(?:[\w.:-]+/)*([\w.-]+)(?::(?:v?(\d+(?:\.\d+)*))?[\w.+-]*)?", re.ASCII)
+"""The image of a container: its registry and path, its name, and the version in its tag."""
+
+
 def written_software(value: Any) -> Any:
-    """Returns software that is sent as an object as one text, such as `pytorch >=2.3`. Raises `ValueError`."""
+    """Returns software that is sent as an object, or as the image of a container, as one text, such as `pytorch >=2.3`.
+    Raises `ValueError`.
+    """
+    if isinstance(value, str) and (image := _IMAGE.fullmatch(value.strip())):
+        return "==".join(filter(None, image.groups()))
     if not isinstance(value, dict):
         return value
     if not value.keys() <= SoftwareNameRequest.model_fields.keys() or not isinstance(value.get("name"), str):
@@ -67,7 +76,10 @@ class SoftwareRequest(BodyModel):
     framework: Annotated[
         SoftwareName | None, Field(description="Such as `pytorch`, `pytorch>=2.3` or an object; see `/frameworks`.")
     ] = None
-    engine: Annotated[SoftwareName | None, Field(description="Such as `vllm==0.6.0`; see `/frameworks`.")] = None
+    engine: Annotated[
+        SoftwareName | None,
+        Field(description="Such as `vllm==0.6.0` or `vllm/vllm-openai:v0.8.5`; see `/frameworks`."),
+    ] = None
     cuda: Annotated[Words | None, Field(description="CUDA toolkit versions that work: `12.1` or `>=11.8,<13`.")] = None
     platforms: Annotated[
         Names,
@@ -233,8 +245,20 @@ class ServingRequest(BodyModel):
     ] = 5
     draft_cost: Annotated[
         float,
-        Field(ge=0, le=1, description="Time of a drafted token over that of a step; below 0.05 with small drafters."),
+        Field(
+            ge=0,
+            le=1,
+            description="Time of a drafted token over that of a step. Default: parameters of draft_model over those of "
+            "the model that take part in a token, else 0.05.",
+        ),
     ] = 0.05
+    draft_model: Annotated[
+        Name | None,
+        Field(
+            description="The model that drafts: its weights at 16 bits and its cache take memory of the same GPUs. "
+            "Default: none, as with n-grams or with heads of the model."
+        ),
+    ] = None
     disaggregated: Annotated[
         bool,
         Field(

@@ -150,6 +150,11 @@ class InferenceConfig:
         return (prompt + written) / own, sqrt(variance) / own
 
     @property
+    def drafter(self) -> Model | None:
+        """The model that drafts tokens on the same GPUs."""
+        return None if self.serving is None else self.serving.drafter
+
+    @property
     def tokens_verified(self) -> float:
         """Tokens of each request that a decoding step verifies; 1 without drafts."""
         return 1.0 if self.serving is None else self.serving.tokens_verified

@@ -9,6 +9,7 @@ import numpy as np
 
 from service.domain.arrays import Floats, Number
 from service.domain.band import NORMAL
+from service.domain.models.model import Model
 
 MOST_P95_OVER_MEAN = 3.8
 """Largest ratio of the 95th percentile to the mean of a lognormal distribution: exp(1.645^2 / 2) is 3.87."""
@@ -86,6 +87,8 @@ class Serving:
     """Tokens that are drafted for a step."""
     draft_cost: float = 0.0
     """Time of a drafted token over that of a step."""
+    drafter: Model | None = None
+    """The model that drafts, in the memory of the same GPUs; None for drafts that need none, as of n-grams."""
     disaggregated: bool = False
     """Whether other instances read the prompts than write the answers."""
     static_batches: bool = False

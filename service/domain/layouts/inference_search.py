@@ -15,11 +15,11 @@ from service.domain.layouts.candidates import cuts_of
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
 from service.domain.layouts.inference_configs import InferenceConfigs
 from service.domain.layouts.usual import FREE, FixedLayout
-from service.domain.physics.disaggregated import serve_load
+from service.domain.physics.disaggregated import serve_load, times_of_load
 from service.domain.physics.features import cut_columns, forward_features, inference_kind
 from service.domain.physics.generation import CalibratedEngines, engine_factors, room_by_memory, shares_of
 from service.domain.physics.inference_roofline import ForwardEngines, forward_batch, forward_demands
-from service.domain.physics.load import Replicas
+from service.domain.physics.load import Replicas, Served
 from service.domain.physics.memory import (
     conversations_held,
     inference_memory,
@@ -448,7 +448,11 @@ def _generation(config: InferenceConfig, engines: CalibratedEngines, layouts: La
 
 
 def _serving(serving: Serving, replicas: Replicas, transfer: Floats) -> _Speed:
-    """Instances that serve a load; the rate is that of the load on one of them, before the caution of bands."""
+    """Instances that serve a load; the rate is that of the load on one of them, before the caution of bands.
+
+    Of the layouts on equally many instances, the one that answers soonest is best: clients that wait for their answers
+    then send the most.
+    """
     served, at_once = serve_load(replicas, transfer, serving), replicas.places * replicas.count
     rate = served.rate * replicas.count * serving.answer.mean * replicas.slowness
     return _Speed(
@@ -457,9 +461,13 @@ def _serving(serving: Serving, replicas: Replicas, transfer: Floats) -> _Speed:
         instances=served.instances,
         alone=served.alone,
         least=served.least,
-        # Clients that are answered sooner send more, so that room for more of them than there are is no gain.
-        keys=(served.instances, served.utilisation if serving.concurrency is None else -rate),
+        keys=(served.instances, -rate if serving.concurrency else _seconds(replicas, transfer, served, serving)),
     )
+
+
+def _seconds(replicas: Replicas, transfer: Floats, served: Served, serving: Serving) -> Floats:
+    """Seconds of a request at the percentile of a load, on the fewest instances."""
+    return times_of_load(replicas, transfer, served, serving).per_request(serving.percentile)
 
 
 def _engines(search: _InferenceSearch, cluster: Indices, layouts: LayoutTable) -> CalibratedEngines:

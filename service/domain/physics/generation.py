@@ -18,6 +18,7 @@ from service.domain.physics.inference_roofline import (
     RealRates,
     arrival_demands,
     engine_terms,
+    least_step_bytes,
     pass_demands,
     passes_of_prompt,
     prompt_demands,
@@ -110,9 +111,11 @@ def engine_on(factors: StepFactors, config: InferenceConfig, cluster: Cluster, l
     """Returns a replica with as many requests in flight as the configuration asks for, or as there is room for."""
     in_flight, most = requests_in_flight(config, layout, room), max(1.0, room)
     # Terms that do not grow in proportion to the requests are taken as they are with all of them running.
-    terms = engine_terms(config, cluster, layout, min(in_flight, most))
-    seconds = _calibrated(factors, terms)
-    state = steady_state(seconds, in_flight, most, config.output_length, config.longest_answer(min(in_flight, most)))
+    running = min(in_flight, most)
+    terms = engine_terms(config, cluster, layout, running)
+    least = float(least_step_bytes(config, layout, running)) / cluster.memory_bandwidth
+    seconds = _calibrated(factors, terms, least)
+    state = steady_state(seconds, in_flight, most, config.output_length, config.longest_answer(running))
     return Engine(terms, seconds, room, state, *shares_of(config, layout, state, most))
 
 
@@ -242,9 +245,9 @@ class CalibratedEngines:
 
     def at(self, running: Floats) -> EngineTimes:
         """Returns the calibrated seconds of each part of an engine's work. No step is faster than reading weights."""
-        weights = step_weight_bytes(self.config, self.layouts, running)
+        weights, least = (read(self.config, self.layouts, running) for read in (step_weight_bytes, least_step_bytes))
         return EngineTimes(
-            np.maximum(weights * self.weights + self.step, weights * self.memory),
+            np.maximum(weights * self.weights + self.step, least * self.memory),
             self.request,
             self.prompt + passes_of_prompt(self.config, running) * self.one_pass,
             self.arrival,
@@ -311,8 +314,8 @@ def served_load(
     )
 
 
-def _calibrated(factors: StepFactors, terms: EngineTerms) -> EngineTimes:
+def _calibrated(factors: StepFactors, terms: EngineTerms, least_step: float) -> EngineTimes:
     """Real seconds of each part. No step is faster than reading the weights, and the cache of what runs in it."""
     of_terms, parts = factors.of_terms, [getattr(terms, part) for part in PARTS]
     step, request, prompt, arrival = (sum(seconds * of_terms[term] for term, seconds in part.items()) for part in parts)
-    return EngineTimes(max(step, terms.step["weights"]), max(request, terms.request["cache"]), prompt, arrival)
+    return EngineTimes(max(step, least_step), max(request, terms.request["cache"]), prompt, arrival)

@@ -10,6 +10,7 @@ from service.domain.arrays import Indices, Number
 from service.domain.calibration.coefficients import StepKind
 from service.domain.jobs.config import InferenceConfig
 from service.domain.models.counts import (
+    logits_per_token,
     mean_attention_flops_per_token,
     multiplied_parameters,
     network_flops,
@@ -95,6 +96,19 @@ def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Numbe
     With drafts, a step verifies several tokens of each request, and yields some of them.
     """
     return weight_bytes_read(config, layout, running * config.tokens_verified) * config.steps_per_token
+
+
+def least_step_bytes(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
+    """Bytes of the weights that a step cannot do without, as `step_weight_bytes`.
+
+    Below 8 bits, engines keep the output projection at 16, as `stored_weight_bytes` has it. The calibration counts it
+    as narrow as the rest.
+    """
+    t, bits = config.model.transformer, config.formats.weight_bits
+    assert t is not None
+    narrow = (np.asarray(bits) < 8) & (not config.software.stack.bits_of_whole_file)
+    wider = narrow * logits_per_token(t) * t.hidden * (EXPANDED_BYTES - np.minimum(bits / 8, EXPANDED_BYTES))
+    return step_weight_bytes(config, layout, running) + wider * config.steps_per_token / layout.tensor
 
 
 def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:

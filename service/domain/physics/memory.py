@@ -72,6 +72,9 @@ PLANNED_SHARE = 0.92
 """Share of a GPU's usable memory in which an engine plans its weights, activations and cache (assumed; by default vLLM
 takes nine tenths of the whole card, `gpu_memory_utilization`)."""
 
+DRAFTER_BYTES = 2.0
+"""Bytes of a weight of a model that drafts: 16 bits."""
+
 SAFE_DEVIATIONS = 2.0
 """Standard deviations above the mean for which an engine whose requests grow their cache has room (assumed): where it
 runs out, a request is stopped and computed again."""
@@ -248,6 +251,21 @@ def sent_cache_bytes(config: InferenceConfig, layout: AnyLayout) -> Number:
     return sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline
 
 
+def _drafter_bytes(config: InferenceConfig) -> float:
+    """Bytes of the weights of the model that drafts, in the 16 bits of a usual release; the last stage of a pipeline
+    has all of them.
+    """
+    return 0.0 if config.drafter is None else config.drafter.parameters * DRAFTER_BYTES
+
+
+def _held_cache_bytes(config: InferenceConfig, layout: AnyLayout, tokens: float) -> Number:
+    """Bytes of the cache of one sequence on one GPU of a replica, with that of the model that drafts."""
+    own = sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline
+    if config.drafter is None or config.drafter.transformer is None:
+        return own
+    return own + cache_bytes(config.drafter.transformer, tokens, config.formats.cache_bytes, layout.tensor)
+
+
 class InferenceMemory(NamedTuple):
     """Bytes of inference on a GPU before calibration, on one layout or in each row of a table of layouts."""
 
@@ -267,12 +285,13 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
     bits, stack = config.formats.weight_bits, config.software.stack
     weights = model.parameters * bits / 8 if stack.bits_of_whole_file else stored_weight_bytes(model, bits)
     weights = weights + (model.other_parameters or 0.0) * bits / 8
-    empty = {"weights": on_each_gpu(weights, layout, routed_share(model), 0), "context": CONTEXT_BYTES}
+    weights = on_each_gpu(weights, layout, routed_share(model), 0) + _drafter_bytes(config) / layout.tensor
+    empty = {"weights": weights, "context": CONTEXT_BYTES}
     if t is None:
         return InferenceMemory(empty, {})
 
     def cached(tokens: float) -> Number:
-        return sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline
+        return _held_cache_bytes(config, layout, tokens)
 
     empty[CACHE] = cached(config.shared_prompt) if config.shared_prompt else 0.0
     empty["activations"] = _tokens_of_a_pass(config) * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
@@ -345,7 +364,7 @@ def requests_with_room(config: InferenceConfig, plannable: Number, memory: Infer
 def cache_tokens_that_fit(config: InferenceConfig, plannable: float, layout: Layout, memory: InferenceMemory) -> float:
     """Tokens of one conversation whose keys and values fit on the GPUs of one replica."""
     tokens = max(1.0, config.whole_length)
-    bytes_each = sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline / tokens
+    bytes_each = _held_cache_bytes(config, layout, tokens) / tokens
     return float(_room_for_requests(plannable, memory) / bytes_each) if bytes_each else 0.0
 
 

@@ -58,6 +58,47 @@ def test_one_request_gets_the_tokens_of_a_step_that_reads_the_weights_once(clien
         assert found == pytest.approx(plain * (1 + drafted * cost) / tokens, rel=0.05)
 
 
+def test_a_model_that_drafts_takes_memory_and_room(client: TestClient) -> None:
+    """1.24 billion parameters of 2 bytes are 2.3 GiB; its cache has a quarter of the bytes of the model's."""
+    drafts = {"concurrency": 8, "speculative_acceptance": 0.7, "draft_cost": 0.1}
+    none, small = (answer_to(client, **drafts, **more) for more in ({}, {"draft_model": "llama-3.2-1b"}))
+    weights, held = (
+        [each["estimate"]["memory"]["parts"]["weights"], each["load"]["max_batch"]] for each in (none, small)
+    )
+    assert held[0] - weights[0] == pytest.approx(2.3, abs=0.1)
+    assert 0.6 < held[1] / weights[1] < 0.85
+    assert small["estimate"]["kv_cache_tokens"] < 0.85 * none["estimate"]["kv_cache_tokens"]
+    assert small["load"]["seconds_per_output_token"] == none["load"]["seconds_per_output_token"]
+
+
+def test_a_drafted_token_costs_the_weights_that_it_reads_unless_its_cost_is_sent(client: TestClient) -> None:
+    drafts = {"concurrency": 1, "speculative_acceptance": 0.7, "draft_model": "llama-3.2-1b"}
+    sent, usual, cheap = (
+        load(client, **drafts, **cost)["seconds_per_output_token"]
+        for cost in ({"draft_cost": 1.2358 / 8.0303}, {}, {"draft_cost": 0.05})
+    )
+    assert usual == pytest.approx(sent, rel=1e-3)
+    assert usual > 1.2 * cheap
+
+
+@pytest.mark.parametrize(
+    ("model", "acceptance", "says"),
+    [
+        ("llama-3.2-1b", 0.0, "needs workload.serving.speculative_acceptance"),
+        ("bge-m3", 0.5, "drafts none"),
+        ("llama-3.2-1bn", 0.5, "Did you mean llama-3.2-1b"),
+    ],
+)
+def test_a_model_that_cannot_draft_is_refused(client: TestClient, model: str, acceptance: float, says: str) -> None:
+    serving = {"concurrency": 1, "speculative_acceptance": acceptance, "draft_model": model}
+    work = {"task": "inference", "model": "llama-3.1-8b", "input_length": 9, "output_length": 9, "serving": serving}
+    answer = client.post("/estimate", json={"workload": work, "machine": {"gpu": "h100-sxm5-80gb"}})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == "workload.serving.draft_model"
+    assert says in error["message"]
+
+
 def test_drafts_slow_down_many_requests_that_refuse_most_of_them(client: TestClient) -> None:
     drafts = {"speculative_acceptance": 0.3, "draft_length": 5}
     one, many = (
@@ -84,6 +125,15 @@ def test_shares_of_one_are_refused(client: TestClient, field: str) -> None:
     )
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == f"workload.serving.{field}"
+
+
+@pytest.mark.parametrize(("machine", "bandwidth"), [("aws/g6.xlarge", 300e9), ("aws/g4dn.xlarge", 320e9)])
+def test_a_step_reads_the_output_projection_at_16_bits(client: TestClient, machine: str, bandwidth: float) -> None:
+    """AWQ and GPTQ leave it as it is: 0.525 of the 7.5 billion parameters that a token is multiplied by."""
+    work = {"task": "inference", "model": "llama-3.1-8b", "weight_precision": "int4", "software": {"engine": "vllm"}}
+    body = {"workload": {**work, "concurrency": 1, "input_length": 512, "output_length": 256}, "machine": machine}
+    seconds = post_estimate(client, body)["estimate"]["seconds_per_output_token"]["likely"]
+    assert seconds > (6.98e9 * 4.25 / 8 + 0.525e9 * 2) / bandwidth
 
 
 def test_a_late_first_token_that_no_limit_covers_is_stated(client: TestClient) -> None:
@@ -115,6 +165,26 @@ def test_conversations_beyond_the_context_of_a_model_are_stated(
     texts = [each["text"] for each in answer["warnings"] if each["code"] == "beyond_context"]
     assert len(texts) == (longest is not None)
     assert all(f"of up to 131,072 tokens, and the longest here have {longest}" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("model", "precision", "gpu", "count"),
+    [("llama-3.3-70b", "fp8", "h100-sxm5-80gb", 4), ("llama-3.1-8b", "bf16", "rtx-a6000-48gb", 2)],
+)
+def test_a_rate_gets_the_layout_that_answers_soonest(
+    client: TestClient, model: str, precision: str, gpu: str, count: int
+) -> None:
+    """A pipeline has the most room for cache, but a token takes the time of all its stages."""
+    serving = {"requests_per_second": 4, "input_length": 1000, "output_length": 250}
+    work = {"task": "inference", "model": model, "software": {"engine": "vllm"}, "precision": [precision]}
+    body = {"workload": {**work, "serving": serving}, "machine": {"gpu": gpu, "gpu_count": count}}
+    chosen = post_estimate(client, body)["load"]
+    assert chosen["layout"]["pipeline"] == 1
+    for layout in ({"pipeline": count}, {"tensor": count}, {"data": count}):
+        others = {"tensor": 1, "pipeline": 1, "data": 1} | layout
+        other = post_estimate(client, {**body, "layout": others})["load"]
+        if other is not None and other["keeps_limits"] and other["instances"] == chosen["instances"]:
+            assert other["seconds_per_request"] >= chosen["seconds_per_request"] * 0.999
 
 
 # Prompts and answers on different instances

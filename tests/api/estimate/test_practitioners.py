@@ -185,6 +185,27 @@ def test_an_engine_that_no_stack_has_is_stated_with_near_names(client: TestClien
 
 
 @pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("vllm/vllm-openai:v0.8.5", "vllm==0.8.5"),
+        ("vllm/vllm-openai", "vllm"),
+        ("sglang:latest", "sglang"),
+        ("lmsysorg/sglang:v0.4.6.post1-cu124", "sglang==0.4.6"),
+        ("ghcr.io/huggingface/text-generation-inference:2.4.0", "tgi==2.4.0"),
+        ("localhost:5000/vllm/vllm-openai:latest", "vllm"),
+    ],
+)
+def test_the_image_of_a_container_names_the_engine_and_its_version(client: TestClient, image: str, name: str) -> None:
+    work = {"task": "inference", "model": "llama-3.1-8b", "output_length": 100}
+    of_image, named = (
+        post_estimate(client, {"workload": {**work, "software": {"engine": each}}, "machine": "aws/g6e.xlarge"})
+        for each in (image, name)
+    )
+    assert of_image["estimate"] == named["estimate"]
+    assert of_image["warnings"] == named["warnings"]
+
+
+@pytest.mark.parametrize(
     ("name", "stack"),
     [("diffusers", "pytorch"), ("sentence-transformers", "transformers"), ("lm-studio", "llama.cpp")],
 )
@@ -268,6 +289,11 @@ def test_a_quantised_release_is_answered_with_its_model_and_where_to_name_the_fo
     (error,) = answer.json()["errors"]
     assert (error["field"], error["near"]) == ("workload.model", [model])
     assert "workload.weight_precision" in error["message"]
+
+
+@pytest.mark.parametrize(("name", "model"), [("XLM-R", "xlm-roberta-large"), ("xlm-r-base", "xlm-roberta-base")])
+def test_encoders_have_the_short_names_of_their_papers(client: TestClient, name: str, model: str) -> None:
+    assert get_json(client, f"/models/{name}")["id"] == model
 
 
 def test_brackets_are_no_part_of_the_name_of_a_model(client: TestClient) -> None:
