@@ -7,6 +7,7 @@ takes 50 ns; numpy masks take ten to fifty times as long, because of the cost of
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from functools import reduce
+from itertools import accumulate
 from operator import or_
 from typing import NamedTuple, Self
 
@@ -56,15 +57,10 @@ class ThresholdIndex(NamedTuple):
         """Indexes a column with one number for each type; an infinite number counts as unknown."""
         indices = np.flatnonzero(np.isfinite(column))
         indices = indices[np.argsort(column[indices], kind="stable")]
-        values: list[float] = []
-        first = [0]
-        for index, value in zip(indices.tolist(), column[indices].tolist(), strict=True):
-            if values and values[-1] == value:
-                first[-1] |= 1 << index
-            else:
-                values.append(value)
-                first.append(first[-1] | 1 << index)
-        return cls(values, first)
+        values = column[indices]
+        last = np.flatnonzero(np.diff(values, append=np.inf)).tolist()
+        up_to = list(accumulate((1 << index for index in indices.tolist()), or_))
+        return cls(values[last].tolist(), [0, *(up_to[place] for place in last)])
 
     @property
     def known(self) -> TypeSet:
