@@ -130,12 +130,19 @@ def _burstable(*, share: float) -> str:
     return f"Its CPUs sustain {100 * share:g} % of their speed: more takes saved credits, or costs extra."
 
 
+def _length_unknown(*, fields: tuple[str, ...]) -> str:
+    part = {"input_length": "prompt", "output_length": "answer"}
+    named, parts = " and ".join(f"`{name}`" for name in fields), " and ".join(part[name] for name in fields)
+    return f"No {named} was given, so each {parts} has one token: send the lengths of your requests for their rates."
+
+
 WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.GPU_MEMORY: _gpu_memory,
     EstimateWarningCode.HOST_MEMORY: _host_memory,
     EstimateWarningCode.TENSOR_OVER_SLOW_LINKS: _tensor_over_slow_links,
     EstimateWarningCode.NETWORK_UNKNOWN: _network_unknown,
     EstimateWarningCode.BEYOND_CONTEXT: _beyond_context,
+    EstimateWarningCode.LENGTH_UNKNOWN: _length_unknown,
     EstimateWarningCode.REQUESTS_WAIT: (
         "{running:,.0f} of {asked:,.0f} requests run at once, as many as the cache has room for and the engine takes; "
         "the time to the first token includes the wait of the others."

@@ -6,7 +6,7 @@ from enum import StrEnum
 from service.domain.catalog.hardware import CPU, Gpu
 from service.domain.catalog.precision import bytes_per_value, format_of, runs_as
 from service.domain.jobs.config import USUAL_CONFIDENCE, InferenceConfig
-from service.domain.jobs.job import Job
+from service.domain.jobs.job import Job, input_length, output_length
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.physics.cluster import Cluster
@@ -30,6 +30,7 @@ class EstimateWarningCode(StrEnum):
     NO_CLUSTER_THERE = "no_cluster_there"
     VCPUS_UNKNOWN = "vcpus_unknown"
     BEYOND_CONTEXT = "beyond_context"
+    LENGTH_UNKNOWN = "length_unknown"
     REQUESTS_WAIT = "requests_wait"
     SLOW_FIRST_TOKEN = "slow_first_token"  # noqa: S105 - a token of an answer
     BATCH_ASSUMED = "batch_assumed"
@@ -66,6 +67,8 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
         gbps = cluster.network_bytes_per_second * cluster.gpus_per_node * BITS_PER_BYTE / 1e9
         yield statement(EstimateWarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated)
     yield from _length_warnings(job_estimate)
+    if unknown := _unknown_lengths(job_estimate.job):
+        yield statement(EstimateWarningCode.LENGTH_UNKNOWN, fields=unknown)
     yield from _load_warnings(estimate.served)
     yield from _feed_warnings(job_estimate, cluster)
     yield from _precision_warnings(job_estimate, gpu)
@@ -111,6 +114,14 @@ def _length_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWa
     if 0 < transformer.context_tokens < tokens:
         model, most = job_estimate.job.model.name, transformer.context_tokens
         yield statement(EstimateWarningCode.BEYOND_CONTEXT, model=model, most=most, tokens=tokens)
+
+
+def _unknown_lengths(job: Job) -> tuple[str, ...]:
+    """Returns the lengths of a request to a language model that are unknown, each of which counts as one token."""
+    if job.task != "inference" or not job.model.generates:
+        return ()
+    lengths = {"input_length": input_length(job), "output_length": output_length(job)}
+    return tuple(name for name, tokens in lengths.items() if not tokens)
 
 
 def _load_warnings(served: ServedLoad | None) -> Iterator[Statement[EstimateWarningCode]]:

@@ -95,6 +95,10 @@ class WarningCode(MeaningfulCode):
         auto(),
         "No stack has the name of the framework or engine; the estimate assumes none.",
     )
+    LENGTH_UNKNOWN = (
+        auto(),
+        "The tokens of a prompt or an answer are unknown, so that the rates are those of one token.",
+    )
     ENGINE_OF_LANGUAGE_MODELS = (
         auto(),
         "The engine serves language models, and the workload's model is not one.",

@@ -145,6 +145,9 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "another stack": lambda: ask(replace(SMALL_JOB, unrecognised_software=("abacus",))),
     "nothing at all": lambda: ask(constraints={"region": ("nowhere",), "market": ("reserved",)}),
     "a commitment": lambda: ask(world=catalog(priced(P4D, 1.0, market="reserved", term="1y_reserved"))),
+    "requests without lengths": lambda: ask(
+        replace(SERVING, input_length=None, output_length=None), task="inference"
+    ),
     "weights in 8 bits": lambda: ask(replace(SERVING, precisions=("fp8",)), task="inference"),
     "slow links": lambda: ask(
         replace(SERVING, model=LARGE_MODEL, memory_confidence=0.5), task="inference", machines=(PCIE,)
