@@ -19,6 +19,7 @@ from service.domain.physics.inference_roofline import (
     engine_terms,
     pass_demands,
     passes_of_prompt,
+    passes_under_load,
     prompt_demands,
     request_demands,
     step_demands,
@@ -38,7 +39,7 @@ from service.domain.physics.memory import (
 )
 from service.domain.physics.parallelism import AnyLayout, Layout
 from service.domain.physics.resources import Demands, seconds_per_unit
-from service.domain.physics.serving import PARTS, BurstShares, EngineTimes, SteadyState, steady_state
+from service.domain.physics.serving import BurstShares, EngineTimes, SteadyState, steady_state
 
 IN_MEMORY = ("weights", "context", CACHE, "activations", PROMPTS)
 """Parts of the memory of an engine."""
@@ -98,8 +99,7 @@ class Engine:
     def ideal(self, share: EngineTimes) -> dict[str, float]:
         """Ideal seconds of a figure by term."""
         seconds: dict[str, float] = {}
-        for part in PARTS:
-            terms: Mapping[str, float] = getattr(self.terms, part)
+        for part, terms in self.terms._asdict().items():
             for term, amount in terms.items():
                 seconds[term] = seconds.get(term, 0.0) + amount * float(getattr(share, part))
         return seconds
@@ -227,6 +227,16 @@ class CalibratedEngines:
             total(arrival_demands(config)),
         )
 
+    @staticmethod
+    def on(factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout) -> "CalibratedEngines":
+        """Returns the engine of one cluster and layout."""
+        rates, of_terms = seconds_per_unit(config, cluster), factors.of_terms
+
+        def real(term: str, resource: str) -> float:
+            return rates[resource] * of_terms[term]
+
+        return CalibratedEngines.of(config, layout, cluster.linked_gpus, rates["memory"], real)
+
     def rows(self, rows: Indices) -> "CalibratedEngines":
         """Returns some of the engines."""
         if isinstance(self.layouts, Layout):
@@ -246,15 +256,18 @@ class CalibratedEngines:
             self.arrival,
         )
 
-
-def _engine_with(factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout) -> CalibratedEngines:
-    """Returns the engine of one cluster and layout."""
-    rates, of_terms = seconds_per_unit(config, cluster), factors.of_terms
-
-    def real(term: str, resource: str) -> float:
-        return rates[resource] * of_terms[term]
-
-    return CalibratedEngines.of(config, layout, cluster.linked_gpus, rates["memory"], real)
+    def under_load(self, running: Floats) -> EngineTimes:
+        """Returns the same seconds with passes that prompts share as a part of the steps: each prompt waits for a whole
+        pass, however many it shares it with.
+        """
+        times, passes = self.at(running), passes_under_load(self.config, running)
+        return EngineTimes(
+            times.step + passes.step * self.one_pass,
+            times.request,
+            self.prompt + passes.prompt * self.one_pass,
+            times.arrival,
+            passes.own * self.one_pass,
+        )
 
 
 def served_load(
@@ -267,7 +280,7 @@ def served_load(
     serving = config.serving
     if serving is None or not room:
         return None
-    engine = _engine_with(factors, config, cluster, layout)
+    engine = CalibratedEngines.on(factors, config, cluster, layout)
     # Engines as fast as the high end of the band, the likely figure and the low end.
     speeds = np.array([rates.high, rates.likely, rates.low])
     replicas = Replicas.of(engine, np.full(3, room), np.full(3, float(layout.data)), 1.0 / speeds)
@@ -306,6 +319,6 @@ def served_load(
 
 def _calibrated(factors: StepFactors, terms: EngineTerms) -> EngineTimes:
     """Real seconds of each part. No step is faster than reading the weights, and the cache of what runs in it."""
-    of_terms, parts = factors.of_terms, [getattr(terms, part) for part in PARTS]
-    step, request, prompt, arrival = (sum(seconds * of_terms[term] for term, seconds in part.items()) for part in parts)
+    of_terms = factors.of_terms
+    step, request, prompt, arrival = (sum(seconds * of_terms[term] for term, seconds in part.items()) for part in terms)
     return EngineTimes(max(step, terms.step["weights"]), max(request, terms.request["cache"]), prompt, arrival)
