@@ -1,9 +1,9 @@
 """Times of requests that reach an engine at random, with percentiles, from the seconds of its work.
 
 Requests arrive with rate x (Poisson). Each of those in the engine slows down all others equally, so the number in the
-engine follows from a queue with processor sharing: with e = n request + prompt and a = n step / e it is negative
-binomial with parameters a + 1 and x e, of mean x (n step + e) / (1 - x e) (Kelly, Reversibility and Stochastic
-Networks, 1979). Beyond the places of the engine its tail is geometric, and those requests wait.
+engine follows from a queue with processor sharing: with e = n request + prompt and a = (n step + own) / e it is
+negative binomial with parameters a + 1 and x e, of mean x (n step + own + e) / (1 - x e) (Kelly, Reversibility and
+Stochastic Networks, 1979). Beyond the places of the engine its tail is geometric, and those requests wait.
 
 A step reads all prompts that arrived during the step before. Its length is S = b + prompt K with K ~ Poisson(x S'),
 which gives its first three moments. A request that arrives waits for the end of a step (steps count by their
@@ -11,6 +11,7 @@ length) and then for the prompts that came with it. `tests/oracles/serving.py` s
 """
 
 from dataclasses import dataclass, replace
+from math import sqrt
 
 import numpy as np
 
@@ -55,11 +56,19 @@ class _Spread:
         normal = 1.0 / (1.0 + np.exp(np.clip(1.5976 * z + 0.07056 * z**3, -700.0, 700.0)))
         return np.where(seconds <= 0.0, 1.0, normal)
 
-    def at(self, percentile: float) -> Floats:
-        """The seconds that this share does not exceed."""
-        shape = np.maximum(self.mean, 1e-30) ** 2 / np.maximum(self.variance, 1e-12 * self.mean**2 + 1e-60)
-        root = 1.0 - 1.0 / (9.0 * shape) + NORMAL.inv_cdf(percentile) / (3.0 * np.sqrt(shape))
-        return np.asarray(self.mean * np.maximum(root, 0.0) ** 3)
+    def at(self, percentile: float, steady: Number = 0.0) -> Floats:
+        """The seconds that this share does not exceed.
+
+        Variance beyond the steady one grows with the load. It skews the times too, which would lower this percentile at
+        last, and no load makes a request faster: it counts as far as it raises the percentile.
+        """
+        mean, normal = np.maximum(self.mean, 1e-30), NORMAL.inv_cdf(percentile)
+        deviation, least = (np.sqrt(variance) / (3.0 * mean) for variance in (self.variance, steady))
+        deviation = np.minimum(deviation, np.maximum(least, normal / 2.0))
+        # The 99th percentile falls from a lower mean with this deviation to a greater one, unless it stays as it was.
+        turn = np.maximum(deviation, (normal + sqrt(max(0.0, normal**2 - 5.0))) / 5.0 + 1e-9)
+        over_mean, at_turn = (np.maximum(1.0 - each**2 + normal * each, 0.0) ** 3 for each in (deviation, turn))
+        return np.asarray(self.mean * np.maximum(over_mean, deviation / turn * at_turn))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +99,10 @@ class ArrivalTimes:
     """Mean of what others add, among arrivals at a busy engine."""
     most_later: Floats
     """Most seconds that others can add: each client has one prompt at a time; infinite without a number of clients."""
+    least_later: Floats
+    """Seconds that others add at a percentile above one half at least: clients that come back meet as often as the mean
+    says, however rarely random arrivals would; 0 for these.
+    """
     by_littles_law: Floats
     """Mean seconds that others add by Little's law, over those that follow from the queue; 1 for random arrivals."""
     wait: _Spread
@@ -103,25 +116,22 @@ class ArrivalTimes:
     def _share_later(self, excess: Floats) -> Floats:
         """Probability that the first token comes more than `excess` seconds after the least time."""
         plain = np.maximum(0.0, 1.0 - excess / self.plain_step)
-        free = (1.0 - self.prompts) * plain + self.prompts * self.of_others.share_above(excess)
+        free = (1.0 - self.prompts) * plain + self.prompts * np.maximum(plain, self.of_others.share_above(excess))
         busy = np.maximum(0.0, 1.0 - self.alone - self.waits)
         return np.asarray(busy * free + self.waits * self.wait.share_above(excess - self.others))
 
     @property
     def _shorter(self) -> Floats:
-        """Factor of the seconds that others add at a percentile.
-
-        Clients that wait for each other's prompts come together less often than random arrivals do: against the
-        simulation, percentiles are right where Little's law shortens them, and where it would not, without it.
-        """
+        """Factor of the seconds that others add at a percentile: below 1 where clients are fewer than two."""
         return np.clip(self.by_littles_law, 1e-9, 1.0)
 
     def first_token_within(self, limit: float, percentile: float) -> Mask:
         """Whether this share of the requests gets its first token within the limit."""
         slack = limit - self.least
+        reached = slack >= np.hypot(self.least_later, self.own_prompt)
         surely = self.least + np.hypot(self.most_later, self.own_prompt) <= limit
         excess = np.sqrt(np.maximum(slack**2 - self.own_prompt**2, 0.0)) / self._shorter
-        return np.asarray(surely | (slack >= self.own_prompt) & (self._share_later(excess) <= 1.0 - percentile))
+        return np.asarray(surely | reached & (self._share_later(excess) <= 1.0 - percentile))
 
     def first_token(self, percentile: float) -> Floats:
         """Seconds to the first token that this share of the requests does not exceed."""
@@ -129,7 +139,7 @@ class ArrivalTimes:
         late = np.flatnonzero(self._share_later(excess) > 1.0 - percentile)
         if len(late):
             excess[late] = taken(self, late).excess_at(percentile)
-        later = np.minimum(excess * self._shorter, self.most_later)
+        later = np.clip(excess * self._shorter, self.least_later, self.most_later)
         return np.asarray(self.least + np.hypot(later, self.own_prompt))
 
     def excess_at(self, percentile: float) -> Floats:
@@ -153,10 +163,13 @@ class ArrivalTimes:
         first = self._mean_excess
         later = np.maximum(0.0, self.tokens - 1.0)
         waited = self.waits * (self.wait.variance + self.wait.mean**2) - (self.waits * self.wait.mean) ** 2
-        varies = self.prompt.variance + self._excess_variance + waited + self.per_token.variance * later**2
-        varies = varies + self.answer_variation * (token * self.tokens) ** 2
+        steady, of_answers = (
+            self.prompt.variance + self.answer_variation * (seconds * later) ** 2
+            for seconds in (self.least_per_token, token)
+        )
+        varies = of_answers + self._excess_variance + waited + self.per_token.variance * later**2
         spread = _Spread(self.prompt.mean + first + token * later, varies)
-        return np.asarray(self.least - self.prompt.mean + spread.at(percentile))
+        return np.asarray(self.least - self.prompt.mean + spread.at(percentile, steady))
 
     @property
     def mean_first_token(self) -> Floats:
@@ -176,9 +189,10 @@ class ArrivalTimes:
     @property
     def _excess_variance(self) -> Floats:
         """Variance of what others add to the first token: nothing where the engine is empty."""
-        busy = 1.0 - self.alone
         with_prompts = self.prompts * (self.of_others.variance + self.of_others.mean**2)
         squared = with_prompts + (1.0 - self.prompts) * self.plain_step**2 / 3.0
+        # An engine that is hardly ever empty varies less than one that often is, and no load makes a request faster.
+        busy = np.minimum(1.0 - self.alone, squared / np.maximum(2.0 * self.others**2, 1e-30))
         return np.maximum(0.0, busy * squared - (busy * self.others) ** 2) * self._shorter**2
 
     @property
@@ -231,7 +245,8 @@ def _batches(seconds: EngineTimes, rate: Floats, places: Floats, serving: Servin
     running = np.clip(rate * tokens * seconds.step / (1.0 - each), 1.0, places)
     for _ in range(ROUNDS_OF_BATCHES):
         tokens = serving.answer.longest_of(running)
-        batch = np.asarray(tokens * seconds.step + running * (tokens * seconds.request + seconds.prompt))
+        request = tokens * seconds.request + seconds.prompt
+        batch = np.asarray(tokens * seconds.step + seconds.own + running * request)
         none = np.exp(-rate * batch)
         running = np.minimum(places, np.maximum(1.0, rate * batch + none))
     return running, batch, none
@@ -249,9 +264,9 @@ def _batch_times(seconds: EngineTimes, load: Floats, places: Floats, serving: Se
         rate, (running, batch, none) = load, _batches(seconds, load, places, serving)
         tokens = serving.answer.longest_of(places)
         each = np.asarray(tokens * seconds.request + seconds.prompt)
-        full = np.asarray(tokens * seconds.step + places * each)
+        full = np.asarray(tokens * seconds.step + seconds.own + places * each)
         busy = np.minimum(rate * full / places, ALMOST_ONE)
-        varies = np.maximum(0.0, rate * batch * (1.0 - 2.0 * none) + none)
+        varies = np.maximum(0.0, rate * batch * (1.0 - 2.0 * none) + none * (1.0 - none))
         varies = varies / (1.0 - np.minimum(rate * each, ALMOST_ONE) ** 2)
         high, low = (serving.answer.longest_of(running, share) for share in WITHIN_A_DEVIATION)
         varies = each**2 * varies + ((high - low) / 2.0 * (seconds.step + running * seconds.request)) ** 2
@@ -265,7 +280,8 @@ def _batch_times(seconds: EngineTimes, load: Floats, places: Floats, serving: Se
         waits = (1.0 - alone) * np.exp(-FULL_BATCHES * (1.0 - busy) * np.sqrt((places - 1.0) / busy))
         later = (1.0 + varies) * full * busy / (2.0 * (1.0 - busy) * places)
         own = (1.0 - alone) * np.minimum(rate * at_arrival, places - 1.0)
-        least = seconds.arrival + seconds.step + (1.0 + own) * (seconds.prompt + seconds.request)
+        first_step = seconds.step + seconds.own
+        least = seconds.arrival + first_step + (1.0 + own) * (seconds.prompt + seconds.request)
     else:
         clients = np.maximum(1.0, load)
         longest = serving.answer.longest_of(np.minimum(clients, places))
@@ -294,6 +310,7 @@ def _batch_times(seconds: EngineTimes, load: Floats, places: Floats, serving: Se
         of_others=_Spread(at_arrival / 2.0, np.maximum(rest_of_batch**2 / 3.0 - at_arrival**2 / 4.0, 0.0)),
         others=at_arrival / 2.0,
         most_later=np.full(len(load), np.inf),
+        least_later=zero,
         by_littles_law=one,
         wait=_Spread(later, later**2),
         least_per_token=np.asarray(steps * (seconds.step + running * seconds.request)),
@@ -317,7 +334,8 @@ def running_at(seconds: EngineTimes, load: Floats, places: Floats, serving: Serv
     if serving.concurrency is not None:
         return np.asarray(steady_state(seconds, np.maximum(1.0, load), places, tokens).running)
     each = tokens * seconds.request + seconds.prompt
-    return np.asarray(load * (tokens * seconds.step + each) / (1.0 - np.minimum(load * each, ALMOST_ONE)))
+    alone = tokens * seconds.step + seconds.own + each
+    return np.asarray(load * alone / (1.0 - np.minimum(load * each, ALMOST_ONE)))
 
 
 def arrival_times(seconds: EngineTimes, load: Floats, places: Floats, serving: Serving) -> ArrivalTimes:
@@ -337,22 +355,27 @@ def arrival_times(seconds: EngineTimes, load: Floats, places: Floats, serving: S
         rate = 1.0 / np.asarray(state.per_request.total(seconds))
         alone, waits, wait, varies = np.asarray(load <= 1.0, np.float64), none, _Spread(none, none), others
     else:
-        rate, steps = load, np.asarray(tokens * seconds.step / each)
+        rate, steps = load, np.asarray((tokens * seconds.step + seconds.own) / each)
         busy, free = np.minimum(rate * each, ALMOST_ONE), running_at(seconds, load, places, serving)
         running, others = np.minimum(free, places), np.minimum(free, places - 1.0)
         alone = np.asarray(np.exp((steps + 1.0) * np.log1p(-busy)), np.float64)
         waits, wait = _waiting(rate, steps, each, places, serving.answer.variation)
         # Arrivals in one step are read together, which adds to the variance of a queue with processor sharing.
-        varies = np.minimum(free / (1.0 - busy) ** 2, (places - 1.0) ** 2 / 6.0)
+        varies = np.minimum(free / (1.0 - busy) ** 2, others * np.maximum(1.0, (places - 1.0) / 6.0))
     step = np.asarray(seconds.step + (1.0 + others) * seconds.request, np.float64)
     prompts, of_others, excess = _prompts_of_others(rate, step, seconds.prompt, alone, serving.prompt.variation)
     most_later = np.full(len(load), np.inf) if clients is None else (clients - 1.0) * seconds.prompt + step
     more = serving.prompt.at(serving.percentile) / max(serving.prompt.mean, 1e-9) - 1.0
     per_token = np.asarray(seconds.request + seconds.prompt / tokens)
-    least, by_law = np.asarray(seconds.arrival + step + seconds.prompt), np.ones(len(load))
+    least, by_law = np.asarray(seconds.arrival + step + seconds.prompt + seconds.own), np.ones(len(load))
+    least_later = none
     if state is not None:
-        added = np.asarray(state.to_first_token.total(seconds)) - least
-        by_law = np.maximum(added, 0.0) / np.maximum(np.minimum((1.0 - alone) * excess, most_later), 1e-12)
+        # Clients that wait for each other's prompts come together less often than random arrivals do.
+        added = np.maximum(np.asarray(state.to_first_token.total(seconds)) - least, 0.0)
+        fewer = _rate_that_adds(added, rate, step, seconds.prompt, serving.prompt.variation)
+        prompts, of_others, excess = _prompts_of_others(fewer, step, seconds.prompt, alone, serving.prompt.variation)
+        least_later = added if serving.percentile > 0.5 else none
+        by_law = added / np.maximum(np.minimum((1.0 - alone) * excess, most_later), 1e-12)
     return (AnswerTimes if serving.disaggregated else ArrivalTimes)(
         rate=rate,
         running=running,
@@ -366,6 +389,7 @@ def arrival_times(seconds: EngineTimes, load: Floats, places: Floats, serving: S
         of_others=of_others,
         others=np.where(places <= 1.0, 0.0, excess),
         most_later=most_later,
+        least_later=np.minimum(least_later, most_later),
         by_littles_law=by_law,
         wait=wait,
         least_per_token=np.asarray(seconds.step + seconds.request, np.float64),
@@ -373,6 +397,17 @@ def arrival_times(seconds: EngineTimes, load: Floats, places: Floats, serving: S
         tokens=np.full(len(load), tokens),
         answer_variation=np.full(len(load), serving.answer.variation),
     )
+
+
+def _rate_that_adds(seconds: Floats, most: Floats, step: Floats, prompt: Number, variation: float) -> Floats:
+    """The rate, up to the most, of random arrivals whose prompts add these seconds in the mean, by halving."""
+    none = np.zeros(len(most))
+    low, high = none, np.asarray(most, np.float64)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        _, _, excess = _prompts_of_others(middle, step, prompt, none, variation)
+        low, high = np.where(excess <= seconds, middle, low), np.where(excess <= seconds, high, middle)
+    return high
 
 
 def _prompts_of_others(
@@ -392,10 +427,12 @@ def _prompts_of_others(
     excess_squared = squared * (1.0 / 3.0 + share + share**2) + prompt * second * share * weighted
     prompts = 1.0 - (1.0 - share) * np.exp(-rate * mean)
     likely = np.maximum(prompts, 1e-12)
-    # The rest of the moments once arrivals at plain steps are taken out; those wait for half a step.
+    # The rest of the moments once arrivals at plain steps are taken out; those wait for half a step. They vary at least
+    # as the sum of two parts of a step does, each of which is any part of it equally.
     with_prompts = (excess - (1.0 - prompts) * step / 2.0) / likely
     with_prompts_squared = (excess_squared - (1.0 - prompts) * step**2 / 3.0) / likely
-    spread = _Spread(with_prompts, np.maximum(with_prompts_squared - with_prompts**2, 0.0))
+    variance_with_prompts = np.maximum(with_prompts_squared - with_prompts**2, with_prompts**2 / 6.0)
+    spread = _Spread(with_prompts, variance_with_prompts)
     return np.minimum(1.0, prompts / np.maximum(1.0 - alone, 1e-12)), spread, excess
 
 

@@ -27,11 +27,14 @@ class _Prefill:
     """Seconds for the cache of a prompt."""
 
     def at(self, running: Floats) -> EngineTimes:
-        times = self.engines.at(running)
+        times = self.engines.under_load(running)
         step = times.step + times.request
-        read = step + times.prompt
+        read = step + times.prompt + times.own
         slower, quicker = np.maximum(read, self.transfer), np.minimum(read, self.transfer)
         return EngineTimes(times.step, times.request, slower - step, times.arrival + quicker)
+
+    def under_load(self, running: Floats) -> EngineTimes:
+        return self.at(running)
 
     def rows(self, rows: Indices) -> "_Prefill":
         return _Prefill(self.engines.rows(rows), self.transfer[rows])
@@ -46,6 +49,9 @@ class _Decode:
     def at(self, running: Floats) -> EngineTimes:
         times = self.engines.at(running)
         return EngineTimes(times.step, times.request, 0.0 * running, 0.0 * running)
+
+    def under_load(self, running: Floats) -> EngineTimes:
+        return self.at(running)
 
     def rows(self, rows: Indices) -> "_Decode":
         return _Decode(self.engines.rows(rows))

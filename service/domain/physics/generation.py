@@ -21,6 +21,7 @@ from service.domain.physics.inference_roofline import (
     least_step_bytes,
     pass_demands,
     passes_of_prompt,
+    passes_under_load,
     prompt_demands,
     request_demands,
     step_demands,
@@ -40,7 +41,7 @@ from service.domain.physics.memory import (
 )
 from service.domain.physics.parallelism import AnyLayout, Layout
 from service.domain.physics.resources import Demands, seconds_per_unit
-from service.domain.physics.serving import PARTS, BurstShares, EngineTimes, SteadyState, steady_state
+from service.domain.physics.serving import BurstShares, EngineTimes, SteadyState, steady_state
 
 IN_MEMORY = ("weights", "context", CACHE, "activations", PROMPTS)
 """Parts of the memory of an engine."""
@@ -100,8 +101,7 @@ class Engine:
     def ideal(self, share: EngineTimes) -> dict[str, float]:
         """Ideal seconds of a figure by term."""
         seconds: dict[str, float] = {}
-        for part in PARTS:
-            terms: Mapping[str, float] = getattr(self.terms, part)
+        for part, terms in self.terms._asdict().items():
             for term, amount in terms.items():
                 seconds[term] = seconds.get(term, 0.0) + amount * float(getattr(share, part))
         return seconds
@@ -253,6 +253,19 @@ class CalibratedEngines:
             self.arrival,
         )
 
+    def under_load(self, running: Floats) -> EngineTimes:
+        """Returns the same seconds with passes that prompts share as a part of the steps: each prompt waits for a whole
+        pass, however many it shares it with.
+        """
+        times, passes = self.at(running), passes_under_load(self.config, running)
+        return EngineTimes(
+            times.step + passes.step * self.one_pass,
+            times.request,
+            self.prompt + passes.prompt * self.one_pass,
+            times.arrival,
+            passes.own * self.one_pass,
+        )
+
 
 def real_rates(factors: StepFactors, config: InferenceConfig, cluster: Cluster) -> RealRates:
     """Returns the real seconds per unit of a resource that a term needs on a cluster."""
@@ -316,6 +329,6 @@ def served_load(
 
 def _calibrated(factors: StepFactors, terms: EngineTerms, least_step: float) -> EngineTimes:
     """Real seconds of each part. No step is faster than reading the weights, and the cache of what runs in it."""
-    of_terms, parts = factors.of_terms, [getattr(terms, part) for part in PARTS]
-    step, request, prompt, arrival = (sum(seconds * of_terms[term] for term, seconds in part.items()) for part in parts)
+    of_terms = factors.of_terms
+    step, request, prompt, arrival = (sum(seconds * of_terms[term] for term, seconds in part.items()) for part in terms)
     return EngineTimes(max(step, least_step), max(request, terms.request["cache"]), prompt, arrival)

@@ -195,6 +195,28 @@ def passes_of_prompt(config: InferenceConfig, running: Number) -> Number:
     return np.maximum(_tokens_to_read(config) / TOKENS_PER_STEP, np.minimum(1.0, later / running))
 
 
+class PassesUnderLoad(NamedTuple):
+    """Passes over prompts that count for each prompt, for each step, and once for each request or static batch."""
+
+    prompt: Number
+    step: Number
+    own: Number
+
+
+def passes_under_load(config: InferenceConfig, running: Number) -> PassesUnderLoad:
+    """Passes of as many running requests as `passes_of_prompt` has, by who waits for them.
+
+    A part of a step that prompts fill is theirs. The rest of its pass is shared, so that B - 1 others read in so many
+    of the o steps of a request, in each of them at most; one step reads the prompt of the request itself.
+    """
+    full = _tokens_to_read(config) / TOKENS_PER_STEP
+    later, shared = max(1.0, config.output_length - 1.0), max(0.0, 1.0 - full)
+    if config.software.stack.static_batches:
+        return PassesUnderLoad(full, 0.0, shared * np.minimum(running, later))
+    of_step = shared * np.minimum(1.0, (running - 1.0) / later)
+    return PassesUnderLoad(full, of_step, shared - of_step)
+
+
 def _tokens_to_read(config: InferenceConfig) -> float:
     """Tokens of a prompt that are not in the cache already."""
     return max(1.0, config.input_length) - config.shared_prompt
@@ -318,3 +340,7 @@ class ForwardEngines:
         parts = self.kind.overlapped(alone)
         of_sample = sum(parts[term] for term in self.sample) / running
         return EngineTimes(sum(parts[term] for term in self.batch), 0.0, of_sample, 0.0)
+
+    def under_load(self, running: Number) -> EngineTimes:
+        """Returns the same seconds: samples share no pass that a load would split otherwise."""
+        return self.at(running)

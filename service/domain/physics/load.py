@@ -1,6 +1,7 @@
 """The fewest instances that serve a load within its limits.
 
-Each of more instances has less to do, so its times fall, and a binary search finds the fewest that keep all limits.
+Each of more instances has less to do, so no time of its requests grows, and a binary search finds the fewest that keep
+all limits.
 """
 
 from collections.abc import Callable
@@ -69,7 +70,10 @@ class Engines(Protocol):
     """Replicas of a model, one per row."""
 
     def at(self, running: Floats) -> EngineTimes:
-        """Returns the calibrated seconds of the engines while so many requests run on each."""
+        """Returns the calibrated seconds of the engines while so many requests run on each and share each pass."""
+
+    def under_load(self, running: Floats) -> EngineTimes:
+        """Returns the same seconds such that no part of the time of a request falls as more run."""
 
     def rows(self, rows: Indices) -> "Engines":
         """Returns some of the engines."""
@@ -133,7 +137,7 @@ class Replicas:
     @staticmethod
     def of(engines: Engines, places: Floats, count: Floats, slowness: Floats) -> "Replicas":
         """Returns the replicas of these engines."""
-        return Replicas(engines, places, count, slowness, engines.at(places).times(slowness))
+        return Replicas(engines, places, count, slowness, engines.under_load(places).times(slowness))
 
     def rows(self, rows: Indices) -> "Replicas":
         """Returns some of the rows."""
@@ -142,7 +146,7 @@ class Replicas:
 
     def seconds(self, running: Floats) -> EngineTimes:
         """Returns the likely seconds of the engines while so many requests run on each."""
-        return self.engines.at(running).times(self.slowness)
+        return self.engines.under_load(running).times(self.slowness)
 
     def times(self, load: Floats, serving: Serving) -> ArrivalTimes:
         """Returns the times at a load of each replica; its seconds depend on how many requests run."""
@@ -155,7 +159,8 @@ class Replicas:
         """Returns the most requests per second of a replica."""
         full, answer = self.full, serving.answer
         tokens = answer.longest_of(self.places) if serving.static_batches else answer.mean
-        return np.asarray(self.places / (tokens * full.step + self.places * (tokens * full.request + full.prompt)))
+        each = tokens * full.request + full.prompt
+        return np.asarray(self.places / (tokens * full.step + full.own + self.places * each))
 
 
 def serve(replicas: Replicas, serving: Serving) -> Served:

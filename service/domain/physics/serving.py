@@ -5,7 +5,7 @@ prompt, and n steps give it n tokens. With N requests in flight, M of them are i
 on their way. A request sees A = M (1 - 1/N) others (arrival theorem). It arrives when a step of theirs has begun, and
 
     R = (1 - 1/N) step + A request
-    P = n (step + (1 + A) request) + (1 + A) prompt
+    P = n (step + (1 + A) request) + (1 + A) prompt + own
 
 are its seconds until the next step and in the engine. By Little's law N = X (arrival + R + P) with X = M / P requests
 per second, and M is the root of a quadratic. X is never more than with all places of the engine taken; the
@@ -35,6 +35,8 @@ class EngineTimes:
     """Reading the prompt of one request."""
     arrival: Number
     """From the client to the engine and back, while other requests go on."""
+    own: Number = 0.0
+    """Adds to the step that reads the prompt of a request, once; or to the first step of a static batch."""
 
     def total(self, seconds: "EngineTimes") -> Number:
         """Seconds of a figure that counts each part so often."""
@@ -43,6 +45,7 @@ class EngineTimes:
             + self.request * seconds.request
             + self.prompt * seconds.prompt
             + self.arrival * seconds.arrival
+            + self.own * seconds.own
         )
 
     def times(self, factor: Number) -> "EngineTimes":
@@ -75,7 +78,7 @@ class SteadyState:
     def per_request(self) -> EngineTimes:
         """Parts of the time between the ends of two requests: P / M."""
         each = (1.0 + self.others) / self.running
-        return EngineTimes(self.tokens / self.running, self.tokens * each, each, 0.0)
+        return EngineTimes(self.tokens / self.running, self.tokens * each, each, 0.0, 1.0 / self.running)
 
     @property
     def to_first_token(self) -> EngineTimes:
@@ -89,6 +92,7 @@ class SteadyState:
             waits * request.request - later * token.request + arrives * self.others,
             waits * request.prompt - later * token.prompt,
             arrives,
+            waits * request.own,
         )
 
     def of_burst(self, requests: Number, most_running: Number, output: float, longest: float) -> "BurstShares":
@@ -129,7 +133,7 @@ class StaticBatches(SteadyState):
     def per_request(self) -> EngineTimes:
         """Parts of the time between the ends of two requests: those of a batch over its requests."""
         idle = np.where(self.queues, 0.0, 1.0 / self.running)
-        return EngineTimes(self.longest / self.running, self.longest, 1.0, idle)
+        return EngineTimes(self.longest / self.running, self.longest, 1.0, idle, 1.0 / self.running)
 
     @property
     def to_first_token(self) -> EngineTimes:
@@ -177,7 +181,7 @@ def steady_state(
         running, queues = np.minimum(in_flight, most_running), np.asarray(in_flight > most_running)
         return StaticBatches(running, running - 1.0, running - 1.0, in_flight, tokens, queues, longest)
     share = 1.0 - 1.0 / np.maximum(1.0, in_flight)
-    one = tokens * (seconds.step + seconds.request) + seconds.prompt
+    one = tokens * (seconds.step + seconds.request) + seconds.prompt + seconds.own
     each = tokens * seconds.request + seconds.prompt
     # N (one + s each M) = M (one + arrival + s step + s M (each + request)) with s = 1 - 1/N
     a = share * (each + seconds.request)

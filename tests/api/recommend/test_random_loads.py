@@ -12,18 +12,26 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from service.domain.arrays import Floats
+from service.domain.calibration.error_bands import Physics
 from service.domain.jobs.config import InferenceConfig
+from service.domain.jobs.serving import Length, Serving
 from service.domain.jobs.stacks import software_called
-from service.domain.physics.cluster import cluster_of
+from service.domain.models.model import Model
+from service.domain.physics.cluster import Cluster, cluster_of
 from service.domain.physics.estimate import estimate_config
+from service.domain.physics.features import inference_features
+from service.domain.physics.generation import engine_factors, engine_with
+from service.domain.physics.load import TIMES, Replicas
 from service.domain.physics.parallelism import Layout
 from tests.api.answers import get_json
 from tests.builders.invariants import ROUNDED, contradictions_in_load, impossible_speed, littles_law
-from tests.builders.random_questions import Questions, Vocabulary
+from tests.builders.random_questions import ENGINES, Questions, Vocabulary
 from tests.builders.request_bodies import Body, relaxed
 
 ASKED = int(os.environ.get("SELECTOR_TEST_QUESTIONS", "300"))
@@ -208,3 +216,61 @@ def test_more_room_for_the_cache_never_hurts(share: int, app: FastAPI) -> None:
         assert (large.concurrency or 0.0) >= (small.concurrency or 0.0), (config, gpu.id, tensor)
         assert (large.kv_cache_tokens or 0.0) >= (small.kv_cache_tokens or 0.0)
     assert compared > ASKED / SHARES / 8
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_more_instances_at_the_same_load_make_no_figure_worse(share: int, app: FastAPI, vocabulary: Vocabulary) -> None:
+    reference = app.state.live_catalog.on(None).reference
+    questions, compared = Questions(vocabulary, Random(5 * SHARES + share)), 0
+    models = [model for model in reference.models.values() if model.generates]
+    gpus = [gpu for gpu in reference.gpus.values() if gpu.memory_gb and gpu.memory_bandwidth_gb_per_second]
+    for _ in range(ASKED // SHARES):
+        random = questions.random
+        config, gpu, tensor = loaded(questions, random.choice(models)), random.choice(gpus), random.choice((1, 2, 8))
+        if config.precision not in gpu.rates:
+            continue
+        compared += 1
+        cluster, layout, places = cluster_of(gpu, tensor), Layout(tensor=tensor), float(questions.whole(1024))
+        figures = figures_on_fewer_and_fewer(reference.physics, config, cluster, layout, places)
+        for name, figure in figures.items():
+            assert (np.diff(figure) >= -ROUNDED * figure[1:]).all(), f"{name} {figure}\n{config}\n{gpu.id} {places}"
+    assert compared > ASKED / SHARES / 4
+
+
+def loaded(questions: Questions, model: Model) -> InferenceConfig:
+    """A load of an engine that is limited by times at a percentile."""
+    random, lengths = questions.random, [questions.whole(16384), questions.whole(4096)]
+    software = software_called(random.choice((*ENGINES, "transformers", None)))
+    prompt, answer = (Length(mean, mean * random.uniform(1.0, 3.8) if questions.maybe() else None) for mean in lengths)
+    serving = Serving(
+        concurrency=random.choice((None, 1.0)),
+        prompt=prompt,
+        answer=answer,
+        percentile=random.choice((0.5, 0.95, 0.99)),
+        prefix_cache_hit_rate=random.choice((0.0, 0.0, 0.9)),
+        static_batches=software.stack.static_batches,
+    )
+    return InferenceConfig(
+        model=model,
+        precision=random.choice(("bf16", "fp16", "fp8", "int4")),
+        input_length=lengths[0],
+        output_length=lengths[1],
+        software=software,
+        serving=serving,
+    )
+
+
+def figures_on_fewer_and_fewer(
+    physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout, places: float
+) -> dict[str, Floats]:
+    """Seconds at loads of a replica that grow as its instances become fewer."""
+    serving, one = config.serving, np.ones(40)
+    assert serving is not None
+    factors = engine_factors(physics.calibration, inference_features(config, cluster, layout))
+    engine = engine_with(factors, config, cluster, layout)
+    replicas = Replicas.of(engine, places * one, one, one)
+    closed = serving.concurrency is not None
+    load = np.geomspace(1.0, places, 40) if closed else replicas.most(serving) * np.geomspace(1e-3, 0.999, 40)
+    times = replicas.times(load, serving)
+    limited = {name: figure(times, serving.percentile) for name, (_, figure) in TIMES.items()}
+    return limited | {name: getattr(times, name) for name in ("mean_first_token", "mean_per_token", "mean_request")}

@@ -27,6 +27,9 @@ class PlainEngines:
     def at(self, running: Floats) -> EngineTimes:
         return self.times.times(np.ones(len(running)))
 
+    def under_load(self, running: Floats) -> EngineTimes:
+        return self.at(running)
+
     def rows(self, rows: Indices) -> "PlainEngines":
         return self
 
