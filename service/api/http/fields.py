@@ -19,8 +19,6 @@ from pydantic import (
 
 MOST_VALUES = 100
 LARGEST = 1e15
-SMALLEST = 1e-9
-"""Of amounts above 0: the quotients of smaller ones could exceed the largest float."""
 WRITTEN_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -63,7 +61,7 @@ SplitAtCommas = BeforeValidator(
 )
 Names = Annotated[tuple[Name, ...], Field(max_length=MOST_VALUES), SplitAtCommas]
 Amount = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
-Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 Gbps = Annotated[float, Field(ge=0.001, le=1_000_000, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(whole)]
 AtLeastOneOfMany = Annotated[int, Field(ge=1, le=100_000_000), BeforeValidator(whole)]
