@@ -196,22 +196,23 @@ def break_even_rate(work_hours: float, price_ratio: float, checkpoints: Checkpoi
     """
     work = work_hours * SECONDS_AN_HOUR
 
-    def ratio(per_hour: Number) -> Any:
+    def more_than_on_demand(per_hour: Number) -> Any:
+        """Returns how many more seconds of on-demand spot costs. A ratio to the least work would overflow."""
         interval = interval_of(checkpoints, work, per_hour)
-        return price_ratio * expected_seconds(work, interval, checkpoints, per_hour) / work
+        return price_ratio * expected_seconds(work, interval, checkpoints, per_hour) - work
 
-    if work_hours <= 0 or ratio(0.0) >= 1.0:
+    if work_hours <= 0 or more_than_on_demand(0.0) >= 0.0:
         return None
     rates = np.concatenate(([0.0], np.geomspace(min(1.0 / work_hours, 1.0), MOST_INTERRUPTIONS_PER_HOUR, GRID)))
     crossing = 0.0
     for _ in range(SEARCHES):
-        ratios = ratio(rates)
-        above = int(np.argmax(ratios >= 1.0))
+        more = more_than_on_demand(rates)
+        above = int(np.argmax(more >= 0.0))
         if not above:
             return float(rates[-1])
         between = slice(above - 1, above + 1)
         # Each search narrows the interval about 200-fold, so that the last one is a straight line to eleven digits.
-        crossing = float(np.interp(1.0, ratios[between], rates[between]))
+        crossing = float(np.interp(0.0, more[between], rates[between]))
         rates = np.linspace(rates[above - 1], rates[above], GRID)
     return crossing
 

@@ -527,6 +527,16 @@ EXTREME: list[Body] = [
     changed(HOURS, storage={"gib": 1e15, "class": "gp3", "hours": 1e6}, data_transfer_out_gb=1e15),
     changed(HOURS, baseline={"usd": 1e-6, "fail_above_percent": 1e15}, budget_usd=TINY),
     changed(TRAINING, workload__amount={"samples": 1e-310}),
+    {
+        "workload": {
+            "task": "training", "amount": {"steps": TINY}, "sample_mb": 1e15, "output_length": 1e8,
+            "model": {
+                "parameters": 7e9, "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336,
+                "vocabulary": 32000,
+            },
+        },
+        "machine": "aws/p2.16xlarge", "nodes": 10_000, "data_transfer_between_regions_gb": 1e15,
+    },
     changed(TRAINING, workload__amount={"samples": 1e15, "epochs": 1e15}),
     {"machine": "aws/g5.xlarge", "measured": {"samples_per_second": 1e-9, "samples": 1e15}},
     {"machine": "aws/g5.xlarge", "measured": {"samples_per_second": 1e15, "samples": 1e-310}},
@@ -534,7 +544,7 @@ EXTREME: list[Body] = [
     {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb", "usd_per_hour": TINY}, "baseline": {"usd": 1e15}},
     changed(SERVING, load={"requests_per_second": 1e15, "headroom": 0.99}, machine__usd_per_hour=1e15),
     changed(SERVING, load={"output_tokens_per_second": 1e-9, "max_seconds_per_output_token": TINY}),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("place", range(len(EXTREME)))

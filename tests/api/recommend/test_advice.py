@@ -133,7 +133,7 @@ def test_independent_runs_and_models_take_a_gpu_each(client: TestClient) -> None
 
 def test_gpus_that_share_the_experts_of_a_model_are_not_offered_one_model_each(client: TestClient) -> None:
     limits = {"provider": ["gcp"], "gpu": ["a100-sxm4-80gb"], "min_gpu_count": 2, "max_gpu_count": 2}
-    load = {"requests_per_second": 5, "input_length": 1000, "output_length": 250, "max_seconds_per_output_token": 0.05}
+    load = {"concurrency": 64, "input_length": 1000, "output_length": 250}
     work = {"model": "mixtral-8x7b", "precision": ["bf16"], "software": {"engine": "vllm"}, "serving": load}
     answer = ask(client, "inference", limits, as_of="2026-10-01", **work)
     assert answer["choices"][0]["estimate"]["layout"]["expert"] == 2
