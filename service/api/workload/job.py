@@ -12,7 +12,7 @@ from service.api.workload.workload import (
     AmountRequest,
     ModelDimensionsRequest,
     WorkloadRequest,
-    is_classical,
+    classical_hint,
 )
 from service.domain.bill.hours_on import amount_of_hours
 from service.domain.catalog.catalog import Catalog
@@ -225,7 +225,7 @@ def _check_framework(work: WorkloadRequest) -> None:
     field = "workload.software.framework"
     name, _ = split_requirement(work.software.framework or "", field)
     if name.lower() in CLASSICAL_LIBRARIES and work.task in get_args(Task):
-        raise QuestionError(f"{is_classical(name)}.", field=field)
+        raise QuestionError(f"{classical_hint(name)}.", field=field)
 
 
 def _check_pairs(work: WorkloadRequest) -> None:

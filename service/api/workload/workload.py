@@ -297,7 +297,7 @@ CLASSICAL_LIBRARIES = frozenset({
 """Libraries whose models have no size of their own: it grows with the data."""
 
 
-def is_classical(name: str) -> str:
+def classical_hint(name: str) -> str:
     """Returns what to send instead of a library of classical machine learning as a model or in another task."""
     return (
         f"{name} is a library of classical machine learning, and no model of it has a known cost: send task classical "
@@ -308,7 +308,7 @@ def is_classical(name: str) -> str:
 def no_classical_library(value: Any) -> Any:
     """Refuses the name of a library of classical machine learning as a model. Raises `ValueError`."""
     if isinstance(value, str) and value.lower() in CLASSICAL_LIBRARIES:
-        raise ValueError(is_classical(value))
+        raise ValueError(classical_hint(value))
     return value
 
 

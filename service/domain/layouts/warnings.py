@@ -67,8 +67,6 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
         gbps = cluster.network_bytes_per_second * cluster.gpus_per_node * BITS_PER_BYTE / 1e9
         yield statement(EstimateWarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated)
     yield from _length_warnings(job_estimate)
-    if unknown := _unknown_lengths(job_estimate.job):
-        yield statement(EstimateWarningCode.LENGTH_UNKNOWN, fields=unknown)
     yield from _load_warnings(estimate.served)
     yield from _feed_warnings(job_estimate, cluster)
     yield from _precision_warnings(job_estimate, gpu)
@@ -103,9 +101,12 @@ def _software_warnings(job: Job) -> Iterator[Statement[EstimateWarningCode]]:
 
 
 def _length_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
-    """Yields a conversation with more tokens than the model is published for. It rejects no machine, because rotary
-    positions can be scaled.
+    """Yields lengths that are unknown, and a conversation with more tokens than the model is published for.
+
+    Such a conversation rejects no machine, because rotary positions can be scaled.
     """
+    if unknown := _unknown_lengths(job_estimate.job):
+        yield statement(EstimateWarningCode.LENGTH_UNKNOWN, fields=unknown)
     config, transformer = job_estimate.config, job_estimate.job.model.transformer
     # An encoder reads a fixed number of tokens, and the context is that of the decoder.
     if not isinstance(config, InferenceConfig) or transformer is None or transformer.encoder_layers:

@@ -163,13 +163,15 @@ class ArrivalTimes:
         first = self._mean_excess
         later = np.maximum(0.0, self.tokens - 1.0)
         waited = self.waits * (self.wait.variance + self.wait.mean**2) - (self.waits * self.wait.mean) ** 2
-        steady, of_answers = (
-            self.prompt.variance + self.answer_variation * (seconds * later) ** 2
-            for seconds in (self.least_per_token, token)
-        )
-        varies = of_answers + self._excess_variance + waited + self.per_token.variance * later**2
+        varies = self._of_lengths(token) + self._excess_variance + waited + self.per_token.variance * later**2
         spread = _Spread(self.prompt.mean + first + token * later, varies)
+        steady = self._of_lengths(self.least_per_token)
         return np.asarray(self.least - self.prompt.mean + spread.at(percentile, steady))
+
+    def _of_lengths(self, per_token: Floats) -> Floats:
+        """Variance of a request by the lengths of prompts and answers, at so many seconds per token."""
+        later = np.maximum(0.0, self.tokens - 1.0)
+        return np.asarray(self.prompt.variance + self.answer_variation * (per_token * later) ** 2)
 
     @property
     def mean_first_token(self) -> Floats:

@@ -327,7 +327,7 @@ class ForwardEngines:
         return ForwardEngines(kind, by_term(demands.sample), by_term(demands.batch))
 
     def rows(self, rows: Indices) -> "ForwardEngines":
-        """Returns some of them."""
+        """Returns some of the engines."""
         sample, batch = (
             {term: seconds[rows] if isinstance(seconds, np.ndarray) else seconds for term, seconds in part.items()}
             for part in (self.sample, self.batch)

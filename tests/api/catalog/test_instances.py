@@ -24,7 +24,7 @@ def gpu(item: Item, name: str) -> Any:
 def runs(item: Item, precision: str, levels: tuple[str, ...] = RUNS) -> bool:
     if not item["gpu"]:  # the vector units of CPUs hold fp64 as well as fp32
         return precision in ("fp32", "fp64") and item["cpu_fp32_tflops"] is not None and "native" in levels
-    return bool(item["gpu"]) and item["gpu"]["precisions"].get(precision, {}).get("support") in levels
+    return item["gpu"]["precisions"].get(precision, {}).get("support") in levels
 
 
 def whole_gpus(item: Item) -> float:
