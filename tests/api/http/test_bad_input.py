@@ -3,7 +3,7 @@
 import json
 import socket
 from collections.abc import Iterator
-from time import perf_counter
+from time import thread_time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -545,10 +545,10 @@ def test_a_thousand_questions_fit_into_the_names_of_a_batch(app: FastAPI) -> Non
 
 def test_looking_for_a_repeated_name_takes_time_in_proportion_to_the_names() -> None:
     names = [f'"n{number}": 1' for number in range(9_999)]
-    started = perf_counter()
+    started = thread_time()
     with pytest.raises(BodyUnreadable, match="'n9998' twice"):
         read_json(("{" + ",".join([*names, names[-1]]) + "}").encode())
-    assert perf_counter() - started < 0.25  # counting each name among all others takes 1.3 s
+    assert thread_time() - started < 0.25  # counting each name among all others takes 1.3 s
 
 
 @pytest.mark.parametrize(
