@@ -26,6 +26,9 @@ follow are too small to matter."""
 
 ALMOST_ONE = 1.0 - 1e-6
 
+MOST_SHARE = 0.95
+"""Largest share of the time that reads prompts for which the moments of a step are computed; they diverge at 1."""
+
 ROUNDS_OF_BATCHES = 6
 """Steps towards the mean size of a batch, from that of answers of the mean length."""
 
@@ -365,18 +368,18 @@ def arrival_times(seconds: EngineTimes, load: Floats, places: Floats, serving: S
         # Arrivals in one step are read together, which adds to the variance of a queue with processor sharing.
         varies = np.minimum(free / (1.0 - busy) ** 2, others * np.maximum(1.0, (places - 1.0) / 6.0))
     step = np.asarray(seconds.step + (1.0 + others) * seconds.request, np.float64)
-    prompts, of_others, excess = _prompts_of_others(rate, step, seconds.prompt, alone, serving.prompt.variation)
     most_later = np.full(len(load), np.inf) if clients is None else (clients - 1.0) * seconds.prompt + step
     more = serving.prompt.at(serving.percentile) / max(serving.prompt.mean, 1e-9) - 1.0
     per_token = np.asarray(seconds.request + seconds.prompt / tokens)
     least, by_law = np.asarray(seconds.arrival + step + seconds.prompt + seconds.own), np.ones(len(load))
-    least_later = none
+    least_later, meeting = none, rate
     if state is not None:
         # Clients that wait for each other's prompts come together less often than random arrivals do.
         added = np.maximum(np.asarray(state.to_first_token.total(seconds)) - least, 0.0)
-        fewer = _rate_that_adds(added, rate, step, seconds.prompt, serving.prompt.variation)
-        prompts, of_others, excess = _prompts_of_others(fewer, step, seconds.prompt, alone, serving.prompt.variation)
+        meeting = _rate_that_adds(added, rate, step, seconds.prompt, serving.prompt.variation)
         least_later = added if serving.percentile > 0.5 else none
+    prompts, of_others, excess = _prompts_of_others(meeting, step, seconds.prompt, alone, serving.prompt.variation)
+    if state is not None:
         by_law = added / np.maximum(np.minimum((1.0 - alone) * excess, most_later), 1e-12)
     return (AnswerTimes if serving.disaggregated else ArrivalTimes)(
         rate=rate,
@@ -402,14 +405,15 @@ def arrival_times(seconds: EngineTimes, load: Floats, places: Floats, serving: S
 
 
 def _rate_that_adds(seconds: Floats, most: Floats, step: Floats, prompt: Number, variation: float) -> Floats:
-    """The rate, up to the most, of random arrivals whose prompts add these seconds in the mean, by halving."""
-    none = np.zeros(len(most))
-    low, high = none, np.asarray(most, np.float64)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2.0
-        _, _, excess = _prompts_of_others(middle, step, prompt, none, variation)
-        low, high = np.where(excess <= seconds, middle, low), np.where(excess <= seconds, high, middle)
-    return high
+    """The rate, up to the most, of random arrivals whose prompts add these seconds in the mean.
+
+    With the share s of the time that reads prompts, the mean of `_prompts_of_others` is
+    (1/2 + s) (step / (1 - s) + v s / (1 - s^2)), where v is the prompt with its variation: a quadratic equation for s.
+    """
+    varied = prompt * (1.0 + variation)
+    a, b, c = varied + step + seconds, (varied + 3.0 * step) / 2.0, np.maximum(seconds - step / 2.0, 0.0)
+    share = 2.0 * c / (b + np.sqrt(b**2 + 4.0 * a * c))
+    return np.where(share < MOST_SHARE, np.minimum(most, share / np.maximum(prompt, 1e-30)), most)
 
 
 def _prompts_of_others(
@@ -418,7 +422,7 @@ def _prompts_of_others(
     """The share of arrivals at a busy engine that meet prompts being read, the seconds that these add, and the mean
     seconds that others add to any arrival at a busy engine.
     """
-    share, second = np.minimum(rate * prompt, 0.95), 1.0 + variation
+    share, second = np.minimum(rate * prompt, MOST_SHARE), 1.0 + variation
     mean = step / (1.0 - share)
     variance = prompt * second * share * mean / (1.0 - share**2)
     third = prompt * share * (prompt * mean + 3.0 * share * variance) / (1.0 - share**3)

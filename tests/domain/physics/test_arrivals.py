@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.jobs.serving import Length, Serving
+from service.domain.physics import arrivals
 from service.domain.physics.arrivals import ArrivalTimes, arrival_times, running_at
 from service.domain.physics.serving import EngineTimes
 from tests.oracles.serving import simulate, simulate_arrivals, simulate_batches
@@ -216,3 +217,16 @@ def test_the_longest_of_many_answers_is_that_of_samples(ratio: float) -> None:
     for requests in (1, 4, 32):
         longest = [max(answer.at(random.uniform(1e-6, 1 - 1e-6)) for _ in range(requests)) for _ in range(3000)]
         assert answer.longest_of(requests) == pytest.approx(np.mean(longest), rel=0.12)
+
+
+def test_the_rate_of_clients_that_meet_adds_the_seconds_that_littles_law_says() -> None:
+    random = np.random.default_rng(7)
+    step, prompt = (10 ** random.uniform(-3.0, 1.0, 1000) for _ in range(2))
+    seconds, most = step * random.uniform(0.51, 20.0, 1000), np.full(1000, np.inf)
+    rate = arrivals._rate_that_adds(seconds, most, step, prompt, 2.0)
+    _, _, added = arrivals._prompts_of_others(rate, step, prompt, np.zeros(1000), 2.0)
+    reached = rate * prompt < arrivals.MOST_SHARE
+    assert np.count_nonzero(reached) > 100
+    assert np.allclose(added[reached], seconds[reached])
+    assert (arrivals._rate_that_adds(step / 2.0, most, step, prompt, 2.0) == 0.0).all()
+    assert (arrivals._rate_that_adds(seconds, rate / 2.0, step, prompt, 2.0) <= rate / 2.0).all()
