@@ -11,8 +11,8 @@ from sqlalchemy import Connection, Engine, Select, bindparam, select
 
 from service.db.read_prices import PriceVocabulary, read_offers, read_prices
 from service.db.tables import CATALOG_VERSION, MEASUREMENT, METADATA
+from service.domain.calibration.calibration import calibration_of
 from service.domain.calibration.coefficients import Coefficient
-from service.domain.calibration.error_bands import physics_of
 from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.hardware import LIFECYCLE_STATES, Gpu, InstanceType, LifecycleEvent
 from service.domain.catalog.history import CatalogHistory
@@ -214,7 +214,7 @@ def _read_reference(connection: Connection, gpus: Mapping[str, Gpu]) -> Referenc
             for row in _rows(connection, "published_run")
         ),
         models={row["id"]: model_from_row(row) for row in _rows(connection, "model")},
-        physics=physics_of(coefficients),
+        calibration=calibration_of(coefficients),
         price_movement=PriceMovement.of(coefficients),
         imports=_read_imports(connection),
         exchange_rates=_values(connection, "exchange_rate", ExchangeRate),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import gcd
 
-from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.calibration import Calibration
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.layouts.candidates import (
     LONG_SEQUENCE,
@@ -22,14 +22,16 @@ Cut = tuple[int, int, int, int, int]
 """Tensor, pipeline, context, data and expert degree."""
 
 
-def fastest_layout(physics: Physics, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout) -> Estimate | None:
+def fastest_layout(
+    calibration: Calibration, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout
+) -> Estimate | None:
     """The fastest layout that fits; if none fits, the one that needs the least memory.
 
     Layouts whose tensor parallelism crosses slow links count only where no other layout fits.
     """
     on_fast_links, on_slow_links = (
         [
-            estimate_config(physics, config, cluster, layout)
+            estimate_config(calibration, config, cluster, layout)
             for layout in every_training_layout(config, cluster, fixed, across=across)
         ]
         for across in (False, True)

@@ -142,10 +142,10 @@ def estimate(
     does not fit with the probability asked for gets the nearest changes that would make it fit, and a question for the
     largest batch its answer; both may take dozens of searches.
     """
-    work, cluster, physics = question.work, question.cluster, catalog.reference.physics
+    work, cluster, calibration = question.work, question.cluster, catalog.reference.calibration
     measured = _rate_by_name(question, work, catalog) if isinstance(work, NamedWork) else None
     if isinstance(work, JobQuestion) and job is None:
-        job = estimate_job(physics, work.job, work.cluster, work.layout, work.choose)
+        job = estimate_job(calibration, work.job, work.cluster, work.layout, work.choose)
         measured = _rate_by_own_runs(question, work, job, catalog)
         if measured is not None:
             job = at_rate(job, measured.samples_per_second, measured=measured.basis == "measured")
@@ -156,7 +156,7 @@ def estimate(
     fit_changes = None
     if unfit and isinstance(work, JobQuestion) and job is not None:
         best = job.estimate if work.choose == "fastest" else None
-        fit_changes = nearest_changes(physics, job.config, work.cluster, work.layout, best)
+        fit_changes = nearest_changes(calibration, job.config, work.cluster, work.layout, best)
     return EstimateAnswer(
         question=question,
         job=job,
@@ -228,7 +228,7 @@ def _rate_by_own_runs(
             return modelled_rate(job)
         cluster = cluster_of_instance(by_id[name], 1, work.job.assumed_network_gbps)
         fixed = FixedLayout(micro_batch=work.job.micro_batch)
-        other = estimate_job(catalog.reference.physics, work.job, cluster, fixed)
+        other = estimate_job(catalog.reference.calibration, work.job, cluster, fixed)
         # A recommendation scales no run of a machine on which the job would not run as it is asked for.
         return modelled_rate(other) if other.estimate.fits_surely and other.holds_requests else None
 
@@ -268,7 +268,7 @@ def _largest_batch(question: EstimateQuestion, job: JobEstimate | None, catalog:
     work = question.work
     if job is None or not isinstance(work, JobQuestion) or not isinstance(job.config, TrainingConfig):
         return None
-    return largest_batch(catalog.reference.physics, job.config, work.cluster, work.layout)
+    return largest_batch(catalog.reference.calibration, job.config, work.cluster, work.layout)
 
 
 def _warnings(
@@ -398,7 +398,7 @@ def _measured_amount(work: MeasuredRate, instances: int) -> RunAmount:
 
 def job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
     """Returns the amount of a job that independent instances share, with the likely rates of one instance."""
-    job, physics = estimate.job, estimate.estimate
+    job, estimated = estimate.job, estimate.estimate
     inference, given = job.task == "inference", job.amount or Amount()
     length = job.output_length if inference else estimate.tokens_per_sample
     tokens, epochs = (None if each is None else each * job.runs for each in (given.tokens, given.epochs))
@@ -412,8 +412,8 @@ def job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
         samples=estimate.samples,
         tokens=tokens,
         epochs=epochs,
-        samples_per_second=physics.samples_per_second,
-        input_tokens_per_second=physics.prefill_tokens_per_second,
+        samples_per_second=estimated.samples_per_second,
+        input_tokens_per_second=estimated.prefill_tokens_per_second,
         output_tokens_per_second=_rate_of_answers(estimate) if inference else None,
     )
 
@@ -423,8 +423,8 @@ def _rate_of_answers(estimate: JobEstimate) -> Band | None:
 
     A request then costs its prompt at the price of the prompt rate and its answer at the price of this one.
     """
-    physics, rate = estimate.estimate, estimate.estimate.tokens_per_second
-    prompts, requests = physics.prefill_tokens_per_second, physics.samples_per_second
+    estimated, rate = estimate.estimate, estimate.estimate.tokens_per_second
+    prompts, requests = estimated.prefill_tokens_per_second, estimated.samples_per_second
     if rate is None or prompts is None or requests is None or not isinstance(estimate.config, InferenceConfig):
         return rate
     share = requests.likely * estimate.config.input_length / prompts.likely

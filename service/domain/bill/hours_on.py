@@ -36,7 +36,7 @@ def _estimated_on(catalog: Catalog, job: Job, machine: str) -> tuple[float, floa
         return None
     cluster = cluster_of_instance(instance_type, 1, job.assumed_network_gbps)
     try:
-        estimated = estimate_job(catalog.reference.physics, job, cluster, FixedLayout(micro_batch=job.micro_batch))
+        estimated = estimate_job(catalog.reference.calibration, job, cluster, FixedLayout(micro_batch=job.micro_batch))
     except QuestionError:  # no precision or layout of the job exists there
         return None
     rate = estimated.estimate.samples_per_second

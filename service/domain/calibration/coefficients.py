@@ -142,7 +142,7 @@ def _fitted_patterns(coefficients: Mapping[str, float]) -> tuple[FittedPattern, 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Calibration:
+class Coefficients:
     """All coefficients, by name (`kind.term`) and scope."""
 
     values: Mapping[str, Mapping[str, float]] = field(repr=False)

@@ -4,7 +4,7 @@ Errors are grouped by kind of step, class of stacks, family of the model, and th
 run had (its GPU, model or stack), so that an extrapolation says so and has a wider band.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from service.domain.band import Band
 from service.domain.calibration.coefficients import (
-    Calibration,
     Coefficient,
+    Coefficients,
     Features,
     StepKind,
     scope_of,
-    values_by_name,
 )
 
 NOVELTIES = ("stack", "gpu", "model")
@@ -39,24 +38,9 @@ UNKNOWN_BAND = (0.45, 2.0)
 """Factors where no group has errors: about the error of rules of thumb."""
 
 
-@dataclass(frozen=True, slots=True)
-class Physics:
-    """The calibration in force: coefficients of every term, and error bands."""
-
-    calibration: Calibration
-    bands: "ErrorBands"
-
-
-def physics_of(coefficients: Iterable[Coefficient]) -> Physics:
-    """The calibration and the error bands that these coefficients make up."""
-    values = values_by_name(coefficient for coefficient in coefficients if not coefficient.name.startswith("price."))
-    bands = {name: values.pop(name) for name in list(values) if name.startswith("band.")}
-    return Physics(Calibration(values), ErrorBands(bands))
-
-
-def unseen(calibration: Calibration, kind: StepKind, features: Features) -> tuple[str, ...]:
+def unseen(coefficients: Coefficients, kind: StepKind, features: Features) -> tuple[str, ...]:
     """Returns the features of the question that no fitted run had. A stack without a name counts as one of them."""
-    return tuple(name for name in _fitted_features(kind) if not calibration.knows(kind, name, features))
+    return tuple(name for name in _fitted_features(kind) if not coefficients.knows(kind, name, features))
 
 
 @cache
@@ -134,14 +118,14 @@ class ErrorFactors:
 
 
 def bands_by_gpu(
-    calibration: Calibration, bands: ErrorBands, kind: StepKind, features: Features, gpus: Sequence[str]
+    coefficients: Coefficients, bands: ErrorBands, kind: StepKind, features: Features, gpus: Sequence[str]
 ) -> NDArray[np.float64]:
     """Low, likely and high factors of the rate on each GPU, a row per GPU; they differ by whether runs had the GPU."""
-    known = [calibration.knows(kind, "gpu", {"gpu": gpu}) for gpu in gpus]
+    known = [coefficients.knows(kind, "gpu", {"gpu": gpu}) for gpu in gpus]
     rows: dict[bool, tuple[float, float, float]] = {}
     for is_known, gpu in dict(zip(known, gpus, strict=True)).items():
         on_gpu = {**features, "gpu": gpu}
-        band = bands.around(1.0, kind, on_gpu, unseen(calibration, kind, on_gpu))
+        band = bands.around(1.0, kind, on_gpu, unseen(coefficients, kind, on_gpu))
         rows[is_known] = (band.low, band.likely, band.high)
     return np.array([rows[is_known] for is_known in known], dtype=np.float64).reshape(-1, 3)
 

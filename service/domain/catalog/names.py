@@ -240,8 +240,8 @@ def _published_model(catalog: Catalog, model: Model) -> Model:
 
 
 def _published_models(catalog: Catalog) -> dict[str, Model]:
-    models = catalog.reference.models
-    return {name: models[name] for name in sorted(catalog.reference.physics.calibration.models()) if name in models}
+    models, fitted = catalog.reference.models, catalog.reference.calibration.coefficients.models()
+    return {name: models[name] for name in sorted(fitted) if name in models}
 
 
 def _letters(name: str) -> str:

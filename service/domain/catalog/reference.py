@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Literal, get_args
 
-from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.hardware import Gpu, InstanceType, LifecycleState
 from service.domain.catalog.precision import Precision
@@ -325,7 +325,7 @@ class Reference:
     software: tuple[SoftwareRule, ...]
     published_runs: tuple[PublishedRun, ...]
     models: Mapping[str, Model]
-    physics: Physics
+    calibration: Calibration
     imports: tuple[ImportSummary, ...]
     exchange_rates: tuple[ExchangeRate, ...] = ()
     billing_rules: tuple[BillingRule, ...] = ()

@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 
 from service.domain.arrays import Floats, Indices, Mask, Number
-from service.domain.calibration.coefficients import Calibration, Column, Features, Levels, StepKind
-from service.domain.calibration.error_bands import Physics, bands_by_gpu
+from service.domain.calibration.calibration import Calibration
+from service.domain.calibration.coefficients import Coefficients, Column, Features, Levels, StepKind
+from service.domain.calibration.error_bands import bands_by_gpu
 from service.domain.catalog.hardware import Gpu
 from service.domain.jobs.config import Config
 from service.domain.physics.cluster import Cluster
@@ -22,16 +23,16 @@ from service.domain.physics.resources import seconds_per_flop, seconds_per_unit_
 class ConfigFactors:
     """Factors between ideal and real amounts for one configuration, in rows that differ by their columns."""
 
-    calibration: Calibration
+    coefficients: Coefficients
     features: Features
 
     def log_of(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
         """Sum of the coefficients of a term, in each row."""
-        return self.calibration.log_factor(kind, term, self.features) + self.of_columns(kind, term, columns)
+        return self.coefficients.log_factor(kind, term, self.features) + self.of_columns(kind, term, columns)
 
     def of_columns(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
         """Sum, in each row, of those coefficients of a term that the columns select."""
-        return self.calibration.log_factors(kind, term, self.features, columns)
+        return self.coefficients.log_factors(kind, term, self.features, columns)
 
     def of(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
         """Factor of a term, in each row."""
@@ -121,7 +122,7 @@ class ClusterTable:
 
     def factors(self, factors: ConfigFactors, kind: StepKind, terms: Iterable[str]) -> dict[str, Floats]:
         """The part of each term's factor that depends on the cluster, for each cluster."""
-        log_factors = partial(factors.calibration.log_factors, kind, features=factors.features, columns=self.features)
+        log_factors = partial(factors.coefficients.log_factors, kind, features=factors.features, columns=self.features)
         whole = np.exp(np.zeros(len(self)) + log_factors("*"))
         return {term: whole * np.exp(log_factors(term)) for term in terms}
 
@@ -133,14 +134,14 @@ class ClusterTable:
         flops = {name: np.array([gpu[name] for gpu in per_flop])[self.gpu_type] for name in ("flops", "wide_flops")}
         return flops | self.unit_seconds
 
-    def surely(self, physics: Physics, config: Config) -> "ClusterTable":
+    def surely(self, calibration: Calibration, config: Config) -> "ClusterTable":
         """Returns the clusters with less usable memory: a likely need that fits there fits with confidence."""
-        return replace(self, usable_bytes=self.usable_bytes / memory_margin(physics, config))
+        return replace(self, usable_bytes=self.usable_bytes / memory_margin(calibration, config))
 
-    def bands(self, physics: Physics, kind: StepKind, factors: ConfigFactors) -> Floats:
+    def bands(self, calibration: Calibration, kind: StepKind, factors: ConfigFactors) -> Floats:
         """Low, likely and high rates of each cluster, over the calibrated rate."""
         gpus = [gpu.id for gpu in self.gpu_types]
-        return bands_by_gpu(physics.calibration, physics.bands, kind, factors.features, gpus)[self.gpu_type]
+        return bands_by_gpu(calibration.coefficients, calibration.bands, kind, factors.features, gpus)[self.gpu_type]
 
 
 def distinct(clusters: Iterable[Cluster]) -> tuple[tuple[Cluster, ...], Indices]:

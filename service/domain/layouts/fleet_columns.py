@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask, taken
 from service.domain.cache import Cache
-from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.step_kinds import TRAINING
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import Gpu, InstanceType
@@ -138,7 +138,7 @@ def estimate_columns(
     rows_of_all = len(clusters.distinct) + 1  # the last row is of types without a GPU
     columns, layouts = no_estimates(rows_of_all, job.limits), LayoutTable.plain(rows_of_all).rows()
     for part in _parts(job, counts, catalog, among):
-        estimates, layouts[part.indices] = _estimate(catalog.reference.physics, job, part)
+        estimates, layouts[part.indices] = _estimate(catalog.reference.calibration, job, part)
         for name in EstimateColumns.__dataclass_fields__:
             getattr(columns, name)[part.indices] = getattr(estimates, name)
     narrow = layouts.astype(np.min_scalar_type(int(layouts.max())))  # a quarter of the bytes for every cached job
@@ -153,13 +153,13 @@ def estimate_columns(
 
 def types_that_run(job: Job, counts: tuple[int, ...], among: TypeSet, catalog: Catalog) -> TypeSet:
     """Returns those of the types that run the job on any of these numbers of nodes, however fast they are."""
-    clusters, physics = _clusters_for(job, counts, catalog), catalog.reference.physics
+    clusters, calibration = _clusters_for(job, counts, catalog), catalog.reference.calibration
     runs = np.zeros(len(clusters.distinct) + 1, np.bool_)
     for part in _parts(job, counts, catalog, among):
         if isinstance(part.config, TrainingConfig):
-            runs[part.indices] = where_training_fits(physics, part.config, part.table, part.wanted, _fixed_by(job))
+            runs[part.indices] = where_training_fits(calibration, part.config, part.table, part.wanted, _fixed_by(job))
         else:
-            runs[part.indices] = where_inference_fits(physics, part.config, part.table, wanted=part.wanted)
+            runs[part.indices] = where_inference_fits(calibration, part.config, part.table, wanted=part.wanted)
     admits = 0
     for of_types in clusters.of_types:
         admits |= types_where(runs[of_types])
@@ -177,9 +177,9 @@ def types_that_fit_with(
     """Returns those of the types that run the job with another confidence, by its estimates for these numbers of nodes;
     the types that the estimates do not decide are estimated again.
     """
-    clusters, physics = _clusters_for(job, counts, catalog), catalog.reference.physics
+    clusters, calibration = _clusters_for(job, counts, catalog), catalog.reference.calibration
     configs, config_of_gpu = catalog.derive(_configs, job, cache=catalog.outlooks)
-    margins = [memory_margin(physics, replace(config, memory_confidence=confidence)) for config in configs]
+    margins = [memory_margin(calibration, replace(config, memory_confidence=confidence)) for config in configs]
     # The last of each is of GPUs without a config, and of types without a GPU.
     of_clusters = np.array([*np.array([*margins, np.inf])[config_of_gpu[clusters.gpu]], np.inf])
     admits = undecided = 0
@@ -350,60 +350,60 @@ def _sorts_of_gpus(catalog: Catalog, precisions: frozenset[str]) -> tuple[tuple[
 # Estimates
 
 
-def _estimate(physics: Physics, job: Job, part: _Part) -> tuple[EstimateColumns, Floats]:
+def _estimate(calibration: Calibration, job: Job, part: _Part) -> tuple[EstimateColumns, Floats]:
     """Returns the job on each cluster of a part, and the rows of its best layouts."""
     if isinstance(part.config, TrainingConfig):
-        return _training_columns(physics, job, part.config, part.table, part.wanted)
-    return _inference_columns(physics, job, part.config, part.table, part.wanted)
+        return _training_columns(calibration, job, part.config, part.table, part.wanted)
+    return _inference_columns(calibration, job, part.config, part.table, part.wanted)
 
 
-def _most_fed(physics: Physics, loading: SampleLoading, table: ClusterTable) -> Floats:
+def _most_fed(calibration: Calibration, loading: SampleLoading, table: ClusterTable) -> Floats:
     """Returns low, likely and high samples per second that the hosts of each cluster bring; infinite if unknown."""
     most = np.full((len(table), 3), np.inf)
     if loading.samples_per_second_per_vcpu is not None or loading.sample_mb is not None:
         for row, cluster in enumerate(table.clusters):
-            bands = (physics.bands.of_feed(part, rate) for part, rate in feed_of(cluster, loading).items())
+            bands = (calibration.bands.of_feed(part, rate) for part, rate in feed_of(cluster, loading).items())
             ends = [(band.low, band.likely, band.high) for band in bands]
             most[row] = np.min([*ends, most[row]], axis=0)
     return most
 
 
 def _training_columns(
-    physics: Physics, job: Job, config: TrainingConfig, table: ClusterTable, wanted: Mask | None
+    calibration: Calibration, job: Job, config: TrainingConfig, table: ClusterTable, wanted: Mask | None
 ) -> tuple[EstimateColumns, Floats]:
-    best = fastest_training_layouts(physics, config, table, _fixed_by(job), wanted=wanted)
+    best = fastest_training_layouts(calibration, config, table, _fixed_by(job), wanted=wanted)
     with np.errstate(divide="ignore"):
         rate = np.where(best.fits, 1 / best.seconds_per_sample, 0.0)
-    bands = training_bands(physics, config, table)
+    bands = training_bands(calibration, config, table)
     samples = _samples(job, config.mean_length or config.sequence_length or 0, best.layouts.global_batch)
-    beyond_steps = np.exp(_log_beyond_steps(physics, config, table)) if job.amount is not None else 1.0
-    rates = np.minimum(rate[:, None] * bands, _most_fed(physics, job.loading, table))
-    sure = best.needed_bytes * memory_margin(physics, config)
+    beyond_steps = np.exp(_log_beyond_steps(calibration, config, table)) if job.amount is not None else 1.0
+    rates = np.minimum(rate[:, None] * bands, _most_fed(calibration, job.loading, table))
+    sure = best.needed_bytes * memory_margin(calibration, config)
     columns = _columns(job, table, best, sure, rates, samples, samples * beyond_steps)
     return columns, best.layouts.rows()
 
 
-def _log_beyond_steps(physics: Physics, config: TrainingConfig, table: ClusterTable) -> Floats:
+def _log_beyond_steps(calibration: Calibration, config: TrainingConfig, table: ClusterTable) -> Floats:
     """Returns the logarithm of what evaluation, saving and starting add to the steps, as in runs of the stack."""
-    calibration, features = physics.calibration, training_config_features(config)
+    coefficients, features = calibration.coefficients, training_config_features(config)
     timed = {**features, "measured": "wall"}
 
-    of_config = calibration.log_factor(TRAINING, "*", timed, of=("measured",))
-    slow, plain = (calibration.log_factors(TRAINING, "*", each, table.features) for each in (timed, features))
+    of_config = coefficients.log_factor(TRAINING, "*", timed, of=("measured",))
+    slow, plain = (coefficients.log_factors(TRAINING, "*", each, table.features) for each in (timed, features))
     return np.broadcast_to(of_config + slow - plain, len(table))
 
 
 def _inference_columns(
-    physics: Physics, job: Job, configs: InferenceConfigs, table: ClusterTable, wanted: Mask | None
+    calibration: Calibration, job: Job, configs: InferenceConfigs, table: ClusterTable, wanted: Mask | None
 ) -> tuple[EstimateColumns, Floats]:
-    best, config = fastest_inference_layouts(physics, configs, table, wanted=wanted), configs.any
+    best, config = fastest_inference_layouts(calibration, configs, table, wanted=wanted), configs.any
     generates = config.model.generates
     units_per_sample = max(1.0, config.output_length) if generates else 1.0
     # A step of a model that does not generate is a batch on one GPU, as in the estimate of one cluster.
     per_step = best.concurrency if generates else np.full(len(table), forward_batch(config))
     samples = _samples(job, config.output_length or config.mean_length or config.input_length, per_step)
-    rate, bands = best.units_per_second / units_per_sample, inference_bands(physics, configs, table)
-    rates = np.minimum(rate[:, None] * bands, _most_fed(physics, job.loading, table))
+    rate, bands = best.units_per_second / units_per_sample, inference_bands(calibration, configs, table)
+    rates = np.minimum(rate[:, None] * bands, _most_fed(calibration, job.loading, table))
     columns = _columns(job, table, best, best.sure_bytes, rates, samples, samples)
     if config.required_requests:
         columns = replace(columns, holds=best.concurrency >= ALMOST * config.required_requests)

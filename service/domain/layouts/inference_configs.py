@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from service.domain.arrays import Floats, Indices
+from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.coefficients import Column, Features, Levels, StepKind
-from service.domain.calibration.error_bands import Physics
 from service.domain.jobs.config import InferenceConfig, NumberFormats
 from service.domain.layouts.cluster_table import ClusterTable, ConfigFactors
 from service.domain.physics.estimate import memory_margin
@@ -44,13 +44,15 @@ class InferenceConfigs:
         """The configuration of each GPU of the table."""
         return (self.different[number] for number in self.of_gpu.tolist())
 
-    def margin(self, physics: Physics) -> float:
+    def margin(self, calibration: Calibration) -> float:
         """Bytes that suffice with the confidence of the job, over the likely ones."""
-        return memory_margin(physics, self.any)
+        return memory_margin(calibration, self.any)
 
-    def bands(self, physics: Physics, kind: StepKind, clusters: ClusterTable) -> Floats:
+    def bands(self, calibration: Calibration, kind: StepKind, clusters: ClusterTable) -> Floats:
         """Low, likely and high rates of each cluster, over the calibrated rate."""
-        return clusters.bands(physics, kind, ConfigFactors(physics.calibration, inference_config_features(self.any)))
+        return clusters.bands(
+            calibration, kind, ConfigFactors(calibration.coefficients, inference_config_features(self.any))
+        )
 
     def features(self, clusters: ClusterTable) -> tuple[Features, dict[str, Column]]:
         """Returns the features that they have in common, and those of the clusters with their number formats."""

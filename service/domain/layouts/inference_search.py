@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.domain.arrays import Floats, Indices, Mask, Number, taken
-from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.step_kinds import GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Serving
@@ -86,13 +86,13 @@ class FastestInference:
         )
 
 
-def inference_bands(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable) -> Floats:
+def inference_bands(calibration: Calibration, configs: InferenceConfigs, clusters: ClusterTable) -> Floats:
     """Low, likely and high rates of each cluster, over units_per_second."""
-    return configs.bands(physics, inference_kind(configs.any), clusters)
+    return configs.bands(calibration, inference_kind(configs.any), clusters)
 
 
 def fastest_inference_layouts(
-    physics: Physics,
+    calibration: Calibration,
     configs: InferenceConfigs,
     clusters: ClusterTable,
     fixed: FixedLayout = FREE,
@@ -108,7 +108,7 @@ def fastest_inference_layouts(
     fewest parts.
     """
     (table, these), config = clusters.without_hosts(wanted), configs.any
-    fastest = _fastest(_InferenceSearch.of(physics, configs, table), _pairs(config, table.shapes_of(these), fixed))
+    fastest = _fastest(_InferenceSearch.of(calibration, configs, table), _pairs(config, table.shapes_of(these), fixed))
     fastest = taken(fastest, clusters.row_by_gpus)
     hosts_fit = clusters.hosts_fit(config, 1)
     fits, spare = fastest.fits & hosts_fit, np.where(hosts_fit, fastest.spare, 0.0)
@@ -118,13 +118,13 @@ def fastest_inference_layouts(
 
 
 def where_inference_fits(
-    physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, *, wanted: Mask | None = None
+    calibration: Calibration, configs: InferenceConfigs, clusters: ClusterTable, *, wanted: Mask | None = None
 ) -> Mask:
     """Whether the fastest layout fits and holds the concurrency that is asked for."""
     (table, these), config = clusters.without_hosts(wanted), configs.any
     pairs = _pairs(config, table.shapes_of(these), FREE)
     held, kind = pairs.by_gpu(table)
-    memory = _memory(_InferenceSearch.of(physics, configs, table), held)
+    memory = _memory(_InferenceSearch.of(calibration, configs, table), held)
     in_flight, _ = _in_flight(config, held.layouts, memory.room)
     rows = np.flatnonzero(pairs.eligible(memory.fits[kind]) & (in_flight <= memory.room)[kind])
     fits = np.bincount(pairs.cluster[rows], minlength=len(table)) > 0
@@ -135,7 +135,7 @@ def where_inference_fits(
 class _InferenceSearch:
     """A job in its configurations on the clusters of a table."""
 
-    physics: Physics
+    calibration: Calibration
     configs: InferenceConfigs
     clusters: ClusterTable
     """With the number formats among their features."""
@@ -143,12 +143,14 @@ class _InferenceSearch:
     """Factors of what the configurations have in common."""
 
     @staticmethod
-    def of(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable) -> "_InferenceSearch":
+    def of(calibration: Calibration, configs: InferenceConfigs, clusters: ClusterTable) -> "_InferenceSearch":
         """Returns the search on a table."""
         common, of_clusters = configs.features(clusters)
-        factors = ConfigFactors(physics.calibration, common)
+        factors = ConfigFactors(calibration.coefficients, common)
         usable = np.asarray(plannable_bytes(configs.any, clusters.usable_bytes))
-        return _InferenceSearch(physics, configs, replace(clusters, features=of_clusters, usable_bytes=usable), factors)
+        return _InferenceSearch(
+            calibration, configs, replace(clusters, features=of_clusters, usable_bytes=usable), factors
+        )
 
     @property
     def config(self) -> InferenceConfig:
@@ -272,7 +274,7 @@ class _Memory(NamedTuple):
 
 
 def _memory(search: _InferenceSearch, pairs: _Pairs) -> _Memory:
-    usable, margin = search.clusters.usable_bytes[pairs.cluster], search.configs.margin(search.physics)
+    usable, margin = search.clusters.usable_bytes[pairs.cluster], search.configs.margin(search.calibration)
     config = search.configs.on(search.clusters.gpu_type[pairs.cluster])
     room, needed, least, empty = _room_and_bytes(search.factors, config, pairs.layouts, usable)
     sure = np.maximum(needed, least * margin)
@@ -402,7 +404,7 @@ def _speed(search: _InferenceSearch, tried: _Pairs, places: Floats) -> _Speed:
 
 def _caution(search: _InferenceSearch, pairs: _Pairs) -> Floats:
     """Likely rate of each pair, over the calibrated one."""
-    bands = inference_bands(search.physics, search.configs, search.clusters)
+    bands = inference_bands(search.calibration, search.configs, search.clusters)
     return np.asarray(bands[pairs.cluster, 1])
 
 
@@ -476,7 +478,7 @@ def _engines(search: _InferenceSearch, cluster: Indices, layouts: LayoutTable) -
         clusters.rates(search.configs.by_gpu()),
         clusters.factors(factors, GENERATION, GENERATION.start),
     )
-    of_config = engine_factors(factors.calibration, factors.features).of_terms
+    of_config = engine_factors(factors.coefficients, factors.features).of_terms
     of_cuts = np.exp(factors.of_columns(GENERATION, "*", cut_columns(layouts)))
 
     def real(term: str, resource: str) -> Number:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from service.domain.band import Band
-from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.calibration import Calibration
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, required_config_on, samples_of
 from service.domain.layouts.checks import check_degrees, check_fixed
@@ -76,23 +76,23 @@ class JobEstimate:
 
 
 def estimate_job(
-    physics: Physics, job: Job, cluster: Cluster, fixed: FixedLayout = FREE, choose: Choose = "fastest"
+    calibration: Calibration, job: Job, cluster: Cluster, fixed: FixedLayout = FREE, choose: Choose = "fastest"
 ) -> JobEstimate:
     """Chooses a layout and estimates the job. Raises `QuestionError` for an impossible precision or layout."""
     config = required_config_on(job, cluster.gpu)
     check_fixed(fixed, config, cluster)
-    return _of_whole(physics, job, config, cluster, _chosen(physics, config, cluster, fixed, choose))
+    return _of_whole(calibration, job, config, cluster, _chosen(calibration, config, cluster, fixed, choose))
 
 
-def estimate_job_in(physics: Physics, job: Job, cluster: Cluster, layout: Layout) -> JobEstimate:
+def estimate_job_in(calibration: Calibration, job: Job, cluster: Cluster, layout: Layout) -> JobEstimate:
     """Estimates the job in a layout that is known to be possible."""
     config = required_config_on(job, cluster.gpu)
-    return _of_whole(physics, job, config, cluster, estimate_config(physics, config, cluster, layout))
+    return _of_whole(calibration, job, config, cluster, estimate_config(calibration, config, cluster, layout))
 
 
-def memory_of_job_in(physics: Physics, job: Job, cluster: Cluster, layout: Layout) -> MemoryNeed:
+def memory_of_job_in(calibration: Calibration, job: Job, cluster: Cluster, layout: Layout) -> MemoryNeed:
     """Returns the memory of the job in a layout that is known to be possible."""
-    return estimate_config(physics, required_config_on(job, cluster.gpu), cluster, layout, timed=False).memory
+    return estimate_config(calibration, required_config_on(job, cluster.gpu), cluster, layout, timed=False).memory
 
 
 def at_rate(estimated: JobEstimate, rate: Band, *, measured: bool) -> JobEstimate:
@@ -116,27 +116,27 @@ def at_rate(estimated: JobEstimate, rate: Band, *, measured: bool) -> JobEstimat
     return replace(estimated, estimate=scaled, hours=hours, measured=measured, **flops)
 
 
-def _chosen(physics: Physics, config: Config, cluster: Cluster, fixed: FixedLayout, choose: Choose) -> Estimate:
+def _chosen(calibration: Calibration, config: Config, cluster: Cluster, fixed: FixedLayout, choose: Choose) -> Estimate:
     is_free = any(getattr(fixed, field.name) is None for field in fields(fixed))
     if choose != "fastest" or not is_free:
         usual = usual_layout(config, cluster, fixed)
         check_degrees(usual, cluster)
-        estimate = estimate_config(physics, config, cluster, usual)
+        estimate = estimate_config(calibration, config, cluster, usual)
         if estimate.fits or choose == "usual" or not is_free:
             return estimate
-    return best_layout(physics, config, cluster, fixed)
+    return best_layout(calibration, config, cluster, fixed)
 
 
-def _of_whole(physics: Physics, job: Job, config: Config, cluster: Cluster, estimate: Estimate) -> JobEstimate:
+def _of_whole(calibration: Calibration, job: Job, config: Config, cluster: Cluster, estimate: Estimate) -> JobEstimate:
     feed = feed_of(cluster, job.loading)
-    estimate = fed(estimate, {part: physics.bands.of_feed(part, rate) for part, rate in feed.items()})
+    estimate = fed(estimate, {part: calibration.bands.of_feed(part, rate) for part, rate in feed.items()})
     if isinstance(config, TrainingConfig):
-        return _of_training(physics, job, config, cluster, estimate)
+        return _of_training(calibration, job, config, cluster, estimate)
     return _of_inference(job, config, cluster, estimate)
 
 
 def _of_training(
-    physics: Physics, job: Job, config: TrainingConfig, cluster: Cluster, estimate: Estimate
+    calibration: Calibration, job: Job, config: TrainingConfig, cluster: Cluster, estimate: Estimate
 ) -> JobEstimate:
     layout = estimate.layout
     length = config.mean_length or config.sequence_length or 0
@@ -146,7 +146,7 @@ def _of_training(
     if estimate.samples_per_second is not None:
         rate = estimate.samples_per_second.likely
         if samples is not None:
-            beyond = overhead_beyond_steps(physics, config, cluster, layout)
+            beyond = overhead_beyond_steps(calibration, config, cluster, layout)
             hours = estimate.samples_per_second.inverse_of(samples / SECONDS_AN_HOUR).times(1 + beyond)
         share, done = rate / cluster.gpus, training_flops_per_sample(config.model, length or 1, passes(config))
         utilisation = None if done is None else share * done / peak

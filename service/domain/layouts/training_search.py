@@ -7,8 +7,8 @@ from itertools import repeat
 import numpy as np
 
 from service.domain.arrays import Floats, Indices, Mask, taken
+from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.coefficients import Levels
-from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import MEMORY, TRAINING
 from service.domain.jobs.config import TrainingConfig
 from service.domain.layouts.candidates import (
@@ -52,14 +52,14 @@ class FastestTraining:
         return FastestTraining(LayoutTable.plain(rows), none, none, infinite, np.zeros(rows), infinite)
 
 
-def training_bands(physics: Physics, config: TrainingConfig, clusters: ClusterTable) -> Floats:
+def training_bands(calibration: Calibration, config: TrainingConfig, clusters: ClusterTable) -> Floats:
     """Low, likely and high samples per second of each cluster, over 1 / seconds_per_sample."""
-    factors = ConfigFactors(physics.calibration, training_config_features(config))
-    return clusters.bands(physics, TRAINING, factors)
+    factors = ConfigFactors(calibration.coefficients, training_config_features(config))
+    return clusters.bands(calibration, TRAINING, factors)
 
 
 def fastest_training_layouts(
-    physics: Physics,
+    calibration: Calibration,
     config: TrainingConfig,
     clusters: ClusterTable,
     fixed: FixedLayout = FREE,
@@ -69,11 +69,11 @@ def fastest_training_layouts(
     """The best layout on every cluster, or on the wanted ones."""
     hosts_matter = _host_depends_on_layout(config)
     table, these = (clusters, wanted) if hosts_matter else clusters.without_hosts(wanted)
-    fastest = _Search(physics, config, table.surely(physics, config), fixed).fastest(table.shapes_of(these))
+    fastest = _Search(calibration, config, table.surely(calibration, config), fixed).fastest(table.shapes_of(these))
     if not hosts_matter:
         fastest = taken(fastest, clusters.row_by_gpus)
     fits = fastest.fits & clusters.hosts_fit(config, fastest.layouts.micro_batch)
-    spare = fastest.spare * memory_margin(physics, config)
+    spare = fastest.spare * memory_margin(calibration, config)
     least, most = (fixed.micro_batch,) * 2 if fixed.micro_batch else (1, most_samples_per_micro_batch(config))
     spare = np.where(clusters.hosts_fit(config, least), spare, 0.0)
     spare[(spare >= 1.0) & ~clusters.hosts_fit(config, most)] = np.nan
@@ -83,7 +83,7 @@ def fastest_training_layouts(
 
 
 def where_training_fits(
-    physics: Physics,
+    calibration: Calibration,
     config: TrainingConfig,
     clusters: ClusterTable,
     wanted: Mask | None = None,
@@ -93,10 +93,10 @@ def where_training_fits(
     hosts_matter = _host_depends_on_layout(config)
     hosts = clusters.hosts_fit(config, 1 if hosts_matter else most_samples_per_micro_batch(config))
     if hosts_matter or not np.array_equal(hosts, clusters.hosts_fit(config, 1)):
-        return fastest_training_layouts(physics, config, clusters, fixed, wanted=wanted).fits
+        return fastest_training_layouts(calibration, config, clusters, fixed, wanted=wanted).fits
     table, these = clusters.without_hosts(wanted)
-    table = table.surely(physics, config)
-    search = _Search(physics, config, table, fixed)
+    table = table.surely(calibration, config)
+    search = _Search(calibration, config, table, fixed)
     may_fit = search.least_bytes() <= table.usable_bytes
     fits = search.lightest_fits(table.shapes_of(may_fit if these is None else may_fit & these))
     return fits[clusters.row_by_gpus] & hosts
@@ -110,9 +110,11 @@ def _host_depends_on_layout(config: TrainingConfig) -> bool:
 class _Search:
     """Layouts by clusters: the product of the demands of layouts and of what clusters take for a unit of each."""
 
-    def __init__(self, physics: Physics, config: TrainingConfig, clusters: ClusterTable, fixed: FixedLayout) -> None:
+    def __init__(
+        self, calibration: Calibration, config: TrainingConfig, clusters: ClusterTable, fixed: FixedLayout
+    ) -> None:
         self.config, self.clusters, self.fixed = config, clusters, fixed
-        self.factors = ConfigFactors(physics.calibration, training_config_features(config))
+        self.factors = ConfigFactors(calibration.coefficients, training_config_features(config))
         self.log_of_ways = self._log_of_ways()
 
     def lightest_fits(self, shapes: Sequence[ClusterShape]) -> Mask:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.calibration import Calibration
 from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.errors import QuestionError
@@ -40,7 +40,7 @@ class FitChange:
 
 
 def nearest_changes(
-    physics: Physics, config: Config, cluster: Cluster, fixed: FixedLayout = FREE, now: Estimate | None = None
+    calibration: Calibration, config: Config, cluster: Cluster, fixed: FixedLayout = FREE, now: Estimate | None = None
 ) -> tuple[FitChange, ...]:
     """Every single change that would make the job fit, the nearest first; none if it fits already.
 
@@ -48,14 +48,14 @@ def nearest_changes(
     least, and searches for others take several times as long as the estimate. `now` is the estimate of the best layout,
     where it is known already.
     """
-    now = now or _Changes(physics, config, cluster, fixed).best(config, fixed)
+    now = now or _Changes(calibration, config, cluster, fixed).best(config, fixed)
     lacks_host = now is not None and now.memory.fits_surely and not now.host.fits
-    return tuple(_Changes(physics, config, cluster, fixed, lacks_host).all(now))
+    return tuple(_Changes(calibration, config, cluster, fixed, lacks_host).all(now))
 
 
-def largest_batch(physics: Physics, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE) -> int:
+def largest_batch(calibration: Calibration, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE) -> int:
     """Returns the most samples per GPU and pass that fit in the best layout for them; 0 if one does not fit."""
-    changes = _Changes(physics, config, cluster, fixed)
+    changes = _Changes(calibration, config, cluster, fixed)
 
     def fits(batch: int) -> bool:
         of_batch = replace(config, global_batch=batch * cluster.gpus)
@@ -71,7 +71,7 @@ def largest_batch(physics: Physics, config: TrainingConfig, cluster: Cluster, fi
 class _Changes:
     """Changes of one configuration on one cluster."""
 
-    physics: Physics
+    calibration: Calibration
     config: Config
     cluster: Cluster
     fixed: FixedLayout
@@ -101,7 +101,7 @@ class _Changes:
         On twice the nodes, the layout has twice the ranks, each with half of the samples.
         """
         for code, to, other in self._others():
-            estimate = estimate_config(self.physics, other, self.cluster, layout, timed=False)
+            estimate = estimate_config(self.calibration, other, self.cluster, layout, timed=False)
             if estimate.fits_surely:
                 yield self._change(code, to, estimate)
         half, rest = divmod(layout.accumulation, 2)
@@ -110,7 +110,7 @@ class _Changes:
             twice = replace(self.cluster, nodes=2 * self.cluster.nodes)
             stage = max(layout.zero_stage, 1) if self.fixed.zero_stage is None else layout.zero_stage
             wider = replace(layout, data=2 * layout.data, accumulation=half, zero_stage=stage)
-            estimate = estimate_config(self.physics, self.config, twice, wider, timed=False)
+            estimate = estimate_config(self.calibration, self.config, twice, wider, timed=False)
             if estimate.fits_surely:
                 yield self._change("nodes", twice.nodes, estimate)
 
@@ -128,7 +128,7 @@ class _Changes:
     def best(self, config: Config, fixed: FixedLayout) -> Estimate | None:
         """Returns the best layout of a configuration; None if there is none."""
         try:
-            return best_layout(self.physics, config, self.cluster, fixed)
+            return best_layout(self.calibration, config, self.cluster, fixed)
         except QuestionError:
             return None
 
@@ -150,10 +150,10 @@ class _Changes:
         """The fewest nodes on which it fits."""
         counts = range(self.cluster.nodes + 1, MOST_NODES + 1)
         clusters = cluster_table([replace(self.cluster, nodes=nodes) for nodes in counts])
-        fastest = fastest_layouts(self.physics, self.config, clusters, self.fixed)
+        fastest = fastest_layouts(self.calibration, self.config, clusters, self.fixed)
         for index in np.flatnonzero(fastest.fits)[:1].tolist():
             on_more = replace(self.cluster, nodes=counts[index])
-            estimate = best_layout(self.physics, self.config, on_more, self.fixed)
+            estimate = best_layout(self.calibration, self.config, on_more, self.fixed)
             yield self._change("nodes", counts[index], estimate)
 
 

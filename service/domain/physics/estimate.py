@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from math import expm1, floor
 
 from service.domain.band import Band
-from service.domain.calibration.error_bands import HARDER, Physics, unseen
+from service.domain.calibration.calibration import Calibration
+from service.domain.calibration.error_bands import HARDER, unseen
 from service.domain.calibration.step_kinds import FIRST_TOKEN, GENERATION, INFERENCE_MEMORY, MEMORY, TRAINING
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.physics.cluster import Cluster
@@ -197,14 +198,14 @@ class Estimate:
 
 
 def estimate_config(
-    physics: Physics, config: Config, cluster: Cluster, layout: Layout, *, timed: bool = True
+    calibration: Calibration, config: Config, cluster: Cluster, layout: Layout, *, timed: bool = True
 ) -> Estimate:
     """Returns memory and speed of a configuration in a layout; without rates if it is not `timed`."""
     if isinstance(config, TrainingConfig):
-        return _estimate_training(physics, config, cluster, layout, timed=timed)
+        return _estimate_training(calibration, config, cluster, layout, timed=timed)
     if config.model.generates:
-        return _estimate_generation(physics, config, cluster, layout, timed=timed)
-    return _estimate_forward(physics, config, cluster, layout, timed=timed)
+        return _estimate_generation(calibration, config, cluster, layout, timed=timed)
+    return _estimate_forward(calibration, config, cluster, layout, timed=timed)
 
 
 def fed(estimate: Estimate, feed: Mapping[str, Band]) -> Estimate:
@@ -227,61 +228,70 @@ def fed(estimate: Estimate, feed: Mapping[str, Band]) -> Estimate:
     )
 
 
-def overhead_beyond_steps(physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout) -> float:
+def overhead_beyond_steps(calibration: Calibration, config: TrainingConfig, cluster: Cluster, layout: Layout) -> float:
     """Returns what evaluation and saving add to the steps of a whole run, as a share, as in runs of its stack."""
     features = {**training_features(config, cluster, layout), "measured": "wall"}
-    return expm1(physics.calibration.log_factor(TRAINING, "*", features, of=("measured",)))
+    return expm1(calibration.coefficients.log_factor(TRAINING, "*", features, of=("measured",)))
 
 
-def memory_band(physics: Physics, config: Config) -> Band:
+def memory_band(calibration: Calibration, config: Config) -> Band:
     """Returns the band of the bytes that a configuration needs on a GPU, over the likely ones."""
     kind = MEMORY if isinstance(config, TrainingConfig) else INFERENCE_MEMORY
     # The memory of a burst is that of a steady load, and that of a small batch is as well known as any.
     features = {**config_features(config), **dict.fromkeys(HARDER, "")}
-    return physics.bands.around(1.0, kind, features, unseen(physics.calibration, MEMORY, features), of_rate=False)
+    return calibration.bands.around(
+        1.0, kind, features, unseen(calibration.coefficients, MEMORY, features), of_rate=False
+    )
 
 
-def memory_margin(physics: Physics, config: Config) -> float:
+def memory_margin(calibration: Calibration, config: Config) -> float:
     """Returns the bytes that suffice with the confidence of a configuration, over the likely ones."""
-    return memory_band(physics, config).quantile(config.memory_confidence)
+    return memory_band(calibration, config).quantile(config.memory_confidence)
 
 
 def _memory_need(
-    physics: Physics, config: Config, usable_bytes: float, parts: Mapping[str, float], least: Mapping[str, float]
+    calibration: Calibration,
+    config: Config,
+    usable_bytes: float,
+    parts: Mapping[str, float],
+    least: Mapping[str, float],
 ) -> MemoryNeed:
     """Returns the need of a GPU from calibrated bytes: of what runs, and of the least that does."""
     needed = sum(parts.values())
-    band = memory_band(physics, config).times(needed)
+    band = memory_band(calibration, config).times(needed)
     return MemoryNeed(needed, usable_bytes, parts, band, sum(least.values()), config.memory_confidence)
 
 
 def _estimate_training(
-    physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout, *, timed: bool
+    calibration: Calibration, config: TrainingConfig, cluster: Cluster, layout: Layout, *, timed: bool
 ) -> Estimate:
     features = training_features(config, cluster, layout)
-    parts = physics.calibration.seconds(MEMORY, figures(training_parts(config, layout)), features)
-    need = _memory_need(physics, config, cluster.usable_bytes, parts, parts)
-    new, host = unseen(physics.calibration, TRAINING, features), host_memory_need(config, cluster, layout)
+    parts = calibration.coefficients.seconds(MEMORY, figures(training_parts(config, layout)), features)
+    need = _memory_need(calibration, config, cluster.usable_bytes, parts, parts)
+    new, host = unseen(calibration.coefficients, TRAINING, features), host_memory_need(config, cluster, layout)
     estimate = Estimate(need, host, layout, new)
     if not (timed and need.may_fit and host.fits):
         return estimate
     terms = training_terms(config, cluster, layout)
-    step = step_of(terms, physics.calibration.seconds(TRAINING, terms.seconds, features))
-    samples = physics.bands.around(step.rate, TRAINING, features, new)
+    step = step_of(terms, calibration.coefficients.seconds(TRAINING, terms.seconds, features))
+    samples = calibration.bands.around(step.rate, TRAINING, features, new)
     length = config.mean_length or config.sequence_length
     tokens = samples.times(length) if length else None
     return replace(estimate, step=step.at(samples.likely), samples_per_second=samples, tokens_per_second=tokens)
 
 
 def _estimate_forward(
-    physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout, *, timed: bool
+    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, *, timed: bool
 ) -> Estimate:
     features = {**inference_features(config, cluster, layout), **forward_features(config)}
-    parts = physics.calibration.seconds(MEMORY, figures(inference_parts(config, layout, 0.0)), features)
-    need = _memory_need(physics, config, cluster.usable_bytes, parts, parts)
+    parts = calibration.coefficients.seconds(MEMORY, figures(inference_parts(config, layout, 0.0)), features)
+    need = _memory_need(calibration, config, cluster.usable_bytes, parts, parts)
     kind = inference_kind(config)
-    new, host = unseen(physics.calibration, kind, features), host_memory_need(config, cluster, layout)
-    errors, factors = physics.bands.of(kind, features, new), physics.calibration.factors(kind, kind.start, features)
+    new, host = unseen(calibration.coefficients, kind, features), host_memory_need(config, cluster, layout)
+    errors, factors = (
+        calibration.bands.of(kind, features, new),
+        calibration.coefficients.factors(kind, kind.start, features),
+    )
     engine = ForwardEngines.of(kind, forward_demands(config), real_rates(factors, config, cluster))
     most = forward_batch(config)
     served = served_load(engine, config, cluster, layout, most, errors.around(1.0))
@@ -298,14 +308,17 @@ def _estimate_forward(
 
 
 def _estimate_generation(
-    physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout, *, timed: bool
+    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, *, timed: bool
 ) -> Estimate:
     features = inference_features(config, cluster, layout)
-    factors, new = engine_factors(physics.calibration, features), unseen(physics.calibration, GENERATION, features)
-    memory = EngineMemory.of(physics.calibration, config, layout, features)
+    factors, new = (
+        engine_factors(calibration.coefficients, features),
+        unseen(calibration.coefficients, GENERATION, features),
+    )
+    memory = EngineMemory.of(calibration.coefficients, config, layout, features)
     plannable = float(plannable_bytes(config, cluster.usable_bytes))
     room = memory.room(config, plannable)
-    errors, of_first = (physics.bands.of(kind, features, new) for kind in (GENERATION, FIRST_TOKEN))
+    errors, of_first = (calibration.bands.of(kind, features, new) for kind in (GENERATION, FIRST_TOKEN))
     engine = engine_with(factors, config, cluster, layout)
     served = served_load(engine, config, cluster, layout, room, errors.around(1.0))
     if served is not None:
@@ -316,7 +329,7 @@ def _estimate_generation(
     running = in_flight if served is None else room
     held = float(conversations_held(config, running)) if room else running
     in_cache = float(conversations_held(config, room)) * (config.whole_length - config.shared_prompt)
-    need = _memory_need(physics, config, plannable, memory.holding(held), memory.holding(min(1.0, held)))
+    need = _memory_need(calibration, config, plannable, memory.holding(held), memory.holding(min(1.0, held)))
     estimate = Estimate(
         need,
         host := host_memory_need(config, cluster, layout),

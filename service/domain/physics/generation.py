@@ -7,7 +7,7 @@ import numpy as np
 
 from service.domain.arrays import Floats, Indices, Number, taken
 from service.domain.band import Band
-from service.domain.calibration.coefficients import Calibration, Features, StepFactors
+from service.domain.calibration.coefficients import Coefficients, Features, StepFactors
 from service.domain.calibration.step_kinds import GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Serving
@@ -55,9 +55,9 @@ class EngineMemory:
     factors: StepFactors
 
     @staticmethod
-    def of(calibration: Calibration, config: InferenceConfig, layout: Layout, features: Features) -> "EngineMemory":
+    def of(coefficients: Coefficients, config: InferenceConfig, layout: Layout, features: Features) -> "EngineMemory":
         """Returns what an engine with these features holds in a layout."""
-        return EngineMemory(inference_memory(config, layout), calibration.factors(MEMORY, IN_MEMORY, features))
+        return EngineMemory(inference_memory(config, layout), coefficients.factors(MEMORY, IN_MEMORY, features))
 
     def holding(self, requests: float) -> dict[str, float]:
         """Bytes by part with so many requests at once."""
@@ -70,9 +70,9 @@ class EngineMemory:
         return float(room_by_memory(config, (plannable - empty) / each, in_cache))
 
 
-def engine_factors(calibration: Calibration, features: Features) -> StepFactors:
+def engine_factors(coefficients: Coefficients, features: Features) -> StepFactors:
     """Returns the factors of an engine's seconds."""
-    return calibration.factors(GENERATION, GENERATION.start, features)
+    return coefficients.factors(GENERATION, GENERATION.start, features)
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,7 +226,7 @@ def _highest_confidence(catalog: Catalog, fleet: FleetEstimate[Job], among: Type
         return None
     cluster = cluster_of_instance(catalog.instance_types[index], nodes, fleet.job.assumed_network_gbps)
     layout = fleet.layout(int(index), nodes)
-    return memory_of_job_in(catalog.reference.physics, fleet.job, cluster, layout).highest_confidence
+    return memory_of_job_in(catalog.reference.calibration, fleet.job, cluster, layout).highest_confidence
 
 
 def estimate_on(fleet: FleetEstimate[Job], index: int, nodes: int, catalog: Catalog) -> tuple[JobEstimate, Cluster]:
@@ -237,7 +237,7 @@ def estimate_on(fleet: FleetEstimate[Job], index: int, nodes: int, catalog: Cata
 
 def _estimate_on(catalog: Catalog, fleet: FleetEstimate[Job], index: int, nodes: int) -> tuple[JobEstimate, Cluster]:
     cluster = cluster_of_instance(catalog.instance_types[index], nodes, fleet.job.assumed_network_gbps)
-    estimate = estimate_job_in(catalog.reference.physics, fleet.job, cluster, fleet.layout(index, nodes))
+    estimate = estimate_job_in(catalog.reference.calibration, fleet.job, cluster, fleet.layout(index, nodes))
     if nodes == 1 and index in fleet.measured:
         rate = fleet.measured[index]
         estimate = at_rate(estimate, rate.samples_per_second, measured=rate.basis == "measured")

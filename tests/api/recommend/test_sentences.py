@@ -68,7 +68,7 @@ WORLD = catalog(
     priced(NEXT, 30.0, observed_on=date(2020, 1, 1)), priced(PCIE, 4.0, observed_on=None),
     priced(PARTLY, 1.0, kind="assumed", note="as in May"), priced(OTHER, 20.0),
     providers={"aws": provider(spot_term="Spot")},
-    physics=FITTED, measurements=(MEASURED,), interruption_priors=(PRIOR,), priors=RULES,
+    calibration=FITTED, measurements=(MEASURED,), interruption_priors=(PRIOR,), priors=RULES,
     software=(software_rule("pytorch", "partly"), software_rule("pytorch", "no", scope_value="cambricon")),
 )  # fmt: skip
 
@@ -120,7 +120,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "machines of a marketplace": lambda: ask(
         replace(SMALL_JOB, model=PICTURES, loading=SampleLoading(samples_per_second_per_vcpu=10.0)),
         world=catalog(
-            priced(CARD, 0.5), providers={"vast": provider(seller_class="marketplace")}, physics=FITTED
+            priced(CARD, 0.5), providers={"vast": provider(seller_class="marketplace")}, calibration=FITTED
         ),
         nodes=(2, 2),
     ),
