@@ -7,7 +7,7 @@ DAYS_A_WEEK = 7
 DAYS_A_YEAR = 365.25
 
 HOURS_A_MONTH = 730
-"""Hours of a price per month: a twelfth of a year of 8,760 hours, as AWS and Azure count."""
+"""Hours in a month of prices per month: a twelfth of a year of 8,760 hours, as AWS and Azure count."""
 
 MB = 1e6
 """Bytes of a megabyte."""

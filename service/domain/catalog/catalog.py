@@ -10,7 +10,7 @@ from typing import TypeVar, TypeVarTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Mask, still
+from service.domain.arrays import Floats, Mask, read_only
 from service.domain.cache import Cache
 from service.domain.catalog.columns import Category, Columns
 from service.domain.catalog.hardware import InstanceType
@@ -63,7 +63,7 @@ class Catalog:
         known_at: date | None = None,
     ) -> "Catalog":
         """Builds the columns of the instance types, and of their offers sorted by type."""
-        starts = still(np.searchsorted(offers.instance_type, np.arange(len(instance_types) + 1)))
+        starts = read_only(np.searchsorted(offers.instance_type, np.arange(len(instance_types) + 1)))
         columns = Columns.of(instance_types, day, reference)
         return cls(version, day, instance_types, columns, offers, starts, reference, known_at, measurements)
 
@@ -89,8 +89,8 @@ class Catalog:
         return f"{self.version}-{self.day.isoformat()}{known}{caller}"
 
     @cached_property
-    def everyone(self) -> TypeSet:
-        """All instance types."""
+    def all_types(self) -> TypeSet:
+        """The set of all instance types."""
         return (1 << len(self.instance_types)) - 1
 
     def mask(self, types: TypeSet) -> Mask:
@@ -115,11 +115,11 @@ class Catalog:
     def default_offers(self) -> NDArray[np.int64]:
         """The first offer of each instance type; -1 if it has none, or only offers that commit to a term."""
         if not len(self.offers):
-            return still(np.full(len(self.instance_types), -1, np.int64))
+            return read_only(np.full(len(self.instance_types), -1, np.int64))
         # The start of a last type without offers lies behind the columns.
         first = np.minimum(self.starts[:-1], len(self.offers) - 1)
         reserved = self.offers.market[first] == MARKETS.index("reserved")
-        return still(np.where((np.diff(self.starts) > 0) & ~reserved, first, -1))
+        return read_only(np.where((np.diff(self.starts) > 0) & ~reserved, first, -1))
 
     @cached_property
     def software(self) -> tuple[SoftwareRule, ...]:
@@ -160,7 +160,7 @@ class Catalog:
             if region.id in place:
                 table[seller.get(region.provider, -1), place[region.id]] = code
         sellers = np.array([seller.get(each.provider, -1) for each in self.instance_types], np.int64)
-        return Category(still(table[sellers[offers.instance_type], offers.region]), column.words)
+        return Category(read_only(table[sellers[offers.instance_type], offers.region]), column.words)
 
     @cached_property
     def known_prices(self) -> Mask:

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Mask, still
+from service.domain.arrays import Floats, Mask, read_only
 from service.domain.catalog.hardware import INTERCONNECTS, InstanceType
 from service.domain.catalog.precision import SUPPORT_LEVELS
 from service.domain.catalog.reference import SELLER_CLASSES, Reference
@@ -208,7 +208,7 @@ class Category:
         """Builds the column of some words, in their order."""
         words = tuple(sorted({value for value in values if value is not None}))
         codes: dict[str | None, int] = {word: code for code, word in enumerate(words)}
-        return cls(still(np.array([codes.get(value, -1) for value in values], np.int32)), words)
+        return cls(read_only(np.array([codes.get(value, -1) for value in values], np.int32)), words)
 
     def among(self, words: Iterable[str]) -> Mask:
         """Rows that hold one of the words."""
@@ -245,11 +245,11 @@ class Columns:
 
 def number_column(values: Sequence[float | None]) -> Floats:
     """Returns a read-only column of numbers; NaN where a number is unknown."""
-    return still(np.array([np.nan if value is None else value for value in values], np.float64))
+    return read_only(np.array([np.nan if value is None else value for value in values], np.float64))
 
 
 def _codes(values: Sequence[int | None]) -> NDArray[np.int8]:
-    return still(np.array([-1 if value is None else value for value in values], np.int8))
+    return read_only(np.array([-1 if value is None else value for value in values], np.int8))
 
 
 def _support_code(instance_type: InstanceType, precision: str) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Indices, Mask, still
+from service.domain.arrays import Floats, Indices, Mask, read_only
 
 Market = Literal["on_demand", "spot", "reserved"]
 MARKETS: tuple[Market, ...] = get_args(Market)
@@ -218,7 +218,7 @@ class Offers(OfferColumns):
             (self.zone, self.region, self.usd_per_hour, self.market, unknown, reserved, self.instance_type)
         )
         columns: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        ordered = {name: still(column[order]) for name, column in columns.items() if isinstance(column, np.ndarray)}
+        ordered = {name: read_only(column[order]) for name, column in columns.items() if isinstance(column, np.ndarray)}
         return Offers(**{**columns, **ordered})
 
     def __len__(self) -> int:

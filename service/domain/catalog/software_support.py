@@ -56,7 +56,7 @@ def support_by(rules: Collection[SoftwareRule], versions: Versions = EVERY) -> s
 
     Versions that none of the rules covers do not run.
     """
-    supported = {rule.supported for rule in rules if known_versions(rule.versions).meets(versions)}
+    supported = {rule.supported for rule in rules if known_versions(rule.versions).overlaps(versions)}
     return next((word for word in RUNS if word in supported), "no" if rules else None)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Indices, Mask, Number, still, taken
+from service.domain.arrays import Floats, Indices, Mask, Number, read_only, taken
 from service.domain.jobs.config import Config, InferenceConfig, Method, TrainingConfig
 from service.domain.layouts.usual import FixedLayout, most_samples_per_micro_batch
 from service.domain.models.model import Model
@@ -228,7 +228,7 @@ def _factorisations(gpus: int, factors: int) -> Indices:
     for _ in range(factors - 2):
         products = products[..., None] * divisors
     indices = np.nonzero(gpus % products == 0)
-    return still(np.column_stack([*(divisors[index] for index in indices), gpus // products[indices]]))
+    return read_only(np.column_stack([*(divisors[index] for index in indices), gpus // products[indices]]))
 
 
 def _divisors(number: int) -> Indices:

@@ -279,7 +279,7 @@ def _tf32_by_default(situation: Situation, catalog: Catalog, *, on: bool) -> Fig
     defaults = {
         rule.supported: known_versions(rule.versions)
         for rule in _rules(top, "pytorch-tf32-matmul-default", catalog)
-        if known_versions(rule.versions).meets(framework.versions)
+        if known_versions(rule.versions).overlaps(framework.versions)
     }
     # The newest default counts if both are among the versions that the caller allows.
     if "no" in defaults:

@@ -380,7 +380,7 @@ def estimate_by_name(
 
 def not_measured(fleet: FleetEstimate[NamedWork], catalog: Catalog) -> list[Check]:
     """Returns the check that rejects types to which no measurement applies."""
-    return [Check("not_measured", "data", catalog.everyone & ~types_where(fleet.options[0].works))]
+    return [Check("not_measured", "data", catalog.all_types & ~types_where(fleet.options[0].works))]
 
 
 def _estimate_by_name(

@@ -48,7 +48,7 @@ def _admitted(constraints: Constraints, catalog: Catalog) -> tuple[Indices, Indi
         by_the_hour = constraints._replace(market=constraints.market or BY_THE_HOUR)
         return offers_of_types(select(by_the_hour, catalog).admitted)
     failing = union(check.fails for check in type_checks(constraints, catalog))
-    types = np.flatnonzero(catalog.mask(catalog.everyone & ~failing))
+    types = np.flatnonzero(catalog.mask(catalog.all_types & ~failing))
     return types, catalog.default_offers[types]
 
 

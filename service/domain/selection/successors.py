@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.domain.arrays import Floats, still
+from service.domain.arrays import Floats, read_only
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import number_column
 from service.domain.catalog.hardware import InstanceType
@@ -50,10 +50,10 @@ def on_demand_prices(catalog: Catalog) -> Floats:
     """Returns the lowest on-demand price of each instance type in any region; NaN if unknown."""
     offers, default = catalog.offers, catalog.default_offers
     if not len(offers):
-        return still(np.full(len(default), np.nan))
+        return read_only(np.full(len(default), np.nan))
     # A default offer is on demand if the type has any such offer with a known price.
     on_demand = offers.market[default] == MARKETS.index("on_demand")
-    return still(np.where(on_demand, offers.usd_per_hour_at(default), np.nan))
+    return read_only(np.where(on_demand, offers.usd_per_hour_at(default), np.nan))
 
 
 def _successors(catalog: Catalog) -> dict[int, Successor]:
