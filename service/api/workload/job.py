@@ -8,16 +8,15 @@ from service.api.catalog.filters import resolved
 from service.api.workload.requirements import precision_requirement_of
 from service.api.workload.serving import serving_of
 from service.api.workload.workload import (
-    CLASSICAL_LIBRARIES,
     AmountRequest,
     ModelDimensionsRequest,
     WorkloadRequest,
-    classical_hint,
 )
 from service.domain.bill.hours_on import amount_of_hours
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import published_model, resolve, resolve_instance, resolve_model, unknown
 from service.domain.catalog.precision import FORMATS
+from service.domain.catalog.software_support import classical_libraries
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.checks import check_job
@@ -25,7 +24,7 @@ from service.domain.jobs.config import PREFERENCE_LOSSES
 from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
-from service.domain.jobs.stacks import UNKNOWN, similar_stack, software_called
+from service.domain.jobs.stacks import UNKNOWN, similar_stack, software_called, software_name
 from service.domain.models.described import DIMENSIONS, described, model_like, recognised, with_dimensions_of
 from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model
@@ -79,7 +78,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     for field, hint in HINTS_ON_FORMATS.items():
         if (name := getattr(work, field)) is not None and name not in FORMATS:
             raise unknown("number format", name, FORMATS, f"workload.{field}", hint)
-    _check_framework(work)
+    _check_classical(work, catalog)
     optimizer = _listed("optimizer", _optimizer_called(work.optimizer or "adamw"), OPTIMIZER_STATES)
     if work.model is None or work.task not in get_args(Task):
         return None
@@ -220,12 +219,21 @@ def _audio_seconds(model: Model | None) -> float:
     return model.audio_seconds_per_sample
 
 
-def _check_framework(work: WorkloadRequest) -> None:
-    """Raises `QuestionError` for a library of classical machine learning in a task of neural networks."""
-    field = "workload.software.framework"
-    name, _ = split_requirement(work.software.framework or "", field)
-    if name.lower() in CLASSICAL_LIBRARIES and work.task in get_args(Task):
-        raise QuestionError(f"{classical_hint(name)}.", field=field)
+def _check_classical(work: WorkloadRequest, catalog: Catalog) -> None:
+    """Raises `QuestionError` for a library of classical machine learning as a model or in a task of neural networks."""
+    of_framework = "workload.software.framework"
+    framework, _ = split_requirement(work.software.framework or "", of_framework)
+    named = {"workload.model": work.model if isinstance(work.model, str) else ""}
+    if work.task in get_args(Task):
+        named[of_framework] = framework
+    libraries = catalog.derive(classical_libraries)
+    for field, name in named.items():
+        if software_name(name, libraries) is not None:
+            raise QuestionError(
+                f"{name} is a library of classical machine learning, and no model of it has a known cost: send task "
+                "classical without a model, and a name, so that measurements under that name give the rates.",
+                field=field,
+            )
 
 
 def _check_pairs(work: WorkloadRequest) -> None:

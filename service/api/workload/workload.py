@@ -291,27 +291,6 @@ def not_on_policy(value: Any) -> Any:
     return value
 
 
-CLASSICAL_LIBRARIES = frozenset({
-    "xgboost", "lightgbm", "catboost", "scikit-learn", "sklearn", "cuml", "rapids", "random-forest",
-})  # fmt: skip
-"""Libraries whose models have no size of their own: it grows with the data."""
-
-
-def classical_hint(name: str) -> str:
-    """Returns what to send instead of a library of classical machine learning as a model or in another task."""
-    return (
-        f"{name} is a library of classical machine learning, and no model of it has a known cost: send task classical "
-        "without a model, and a name, so that measurements under that name give the rates"
-    )
-
-
-def no_classical_library(value: Any) -> Any:
-    """Refuses the name of a library of classical machine learning as a model. Raises `ValueError`."""
-    if isinstance(value, str) and value.lower() in CLASSICAL_LIBRARIES:
-        raise ValueError(classical_hint(value))
-    return value
-
-
 def no_purpose(value: Any) -> Any:
     """Refuses the name of a purpose as a task or a method. Raises `ValueError`."""
     if isinstance(value, str) and value.lower() in PREFERENCE_LOSSES:
@@ -336,7 +315,7 @@ class WorkloadRequest(BodyModel):
         Field(description="What one sample is, such as `image 1024x1024 in 30 steps`: an answer states it."),
     ] = None
     name: Name | None = None
-    model: Annotated[Named[Name, ModelDimensionsRequest] | None, BeforeValidator(no_classical_library)] = None
+    model: Named[Name, ModelDimensionsRequest] | None = None
     method: Annotated[Literal["full", "lora", "qlora", "adapters"] | None, BeforeValidator(no_purpose)] = None
     purpose: Annotated[
         Purpose | None,

@@ -153,6 +153,11 @@ def portable_libraries(catalog: Catalog) -> frozenset[str]:
     return frozenset(name for name in libraries if support_by(rules_on_gpu(catalog, name, None)) == RUNS[0])
 
 
+def classical_libraries(catalog: Catalog) -> frozenset[str]:
+    """Returns the libraries of classical machine learning: those with a rule about the task `classical`."""
+    return frozenset(rule.software for rule in catalog.reference.software if rule.task == "classical")
+
+
 def _rules_about(software: str, catalog: Catalog) -> list[SoftwareRule]:
     return [rule for rule in catalog.software if rule.software == software and rule.task is None]
 

@@ -315,6 +315,7 @@ OTHER_NAMES = {
     "mind-spore": "mindspore",
     "neuron-sdk": "neuron",
     "paddle": "paddlepaddle",
+    "random-forest": "scikit-learn",  # the usual library of the method
     "rapids": "cuml",
     "sdpa": "scaled-dot-product-attention",
     "sklearn": "scikit-learn",
