@@ -26,13 +26,11 @@ def samples_per_second(steps: int, seconds: float, batch_size: int, world_size: 
 def most_samples_per_second(instance_type: InstanceType, nodes: int) -> float | None:
     """Returns a rate that no workload can exceed: one byte per sample at the memory bandwidth of all GPUs.
 
-    The workload is known by its name alone, so its FLOPs are unknown; but the GPUs read at least one byte of each
-    sample. None if the machine has no GPU or its bandwidth is unknown.
+    Only the name of the workload is known, and not its FLOPs, but GPUs read at least one byte of each sample. None if
+    the machine has no GPU or its bandwidth is unknown.
     """
-    gpu = instance_type.gpu
-    if gpu is None or gpu.memory_bandwidth_gb_per_second is None:
-        return None
-    return gpu.memory_bandwidth_gb_per_second * 1e9 * instance_type.gpu_count * nodes
+    bandwidth = instance_type.total_bandwidth_gb_per_second
+    return None if bandwidth is None else bandwidth * 1e9 * nodes
 
 
 def identified(measurement: Measurement) -> Measurement:

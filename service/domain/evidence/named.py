@@ -216,10 +216,7 @@ def _age(measurement: Measurement, as_of: date) -> str:
 
 
 def _figure_of(instance_type: InstanceType, figure: Figure, precision: str | None) -> float | None:
-    """Sum over all GPUs of the machine."""
-    if instance_type.gpu is None:
-        return None
-    if figure == "peak":
-        return instance_type.tflops(precision) if precision else None
-    bandwidth = instance_type.gpu.memory_bandwidth_gb_per_second
-    return bandwidth * instance_type.gpu_count if bandwidth else None
+    """Returns a figure of all GPUs of a machine together; None without GPUs, or if it is unknown."""
+    if figure == "memory_bandwidth":
+        return instance_type.total_bandwidth_gb_per_second
+    return instance_type.tflops(precision) if instance_type.gpu and precision else None
