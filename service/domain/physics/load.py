@@ -159,8 +159,7 @@ class Replicas:
         """Returns the most requests per second of a replica."""
         full, answer = self.full, serving.answer
         tokens = answer.longest_of(self.places) if serving.static_batches else answer.mean
-        each = tokens * full.request + full.prompt
-        return np.asarray(self.places / (tokens * full.step + full.own + self.places * each))
+        return np.asarray(self.places / (full.of_steps(tokens) + self.places * full.of_request(tokens)))
 
 
 def serve(replicas: Replicas, serving: Serving) -> Served:

@@ -48,8 +48,16 @@ class EngineTimes:
             + self.own * seconds.own
         )
 
+    def of_request(self, tokens: Number) -> Number:
+        """Seconds that a request with an answer of so many tokens adds to the work of the engine."""
+        return tokens * self.request + self.prompt
+
+    def of_steps(self, tokens: Number) -> Number:
+        """Seconds of the steps of an answer of so many tokens, without the work that requests add to them."""
+        return tokens * self.step + self.own
+
     def times(self, factor: Number) -> "EngineTimes":
-        """Returns the seconds of an engine that takes so many times as long for everything."""
+        """Returns the seconds of an engine that takes this factor longer for everything."""
         return EngineTimes(*(getattr(self, part) * factor for part in PARTS))
 
 
