@@ -80,15 +80,15 @@ class EstimateColumns:
     instances: Floats
     """Fewest that serve the load of the job within its limits on times, infinite where no number does; without a load,
     one for each run."""
-    alone: Floats
-    """`load.Served.alone` over all layouts; without a load it has no columns."""
-    least: Floats
-    """`load.Served.least` over all layouts; without a load it has no columns."""
+    least_alone: Floats
+    """Least of `load.Served.least_alone` over all layouts; without a load it has no columns."""
+    least_together: Floats
+    """Least of `load.Served.least_together` over all layouts; without a load it has no columns."""
 
     @property
     def fewest_instances(self) -> Floats:
         """Fewest that serve the load in time, or that carry it, and 1 where it does not run; else one for each run."""
-        carried = self.alone[:, -1] if self.alone.shape[1] else self.instances
+        carried = self.least_alone[:, -1] if self.least_alone.shape[1] else self.instances
         return np.nan_to_num(np.where(np.isfinite(self.instances), self.instances, carried), posinf=1.0)
 
     @property
@@ -212,8 +212,8 @@ def no_estimates(rows: int, limits: int = 0) -> EstimateColumns:
         most_requests=np.zeros(rows),
         holds_weights=np.zeros(rows, np.bool_),
         instances=np.ones(rows),
-        alone=np.full((rows, limits), np.inf),
-        least=np.full((rows, limits), np.inf),
+        least_alone=np.full((rows, limits), np.inf),
+        least_together=np.full((rows, limits), np.inf),
     )
 
 
@@ -410,7 +410,12 @@ def _inference_columns(
     usable = np.asarray(plannable_bytes(config, table.usable_bytes))
     columns = replace(columns, usable_bytes=usable, most_requests=best.most_requests, holds_weights=best.holds_weights)
     if job.serving is not None:
-        columns = replace(columns, instances=best.instances, alone=best.alone, least=best.least)
+        columns = replace(
+            columns,
+            instances=best.instances,
+            least_alone=best.least_alone,
+            least_together=best.least_together,
+        )
     return columns, best.layouts.rows()
 
 
@@ -458,6 +463,6 @@ def _columns(
         most_requests=np.zeros(len(table)),
         holds_weights=np.zeros(len(table), np.bool_),
         instances=np.full(len(table), float(job.runs)),
-        alone=np.zeros((len(table), 0)),
-        least=np.zeros((len(table), 0)),
+        least_alone=np.zeros((len(table), 0)),
+        least_together=np.zeros((len(table), 0)),
     )

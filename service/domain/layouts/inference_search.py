@@ -59,10 +59,10 @@ class FastestInference:
     """Whether some layout surely fits without a single request."""
     instances: Floats
     """Clusters that serve the load of the config within its limits; infinite where no number does."""
-    alone: Floats
-    """`load.Served.alone` of the layouts of each cluster; without a load it has no columns."""
-    least: Floats
-    """`load.Served.least` of the layouts of each cluster; without a load it has no columns."""
+    least_alone: Floats
+    """Least of `load.Served.least_alone` over the layouts of each cluster; without a load it has no columns."""
+    least_together: Floats
+    """Least of `load.Served.least_together` over the layouts of each cluster; without a load it has no columns."""
 
     @staticmethod
     def nothing(rows: int, limits: int) -> "FastestInference":
@@ -347,12 +347,12 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> FastestInference:
         most_requests,
         np.bincount(pairs.cluster, memory.holds_weights[kind], count) > 0,
         of_best(speed.instances, np.inf),
-        _least_of_each(count, tried, speed.alone[number]),
-        _least_of_each(count, tried, speed.least[number]),
+        _least_of_clusters(count, tried, speed.least_alone[number]),
+        _least_of_clusters(count, tried, speed.least_together[number]),
     )
 
 
-def _least_of_each(clusters: int, tried: _Pairs, figures: Floats) -> Floats:
+def _least_of_clusters(clusters: int, tried: _Pairs, figures: Floats) -> Floats:
     """The least figures among the layouts of each cluster; infinite where none is tried."""
     least = np.full((clusters, figures.shape[1]), np.inf)
     np.minimum.at(least, tried.cluster, figures)
@@ -367,8 +367,8 @@ class _Speed(NamedTuple):
     concurrency: Floats
     """Requests (or samples) at once."""
     instances: Floats
-    alone: Floats
-    least: Floats
+    least_alone: Floats
+    least_together: Floats
     keys: tuple[Floats, ...]
     """Order the layouts of a cluster, see `_Pairs.best`."""
 
@@ -459,8 +459,8 @@ def _serving(serving: Serving, replicas: Replicas, transfer: Floats) -> _Speed:
         rate=rate,
         concurrency=at_once,
         instances=served.instances,
-        alone=served.alone,
-        least=served.least,
+        least_alone=served.least_alone,
+        least_together=served.least_together,
         keys=(served.instances, -rate if serving.concurrency else _seconds(replicas, transfer, served, serving)),
     )
 

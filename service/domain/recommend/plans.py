@@ -136,10 +136,10 @@ class NodeOptions:
     ends: Mask
     limited: Mapping[str, Floats]
     """By field of each limit that can apply to the whole amount, the figure that it applies to."""
-    alone: Floats
-    """`load.Served.alone`, in a third dimension, which is empty without a load."""
-    least: Floats
-    """`load.Served.least`, in a third dimension, which is empty without a load."""
+    least_alone: Floats
+    """`EstimateColumns.least_alone`: a third dimension has the limits of a load, and is empty without one."""
+    least_together: Floats
+    """`EstimateColumns.least_together`, with the same third dimension."""
     incomplete: Mask
     """Whether the dollars are a lower bound, as in `Plans.incomplete`."""
 
@@ -197,22 +197,22 @@ def _find_plans(catalog: Catalog, planner: Planner, cells: CheapestOffers) -> Pl
 
 def _limits_of_load(limits: Limits, options: NodeOptions) -> dict[str, float]:
     """Returns the limits of a load by field, infinite where none is given; empty without a load."""
-    given = {field: getattr(limits, field) for field in LIMITS_OF_A_LOAD[: options.least.shape[2]]}
+    given = {field: getattr(limits, field) for field in LIMITS_OF_A_LOAD[: options.least_together.shape[2]]}
     return {field: np.inf if limit is None else limit for field, limit in given.items()}
 
 
 def _serves(limits: Limits, options: NodeOptions) -> Mask:
     """Returns whether the load is served within its limits."""
     of_load = np.array(list(_limits_of_load(limits, options).values()))
-    return keeps_limits(options.least, of_load) if len(of_load) else np.ones(options.works.shape, np.bool_)
+    return keeps_limits(options.least_together, of_load) if len(of_load) else np.ones(options.works.shape, np.bool_)
 
 
 def _kept_of_load(limits: Limits, options: NodeOptions, serves: Mask) -> dict[str, KeptLimit]:
     """Returns the limits of a load. A type that keeps each of them, and not all, fails the first that can be raised."""
     of_load, nowhere = _limits_of_load(limits, options), ~_any(serves & options.works)
-    alone = {field: _any(options.works & (options.alone[:, :, column] <= limit))
+    alone = {field: _any(options.works & (options.least_alone[:, :, column] <= limit))
              for column, (field, limit) in enumerate(of_load.items())}  # fmt: skip
-    least = np.fmin.reduce(np.where(options.works[:, :, None], options.least, np.inf), axis=0)
+    least = np.fmin.reduce(np.where(options.works[:, :, None], options.least_together, np.inf), axis=0)
     helped = np.isfinite(least) & (np.array(list(of_load.values())) < np.inf)
     first = np.argmax(helped, axis=1) if of_load else None
     together = _all(nowhere, alone.values())
@@ -269,8 +269,8 @@ def _node_options(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> 
         gpu_count=gpu_counts(catalog)[types] * nodes,
         gpu_memory_gb=np.broadcast_to(catalog.columns.numbers["gpu_memory_gb"][types], works.shape),
         instances=instances,
-        alone=np.array([option.alone[types] for option in options]),
-        least=np.array([option.least[types] for option in options]),
+        least_alone=np.array([option.least_alone[types] for option in options]),
+        least_together=np.array([option.least_together[types] for option in options]),
     )
     if planner.fleet.job.amount is None:
         return _options_without_amount(one)
@@ -299,8 +299,8 @@ class _Run:
     gpu_memory_gb: Floats
     instances: Floats
     """Instances that serve a load, else one for each run as far as the limit allows."""
-    alone: Floats
-    least: Floats
+    least_alone: Floats
+    least_together: Floats
 
 
 def _options_without_amount(one: _Run) -> NodeOptions:
@@ -329,8 +329,8 @@ def _options_without_amount(one: _Run) -> NodeOptions:
         hours=unknown,
         ends=one.works,
         limited={},
-        alone=one.alone,
-        least=one.least,
+        least_alone=one.least_alone,
+        least_together=one.least_together,
         incomplete=np.zeros(shape[1], np.bool_),
     )
 
@@ -379,8 +379,8 @@ def _options_of_amount(planner: Planner, one: _Run, charges: Charges, rates: Rat
         hours=run.elapsed,
         ends=ends,
         limited={"deadline_hours": hours, "budget_usd": limited_usd},
-        alone=one.alone,
-        least=one.least,
+        least_alone=one.least_alone,
+        least_together=one.least_together,
         incomplete=charges.unknown,
     )
 
