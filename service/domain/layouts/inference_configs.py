@@ -16,7 +16,9 @@ from service.domain.physics.features import FORMAT_FEATURES, inference_config_fe
 
 @dataclass(frozen=True, slots=True)
 class InferenceConfigs:
-    """A configuration for each GPU of a table. All have the same error bands: none depends on number formats."""
+    """A configuration for each GPU of a table. All have the same error bands, as bands do not depend on
+    number formats.
+    """
 
     different: tuple[InferenceConfig, ...]
     of_gpu: Indices
@@ -33,7 +35,7 @@ class InferenceConfigs:
         return self.different[0]
 
     def on(self, gpu_types: Indices) -> InferenceConfig:
-        """Returns the configuration of rows with these GPUs; its number formats are columns where they differ."""
+        """Returns one configuration for rows with these GPUs; where number formats differ, they are columns in it."""
         if len(self.different) == 1:
             return self.any
         rows, each = self.of_gpu[gpu_types], [config.formats for config in self.different]
@@ -45,15 +47,15 @@ class InferenceConfigs:
         return (self.different[number] for number in self.of_gpu.tolist())
 
     def margin(self, physics: Physics) -> float:
-        """Bytes that suffice with the confidence of the job, over the likely ones."""
+        """Bytes that suffice with the confidence of the job, divided by the likely bytes."""
         return memory_margin(physics, self.any)
 
     def bands(self, physics: Physics, kind: StepKind, clusters: ClusterTable) -> Floats:
-        """Low, likely and high rates of each cluster, over the calibrated rate."""
+        """Low, likely and high rates of each cluster, as factors of the calibrated rate."""
         return clusters.bands(physics, kind, ConfigFactors(physics.calibration, inference_config_features(self.any)))
 
     def features(self, clusters: ClusterTable) -> tuple[Features, dict[str, Column]]:
-        """Returns the features that they have in common, and those of the clusters with their number formats."""
+        """Returns the features that all configurations share, and those of the clusters with their number formats."""
         each = [inference_config_features(config) for config in self.different]
         if len(each) == 1:
             return each[0], clusters.features

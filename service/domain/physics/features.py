@@ -121,12 +121,12 @@ def config_features(config: Config) -> Features:
     return training_config_features(config) if isinstance(config, TrainingConfig) else inference_config_features(config)
 
 
-def cut_columns(layouts: LayoutTable) -> dict[str, Column]:
+def degree_columns(layouts: LayoutTable) -> dict[str, Column]:
     """Features of a table of inference layouts, one row per layout."""
     return {"log_tensor": np.log(layouts.tensor), "log_pipeline": np.log(layouts.pipeline)}
 
 
 def inference_features(config: InferenceConfig, cluster: Cluster, layout: Layout) -> Features:
     """All features of inference in a layout."""
-    cut = {"log_tensor": log(layout.tensor), "log_pipeline": log(layout.pipeline)}
-    return inference_config_features(config) | hardware_features(cluster) | cut
+    degrees = {"log_tensor": log(layout.tensor), "log_pipeline": log(layout.pipeline)}
+    return inference_config_features(config) | hardware_features(cluster) | degrees

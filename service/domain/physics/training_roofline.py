@@ -128,12 +128,12 @@ def _micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
     t = model.transformer
     assert t is not None
     length = config.mean_length or config.sequence_length or 1
-    cut = layout.tensor * layout.pipeline
+    model_ranks = layout.tensor * layout.pipeline
     tokens = layout.micro_batch * length / layout.context
     recompute, again = layout.checkpoints("full") * 1.0, passes_of_recomputation(layout)
-    body = 2.0 * multiplied_parameters(model) * tokens / cut
-    moved = _bytes_moved(config, t, length) * tokens / cut
-    attention = mean_attention_flops_per_token(t, length) * tokens / cut
+    body = 2.0 * multiplied_parameters(model) * tokens / model_ranks
+    moved = _bytes_moved(config, t, length) * tokens / model_ranks
+    attention = mean_attention_flops_per_token(t, length) * tokens / model_ranks
     matrix = body * (passes(config) + again)
     width = t.expert_ffn or (t.ffn if t.experts else t.hidden)
     here = t.layers / layout.pipeline
@@ -212,13 +212,13 @@ def _gradient_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Nu
     gathers = layout.zero_stage >= 3
     learned = 2.0 * trainable_parameters(config) * (1.0 + 0.5 * gathers)
     frozen = frozen_weight_bytes(config) * gathers * ((config.method != "full") + 0.5 * config.has_reference)
-    cut = layout.tensor * layout.pipeline
+    model_ranks = layout.tensor * layout.pipeline
     ranks, linked_ranks = layout.data * layout.context, linked_gpus // layout.tensor
     routed = learned_routed_share(config) * learned + routed_share(config.model) * frozen
-    demands = _reduced((learned + frozen - routed) / cut, ranks, linked_ranks)
+    demands = _reduced((learned + frozen - routed) / model_ranks, ranks, linked_ranks)
     if np.any(routed):
         spread = spread_of_experts(layout)
-        experts = _reduced(routed / cut / spread, np.maximum(1.0, ranks / spread), linked_ranks // spread)
+        experts = _reduced(routed / model_ranks / spread, np.maximum(1.0, ranks / spread), linked_ranks // spread)
         demands = {key: amount + experts[key] for key, amount in demands.items()}
     return demands
 
