@@ -155,7 +155,7 @@ def estimate_columns(
     )
 
 
-def types_that_run(job: Job, counts: tuple[int, ...], among: TypeSet, catalog: Catalog) -> TypeSet:
+def types_that_run(catalog: Catalog, job: Job, counts: tuple[int, ...], among: TypeSet) -> TypeSet:
     """Returns those of the types that run the job, at any speed, on some of these numbers of nodes."""
     clusters, physics = _clusters_for(job, counts, catalog), catalog.reference.physics
     runs = np.zeros(len(clusters.distinct) + 1, np.bool_)
@@ -192,7 +192,7 @@ def types_that_fit_with(
         admits |= types_where(option.spare >= of_clusters[of_types])
         undecided |= types_where(np.isnan(option.spare))
     if undecided := undecided & among & ~admits:
-        admits |= types_that_run(replace(job, memory_confidence=confidence), counts, undecided, catalog)
+        admits |= types_that_run(catalog, replace(job, memory_confidence=confidence), counts, undecided)
     return among & admits
 
 
