@@ -375,7 +375,7 @@ def _times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats, servi
 def _times_of_clients(seconds: EngineTimes, clients: Floats, places: Floats, serving: Serving) -> ArrivalTimes:
     """Returns the times of clients that each send the next request when the last one has ended.
 
-    Where clients outnumber the places, the time to the first token of the steady state holds the wait for a place.
+    Clients must not outnumber the places, which `LoadSearch` ensures, so that no request waits for one.
     """
     state, zero = steady_state(seconds, clients, places, serving.answer.mean), np.zeros(len(clients))
     rate, others = 1.0 / np.asarray(state.per_request.total(seconds)), np.asarray(state.others)
