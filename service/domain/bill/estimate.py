@@ -378,8 +378,8 @@ def _run_amount(
 
 def named_amount(work: NamedWork, rate: NamedRate, instances: int) -> RunAmount:
     """Returns the samples of all runs, which the instances share, at the rate of one machine for this named work."""
-    amount, per_second, given = RunAmount(NO_AMOUNT, rate.basis), rate.samples_per_second, work.amount
-    amount = replace(amount, samples_per_second=per_second)
+    per_second, given = rate.samples_per_second, work.amount
+    amount = RunAmount(NO_AMOUNT, rate.basis, samples_per_second=per_second)
     if given is None or given.samples is None:
         return amount
     samples = given.samples * work.runs

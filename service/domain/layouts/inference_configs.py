@@ -5,12 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from service.domain.arrays import Floats, Indices
-from service.domain.calibration.coefficients import Column, Features, Levels, StepKind
-from service.domain.calibration.error_bands import Physics
+from service.domain.arrays import Indices
+from service.domain.calibration.coefficients import Column, Features, Levels
 from service.domain.jobs.config import InferenceConfig, NumberFormats
-from service.domain.layouts.cluster_table import ClusterTable, ConfigFactors
-from service.domain.physics.estimate import memory_margin
+from service.domain.layouts.cluster_table import ClusterTable
 from service.domain.physics.features import FORMAT_FEATURES, inference_config_features
 
 
@@ -45,14 +43,6 @@ class InferenceConfigs:
     def by_gpu(self) -> Iterator[InferenceConfig]:
         """The configuration of each GPU of the table."""
         return (self.different[number] for number in self.of_gpu.tolist())
-
-    def margin(self, physics: Physics) -> float:
-        """Bytes that suffice with the confidence of the job, divided by the likely bytes."""
-        return memory_margin(physics, self.any)
-
-    def bands(self, physics: Physics, kind: StepKind, clusters: ClusterTable) -> Floats:
-        """Low, likely and high rates of each cluster, as factors of the calibrated rate."""
-        return clusters.bands(physics, kind, ConfigFactors(physics.calibration, inference_config_features(self.any)))
 
     def features(self, clusters: ClusterTable) -> tuple[Features, dict[str, Column]]:
         """Returns the features that all configurations share, and those of the clusters with their number formats."""

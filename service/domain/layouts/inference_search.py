@@ -16,10 +16,16 @@ from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, Con
 from service.domain.layouts.inference_configs import InferenceConfigs
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.disaggregated import serve_load, times_of_load
-from service.domain.physics.features import degree_columns, forward_features, inference_kind
+from service.domain.physics.estimate import memory_margin
+from service.domain.physics.features import (
+    degree_columns,
+    forward_features,
+    inference_config_features,
+    inference_kind,
+)
 from service.domain.physics.generation import CalibratedEngines, engine_factors, room_by_memory, shares_of
 from service.domain.physics.inference_roofline import ForwardEngines, forward_batch, forward_demands
-from service.domain.physics.load import Replicas, Served
+from service.domain.physics.load import Replicas
 from service.domain.physics.memory import (
     conversations_held,
     inference_memory,
@@ -88,7 +94,8 @@ class FastestInference:
 
 def inference_bands(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable) -> Floats:
     """Low, likely and high rates of each cluster, as factors of `units_per_second`."""
-    return configs.bands(physics, inference_kind(configs.any), clusters)
+    factors = ConfigFactors(physics.calibration, inference_config_features(configs.any))
+    return clusters.bands(physics, inference_kind(configs.any), factors)
 
 
 def fastest_inference_layouts(
@@ -275,7 +282,7 @@ class _Memory(NamedTuple):
 
 
 def _memory(search: _InferenceSearch, pairs: _Pairs) -> _Memory:
-    usable, margin = search.clusters.usable_bytes[pairs.cluster], search.configs.margin(search.physics)
+    usable, margin = search.clusters.usable_bytes[pairs.cluster], memory_margin(search.physics, search.config)
     config = search.configs.on(search.clusters.gpu_type[pairs.cluster])
     room, needed, least, empty = _room_and_bytes(search.factors, config, pairs.layouts, usable)
     sure = np.maximum(needed, least * margin)
@@ -459,19 +466,18 @@ def _serving(serving: Serving, replicas: Replicas, transfer: Floats) -> _Speed:
     """
     served, at_once = serve_load(replicas, transfer, serving), replicas.places * replicas.count
     rate = served.rate * replicas.count * serving.answer.mean * replicas.slowness
+    if serving.concurrency:
+        second_key = -rate
+    else:
+        second_key = times_of_load(replicas, transfer, served, serving).per_request(serving.percentile)
     return _Speed(
         rate=rate,
         concurrency=at_once,
         instances=served.instances,
         least_alone=served.least_alone,
         least_together=served.least_together,
-        keys=(served.instances, -rate if serving.concurrency else _seconds(replicas, transfer, served, serving)),
+        keys=(served.instances, second_key),
     )
-
-
-def _seconds(replicas: Replicas, transfer: Floats, served: Served, serving: Serving) -> Floats:
-    """Seconds of a request at the percentile of a load, on the fewest instances."""
-    return times_of_load(replicas, transfer, served, serving).per_request(serving.percentile)
 
 
 def _engines(search: _InferenceSearch, cluster: Indices, layouts: LayoutTable) -> CalibratedEngines:

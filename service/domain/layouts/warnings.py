@@ -14,8 +14,6 @@ from service.domain.physics.generation import ServedLoad
 from service.domain.physics.input_pipeline import feed_of
 from service.domain.statement import Statement, statement
 
-BITS_PER_BYTE = 8
-
 SLOW_INTERCONNECTS = ("pcie", "none")
 """Links within a node over which tensor parallelism is slow."""
 
@@ -67,7 +65,7 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     serving = job_estimate.job.serving
     disaggregated = serving is not None and serving.disaggregated
     if (cluster.crosses_network or disaggregated) and not cluster.network_known:
-        gbps = cluster.network_bytes_per_second * cluster.gpus_per_node * BITS_PER_BYTE / 1e9
+        gbps = cluster.network_gbps
         yield statement(EstimateWarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated)
     yield from _length_warnings(job_estimate)
     yield from _load_warnings(estimate.served)
@@ -150,8 +148,7 @@ def _feed_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Stat
         vcpus = cluster.vcpus_per_gpu * cluster.gpus_per_node
         yield statement(EstimateWarningCode.HOST_BOUND, rate=rate / nodes, vcpus=vcpus, fed=fed / nodes)
     if (read := feed.get("network_reads", rate)) < rate:
-        gbps = cluster.network_bytes_per_second * cluster.gpus_per_node * BITS_PER_BYTE / 1e9
         yield statement(
             EstimateWarningCode.SLOW_READS,
-            rate=rate / nodes, gbps=gbps, read=read / nodes, sample_mb=loading.sample_mb,
+            rate=rate / nodes, gbps=cluster.network_gbps, read=read / nodes, sample_mb=loading.sample_mb,
         )  # fmt: skip

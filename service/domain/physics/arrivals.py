@@ -128,6 +128,7 @@ class ArrivalTimes:
         if len(late):
             added[late] = taken(self, late).added_at(percentile)
         added = np.clip(added * self._shortening, self.least_added, self.most_added)
+        # Waits and lengths of prompts are independent, so that not both are at the percentile.
         return np.asarray(self.least_first_token + np.hypot(added, self.longer_prompt))
 
     def added_at(self, percentile: float) -> Floats:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from service.domain.catalog.hardware import Gpu, InstanceType
-from service.domain.units import GIB
+from service.domain.units import BITS_PER_BYTE, GIB
 
 DEFAULT_ONE_WAY_GB_PER_SECOND = {
     "pcie": 24.0,
@@ -25,6 +25,7 @@ UNSTATED_NETWORK_GBPS = 10.0
 """Assumed for a node whose network is not stated: ordinary Ethernet, since a faster fabric is advertised."""
 
 DEFAULT_VCPUS_PER_GPU = 16.0
+"""Logical cores per GPU of a node whose cores are not stated."""
 
 USUAL_JOULES_PER_BYTE = 2e-10
 """Rated power divided by memory bandwidth, for a GPU without a stated power: 400 W and 2.0 TB/s of an A100, 700 W and
@@ -72,6 +73,11 @@ class Cluster:
         return self.gpus if self.network_known else max(self.linked_gpus, self.gpus_per_node)
 
     @property
+    def network_gbps(self) -> float:
+        """Gigabits per second of the network of one node."""
+        return self.network_bytes_per_second * self.gpus_per_node * BITS_PER_BYTE / 1e9
+
+    @property
     def memory_bandwidth(self) -> float:
         """Bytes per second of one GPU's memory."""
         return (self.gpu.memory_bandwidth_gb_per_second or 100.0) * 1e9
@@ -117,7 +123,7 @@ def cluster_of(
         nodes=nodes,
         interconnect=link,
         link_bytes_per_second=(both_ways / 2 if both_ways else one_way) * 1e9,
-        network_bytes_per_second=(network_gbps or UNSTATED_NETWORK_GBPS) * 1e9 / 8 / gpus_per_node,
+        network_bytes_per_second=(network_gbps or UNSTATED_NETWORK_GBPS) * 1e9 / BITS_PER_BYTE / gpus_per_node,
         vcpus_per_gpu=vcpus / gpus_per_node if vcpus else None,
         host_memory_bytes=memory_gib * GIB if memory_gib else None,
         network_known=network_gbps is not None,

@@ -16,7 +16,7 @@ from service.domain.catalog.tariffs import Commitment
 from service.domain.evidence.named import NamedRate
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
-from service.domain.layouts.warnings import BITS_PER_BYTE, estimate_warnings
+from service.domain.layouts.warnings import estimate_warnings
 from service.domain.money import MICRO
 from service.domain.physics.cluster import cluster_of_instance
 from service.domain.physics.input_pipeline import (
@@ -31,7 +31,7 @@ from service.domain.recommend.codes import WarningCode
 from service.domain.selection.requirements import not_run, partly_run
 from service.domain.selection.successors import successor
 from service.domain.statement import Statement, statement
-from service.domain.units import GIB, SECONDS_AN_HOUR
+from service.domain.units import BITS_PER_BYTE, GIB, SECONDS_AN_HOUR
 
 OLD_PRICE_DAYS = 90
 """Prices of instance types change a few times a year; spot prices change daily."""
