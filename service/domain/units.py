@@ -12,5 +12,7 @@ HOURS_A_MONTH = 730
 MB = 1e6
 """Bytes of a megabyte."""
 
+BITS_PER_BYTE = 8
+
 GIB = 1024.0**3
 """Bytes of a gibibyte."""

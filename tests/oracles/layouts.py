@@ -10,7 +10,7 @@ from service.domain.layouts.candidates import (
     LONG_SEQUENCE,
     MOST_PADDING,
     assumed_batch,
-    ways_to_run,
+    memory_savings,
 )
 from service.domain.layouts.checks import check_fixed
 from service.domain.layouts.usual import FREE, FixedLayout, most_samples_per_micro_batch
@@ -60,7 +60,7 @@ def every_training_layout(
             accumulation = fixed.accumulation or max(1, -(-share // micro))
             # A batch that is only assumed is as large as its slots.
             empty = data * micro * accumulation - batch if config.global_batch else 0
-            for stage, how in ways_to_run(config, fixed, _highest_stage(cut, fixed)):
+            for stage, how in memory_savings(config, fixed, _highest_stage(cut, fixed)):
                 yield Layout(
                     tensor,
                     pipeline,

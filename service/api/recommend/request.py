@@ -133,7 +133,7 @@ class RecommendRequest(BillingRequest):
 
 
 def _left_open(request: RecommendRequest, run: BilledRun, catalog: Catalog) -> dict[str, tuple[str, ...]]:
-    """Returns the defaults of the constraints that the caller left open."""
+    """Returns the values of constraints that the caller leaves open, and the markets where spot is left out."""
     limits, filled = request.constraints, dict[str, tuple[str, ...]]()
     if not limits.market:
         # Reserved offers commit to a term, so they are admitted only if the caller names or holds them.
@@ -153,20 +153,14 @@ def _service(request: RecommendRequest, catalog: Catalog) -> str | None:
 
 
 def _leaves_spot_out(request: RecommendRequest) -> bool:
-    """Returns whether spot is left out: other markets are allowed, and the workload is not fault-tolerant."""
-    markets = request.constraints.market
-    return "spot" in markets and len(markets) > 1 and is_not_fault_tolerant(request.workload)
+    """Returns whether spot is left out: other markets are allowed too, and the workload is not fault-tolerant."""
+    return set(request.constraints.market) > {"spot"} and is_not_fault_tolerant(request.workload)
 
 
 def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> RecommendRequest:
     """Returns the request with every default filled in, and the meaning of a sample."""
-    limits, used, defaults = request.constraints, question.constraints, dict[str, Any]()
-    if not limits.market or question.spot_left_out:
-        defaults["market"] = used.market
-    if not limits.lifecycle:
-        defaults["lifecycle"] = used.words["lifecycle"]
-    constraints = limits.model_copy(update={**defaults, "max_instances": _instances(request)})
-    job = question.work.job
+    defaults, job = _left_open(request, question.run, catalog), question.work.job
+    constraints = request.constraints.model_copy(update={**defaults, "max_instances": _instances(request)})
     load, sample = request.workload.serving, job.sample_name if isinstance(job, Job) else None
     if load is not None and isinstance(job, Job) and job.serving is not None:
         usual = ("max_seconds_per_output_token", "draft_cost")

@@ -21,7 +21,7 @@ from service.domain.physics.training_roofline import passes, passes_of_recomputa
 from service.domain.units import SECONDS_AN_HOUR
 
 Choose = Literal["fastest", "usual", "usual_if_it_fits"]
-"""How the free parts of a layout are chosen; `usual_if_it_fits` takes the fastest where the usual one does not fit."""
+"""How the free parts of a layout are chosen. `usual_if_it_fits` is the usual layout if that fits, else the fastest."""
 
 
 FLOPS = ("model_flops_per_second_per_gpu", "hardware_flops_per_second_per_gpu", "model_flops_utilisation")
@@ -30,7 +30,9 @@ FLOPS = ("model_flops_per_second_per_gpu", "hardware_flops_per_second_per_gpu", 
 
 @dataclass(frozen=True, slots=True)
 class JobEstimate:
-    """Estimate of a job on a cluster. Hours are of the whole amount, without setup; None where no amount is given."""
+    """Estimate of a job on a cluster. Hours are those of the whole amount without set-up, and None without an
+    amount.
+    """
 
     config: Config
     estimate: Estimate
@@ -38,20 +40,21 @@ class JobEstimate:
     """Samples of all runs together."""
     hours: Band | None
     beyond_steps: float | None
-    """Share that evaluation, saving and starting add to the steps, as in published runs of the stack."""
+    """Time of evaluation, saving and starting, as a share of the time of the steps, as in published runs of
+    the stack."""
     model_flops_per_second_per_gpu: float | None
-    """Counted as in papers: with attention to the whole sequence, and without recomputation."""
+    """FLOP/s counted as in papers: with attention to the whole sequence, and without recomputation."""
     hardware_flops_per_second_per_gpu: float | None
     """Model FLOP/s and those of recomputation."""
     model_flops_utilisation: float | None
-    """FLOP/s of the work that is done, over the dense peak at the job's precision: frozen weights have no gradient, and
-    causal attention skips the hidden half."""
+    """FLOP/s of the necessary work, divided by the dense peak at the job's precision. Frozen weights need no gradient,
+    and causal attention needs half of the scores."""
     tokens_per_sample: float
     peak_flops_per_gpu: float
-    """Dense, at the job's precision."""
+    """Dense FLOP/s at the job's precision."""
     job: Job
     measured: bool = False
-    """Whether this very work was measured on the cluster, which proves that it fits."""
+    """Whether the rate was measured with the same work on this cluster, which proves that the job fits."""
 
     @property
     def fits(self) -> bool:
@@ -60,7 +63,7 @@ class JobEstimate:
 
     @property
     def fits_surely(self) -> bool:
-        """Whether the job fits with the probability that is asked for."""
+        """Whether the job fits with the confidence that is asked for."""
         return self.measured or self.estimate.fits_surely
 
     @property
@@ -96,22 +99,22 @@ def memory_of_job_in(calibration: Calibration, job: Job, cluster: Cluster, layou
 
 
 def at_rate(estimated: JobEstimate, rate: Band, *, measured: bool) -> JobEstimate:
-    """Returns the estimate, which has a rate, at another rate of samples per second: figures follow it in proportion.
+    """Returns the estimate at another rate of samples per second, with all figures of speed in proportion to the rate.
 
-    `measured` says whether the rate was measured on this cluster.
+    The estimate must have a rate. `measured` says whether the new rate was measured on this cluster.
     """
     estimate = estimated.estimate
     assert estimate.samples_per_second is not None
     modelled, hours = estimate.samples_per_second.likely, estimated.hours
-    times, tokens, between = rate.likely / modelled, estimate.tokens_per_second, estimate.seconds_per_output_token
+    factor, tokens, between = rate.likely / modelled, estimate.tokens_per_second, estimate.seconds_per_output_token
     scaled = replace(
         estimate,
         samples_per_second=rate,
         tokens_per_second=None if tokens is None else rate.times(tokens.likely / modelled),
         seconds_per_output_token=None if between is None else rate.inverse_of(between.likely * modelled),
-        step=None if estimate.step is None else estimate.step.at(estimate.step.rate * times),
+        step=None if estimate.step is None else estimate.step.at(estimate.step.rate * factor),
     )
-    flops = {name: figure * times for name in FLOPS if (figure := getattr(estimated, name)) is not None}
+    flops = {name: figure * factor for name in FLOPS if (figure := getattr(estimated, name)) is not None}
     hours = None if hours is None else rate.inverse_of(hours.likely * modelled)
     return replace(estimated, estimate=scaled, hours=hours, measured=measured, **flops)
 

@@ -17,10 +17,10 @@ from service.domain.physics.estimate import Estimate, estimate_config
 
 
 def best_layout(calibration: Calibration, config: Config, cluster: Cluster, fixed: FixedLayout = FREE) -> Estimate:
-    """Estimates the fastest layout that fits on one cluster; if none does, the one that needs the least memory.
+    """Returns the estimate of the fastest layout that fits on one cluster, else of the one that needs the least memory.
 
-    Tensor parallelism leaves the GPUs on one fast link only if the caller fixes it so or nothing else fits.
-    Raises `QuestionError` when no layout is possible.
+    Tensor parallelism crosses slow links only if the caller fixes it so or nothing else fits. Raises `QuestionError`
+    when no layout is possible.
     """
     check_fixed(fixed, config, cluster)
     fastest = fastest_layouts(calibration, config, cluster_table([cluster]), fixed)

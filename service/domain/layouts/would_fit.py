@@ -21,32 +21,34 @@ from service.domain.physics.parallelism import Layout
 from service.domain.units import GIB
 
 MOST_NODES = 64
+"""Most nodes of a change."""
 
 MOST_DOUBLINGS = 20
-"""A batch of a million samples on a GPU is more than any job has."""
+"""Doublings in the search for the largest batch, up to a million samples on a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class FitChange:
-    """One change that makes the job fit, all else as requested."""
+    """One change that makes the job fit, with everything else as requested."""
 
     code: str
     """A field of the layout or of the workload; `layout`, `nodes`, `usable_memory_gib` or `host_memory_gib`."""
     to: float | str | bool
+    """The new value of the field."""
     needed_bytes: float
-    """Per GPU, after the change, or per node. An engine with more room runs more requests in it."""
+    """Bytes per GPU after the change, or per node if `of_host`. An engine with more room runs more requests in it."""
     of_host: bool = False
-    """Whether the bytes are those of a node's host, whose memory is what lacks."""
+    """Whether the job lacks memory of the host, so that the bytes are those of a node's host."""
 
 
 def nearest_changes(
     calibration: Calibration, config: Config, cluster: Cluster, fixed: FixedLayout = FREE, now: Estimate | None = None
 ) -> tuple[FitChange, ...]:
-    """Every single change that would make the job fit, the nearest first; none if it fits already.
+    """Returns every single change that would make the job fit, the nearest first; none if the job fits already.
 
-    A job that likely fits, but not with its confidence, keeps its layout in every change: it is the one that needs the
-    least, and searches for others take several times as long as the estimate. `now` is the estimate of the best layout,
-    where it is known already.
+    A job that likely fits, but not with its confidence, keeps its layout in every change: this layout needs the least
+    memory, and a search for another one takes several times as long as the estimate. `now` is the estimate of the best
+    layout, if it is known already.
     """
     now = now or _Changes(calibration, config, cluster, fixed).best(config, fixed)
     lacks_host = now is not None and now.memory.fits_surely and not now.host.fits
@@ -54,7 +56,7 @@ def nearest_changes(
 
 
 def largest_batch(calibration: Calibration, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE) -> int:
-    """Returns the most samples per GPU and pass that fit in the best layout for them; 0 if one does not fit."""
+    """Returns the most samples per GPU and pass that fit in their best layout; 0 if no sample fits."""
     changes = _Changes(calibration, config, cluster, fixed)
 
     def fits(batch: int) -> bool:
@@ -79,7 +81,7 @@ class _Changes:
     """Whether the job fits in the GPUs, and not in the memory of the hosts."""
 
     def all(self, now: Estimate | None) -> Iterator[FitChange]:
-        """Every change that makes the job fit, the least intrusive first; none if it fits already."""
+        """Yields every change that makes the job fit, the least intrusive first; none if the job fits already."""
         if now is not None and now.fits_surely:
             return
         yield from _of_confidence(now)
@@ -96,7 +98,7 @@ class _Changes:
         yield from self._of_nodes()
 
     def _in(self, layout: Layout) -> Iterator[FitChange]:
-        """Changes with which the job fits in a layout.
+        """Yields changes with which the job fits in a layout.
 
         On twice the nodes, the layout has twice the ranks, each with half of the samples.
         """
@@ -119,7 +121,7 @@ class _Changes:
         return FitChange(code, to, needed, self.lacks_host)
 
     def _others(self) -> Iterator["Other"]:
-        """The job with each change, from those that alter no result to those that alter much."""
+        """Returns the job with each change, from changes that alter no result to those that alter much."""
         config = self.config
         if isinstance(config, TrainingConfig):
             return _other_training(config)
@@ -133,7 +135,7 @@ class _Changes:
             return None
 
     def _of_layout(self) -> Iterator[FitChange]:
-        """One fixed part of the layout set free, or all of them if one is not enough."""
+        """Yields each fixed part of the layout that is enough if set free; if none is, all of them together."""
         names = [field.name for field in fields(self.fixed) if getattr(self.fixed, field.name) is not None]
         enough = False
         for name in names:
@@ -147,7 +149,7 @@ class _Changes:
                 yield self._change("layout", "free", estimate)
 
     def _of_nodes(self) -> Iterator[FitChange]:
-        """The fewest nodes on which it fits."""
+        """Yields the fewest nodes on which the job fits."""
         counts = range(self.cluster.nodes + 1, MOST_NODES + 1)
         clusters = cluster_table([replace(self.cluster, nodes=nodes) for nodes in counts])
         fastest = fastest_layouts(self.calibration, self.config, clusters, self.fixed)
@@ -158,13 +160,13 @@ class _Changes:
 
 
 def _of_confidence(now: Estimate | None) -> Iterator[FitChange]:
-    """The highest probability with which it fits."""
+    """Yields the highest confidence with which the job fits."""
     if now is not None and now.host.fits and (confidence := now.memory.highest_confidence) is not None:
         yield FitChange("memory_confidence", confidence, now.memory.needed_bytes)
 
 
 def _of_memory(now: Estimate) -> Iterator[FitChange]:
-    """The smallest GPU memory or the smallest host memory that would do."""
+    """Yields the smallest memory of a GPU, or of a host, with which the job fits."""
     if not now.memory.fits_surely and (now.host is None or now.host.fits):
         yield FitChange("usable_memory_gib", now.memory.sure_bytes / GIB, now.memory.needed_bytes)
     if now.memory.fits_surely and now.host is not None:
@@ -193,7 +195,7 @@ def _other_training(config: TrainingConfig) -> Iterator[Other]:
             yield name, True, replace(config, **change)
     if config.optimizer in ("adamw", "adam"):
         yield "optimizer", "adamw_8bit", replace(config, optimizer="adamw_8bit")
-    # Image models train with LoRA where that is asked for.
+    # LoRA is proposed for models with tokens; image models train with it only where the caller asks for it.
     has_tokens = config.model.transformer is not None
     if config.method == "full" and has_tokens:
         yield "method", "lora", replace(config, method="lora", trainable_parameters=None)
