@@ -17,14 +17,15 @@ _NO_PRICE = -1
 
 
 def offers_among(history: CatalogHistory, names: Mapping[str, Collection[str]]) -> Mask:
-    """Returns per offer whether its provider, instance, region, zone, and market or term are among the names.
+    """Returns per offer whether its provider, instance, GPU, region, zone, and market or term are among the names.
 
-    `names` holds any of these five, with terms among the markets; an empty collection admits every offer.
+    `names` holds any of these six, with terms among the markets; an empty collection admits every offer.
     """
     offers, types = history.offers, history.instance_types
     columns: dict[str, list[tuple[NDArray[Any], Sequence[str]]]] = {
         "provider": [(offers.instance_type, [type_.provider for type_ in types])],
         "instance": [(offers.instance_type, [type_.id for type_ in types])],
+        "gpu": [(offers.instance_type, ["" if type_.gpu is None else type_.gpu.id for type_ in types])],
         "region": [(offers.region, offers.places)],
         "zone": [(offers.zone, offers.places)],
         "market": [(offers.market, MARKETS), (offers.term, offers.terms)],
