@@ -114,7 +114,7 @@ def _training_cuts(
     config: TrainingConfig, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool
 ) -> Iterator[Cut]:
     t = config.model.transformer
-    whole = t is None or not config.software.stack_class.cuts_models
+    whole = t is None or not config.software.stack_class.has_model_parallelism
     for tensor in _tensor_degrees(config, gpus, fixed, whole=whole):
         if fixed.tensor is None and _crosses_slow_links(tensor, linked_gpus) != across:
             continue

@@ -221,7 +221,7 @@ def _limits(config: Config) -> DegreeLimits:
             return DegreeLimits(layers=t.layers)
         return DegreeLimits(t.heads, t.layers, experts=t.experts)
     contexts = max(1, config.sequence_length // LONG_SEQUENCE)
-    if config.software.stack_class.cuts_models:
+    if config.software.stack_class.has_model_parallelism:
         return DegreeLimits(t.heads, t.layers, MOST_PADDING, contexts, t.experts)
     return DegreeLimits(contexts=contexts, experts=t.experts)
 

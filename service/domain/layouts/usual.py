@@ -66,7 +66,7 @@ def usual_training_layout(config: TrainingConfig, cluster: Cluster, fixed: Fixed
     tensor, pipeline, zero_stage = fixed.tensor or 1, fixed.pipeline or 1, fixed.zero_stage or 0
     free = fixed.tensor is None and fixed.zero_stage is None
     if free and config.model.transformer is not None and config.model.parameters > CUT_ABOVE:
-        if config.software.stack_class.cuts_by_habit:
+        if config.software.stack_class.prefers_model_parallelism:
             tensor, pipeline = _usual_cut(config, cluster)
         elif cluster.gpus > 1:
             zero_stage = 3
