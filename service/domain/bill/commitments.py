@@ -1,6 +1,6 @@
 """The cost of a commitment: an hour costs less than on demand, but every hour of the term is paid for, used or not.
 
-The price of a reserved offer is the whole cost of its term over all its hours, whatever part is paid at the start.
+The price of a reserved offer is the whole cost of its term over all its hours, however much of it is paid at the start.
 """
 
 from dataclasses import dataclass

@@ -132,7 +132,7 @@ class EstimateAnswer:
     measured: NamedRate | None = None
     """The rate by measured runs under the name of the work, in place of the modelled one."""
     code_change: str | None = None
-    """The change that code written for CUDA needs; None if it runs as it is, or without a job."""
+    """The change that code written for CUDA needs; None if it needs none, and without a job."""
 
 
 def estimate(
@@ -233,7 +233,7 @@ def _rate_by_own_runs(
         cluster = cluster_of_instance(by_id[name], 1, work.job.assumed_network_gbps)
         fixed = FixedLayout(micro_batch=work.job.micro_batch)
         other = estimate_job(catalog.reference.calibration, work.job, cluster, fixed)
-        # As in a recommendation, runs count only on machines on which the job fits and runs as it is asked for.
+        # As in a recommendation, runs count only on machines that hold the job and all its requests at once.
         return modelled_rate(other) if other.estimate.fits_surely and other.holds_requests else None
 
     groups = newest_by_machine(runs, work.name, catalog.day)

@@ -89,8 +89,8 @@ def expected_seconds(work_seconds: Number, interval: Number, checkpoints: Checkp
     """
     segments = np.where(np.greater(work_seconds, 0.0), np.divide(work_seconds, interval), 0.0)
     segment, mean = interval + checkpoints.save_seconds, np.divide(SECONDS_AN_HOUR, per_hour)
-    disturbed = mean * np.exp(checkpoints.restart_seconds / mean) * np.expm1(segment / mean)
-    return (segments * np.where(np.equal(per_hour, 0.0), segment, disturbed))[()]
+    interrupted = mean * np.exp(checkpoints.restart_seconds / mean) * np.expm1(segment / mean)
+    return (segments * np.where(np.equal(per_hour, 0.0), segment, interrupted))[()]
 
 
 def deviation_seconds(expected: Number, interval: Number, checkpoints: Checkpoints, per_hour: Number) -> Any:
@@ -115,10 +115,10 @@ def hours_with_luck(
     work = work_hours * SECONDS_AN_HOUR
     # A run that is shorter than the interval saves once, at its end.
     interval = np.minimum(interval, work)
-    undisturbed = expected_seconds(work, interval, checkpoints, 0.0)
+    uninterrupted = expected_seconds(work, interval, checkpoints, 0.0)
     mean = expected_seconds(work, interval, checkpoints, per_hour)
-    lucky = mean + deviations * deviation_seconds(mean, interval, checkpoints, per_hour)
-    seconds = np.where(mean < LONGEST_STRETCH * undisturbed, np.maximum(undisturbed, lucky), np.inf)
+    with_luck = mean + deviations * deviation_seconds(mean, interval, checkpoints, per_hour)
+    seconds = np.where(mean < LONGEST_STRETCH * uninterrupted, np.maximum(uninterrupted, with_luck), np.inf)
     return np.where(np.equal(work, 0.0), 0.0, seconds / SECONDS_AN_HOUR)[()]
 
 

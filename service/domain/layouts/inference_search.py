@@ -420,7 +420,7 @@ def _caution(search: _InferenceSearch, pairs: _Pairs) -> Floats:
 
 
 def _forward(search: _InferenceSearch, pairs: _Pairs, places: Floats) -> _Speed:
-    """Figures of networks that pass over batches of samples. Each GPU works by itself in every layout."""
+    """Figures of networks that pass over batches of samples. In every layout each GPU works alone."""
     engines, gpus = _forward_engines(search, pairs), search.clusters.gpus[pairs.cluster]
     if (serving := search.config.serving) is not None:
         replicas = Replicas.of(engines, places, gpus, 1.0 / _caution(search, pairs))

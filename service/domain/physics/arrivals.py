@@ -430,17 +430,17 @@ def _times_in(
 
 
 def _step(seconds: EngineTimes, others: Number) -> Floats:
-    """The seconds of a step without prompts, in which a request and these others run."""
+    """Returns the seconds of a step without prompts, in which a request and these others run."""
     return np.asarray(seconds.step + (1.0 + others) * seconds.request, np.float64)
 
 
 def _least_first_token(seconds: EngineTimes, step: Floats) -> Floats:
-    """The seconds to the first token of a request that waits for no others."""
+    """Returns the seconds to the first token of a request that waits for no others."""
     return np.asarray(seconds.arrival + step + seconds.prompt + seconds.own)
 
 
 def _rate_that_adds(mean_added: Floats, most: Floats, step: Floats, prompt: Number, variation: float) -> Floats:
-    """The rate of random arrivals, up to the most, at which others add these seconds in the mean.
+    """Returns the rate of random arrivals, at most `most`, at which others add these mean seconds.
 
     By `_added_by_others` the mean is (1/2 + s) (step / (1 - s) + v s / (1 - s^2)), where s is the share of the time
     that reads prompts, and v = prompt (1 + variation). This is a quadratic equation in s.

@@ -158,7 +158,7 @@ class Replicas:
     def times(self, load: Floats, serving: Serving) -> ArrivalTimes:
         """Returns the times of requests at a load of each replica.
 
-        The seconds of an engine depend on the requests that run, and these on the seconds, so both are found by turns.
+        The seconds of an engine depend on the requests that run, and the requests on the seconds, so both are iterated.
         """
         seconds = self.full
         for _ in range(2):

@@ -194,7 +194,7 @@ def _weight_bytes(config: TrainingConfig) -> float:
 
 
 def frozen_weight_bytes(config: TrainingConfig) -> float:
-    """Bytes of the weights that do not learn, as they are stored: the model below adapters, or a reference model."""
+    """Bytes of the frozen weights in the precision that stores them: the model below adapters, or a reference model."""
     if config.method == "full" and not config.has_reference:
         return 0.0
     bits = 8 * (bytes_per_value(config.weight_precision) if config.weight_precision else RECIPES[config.recipe][0])

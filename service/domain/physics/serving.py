@@ -50,11 +50,11 @@ class EngineTimes:
         )
 
     def of_request(self, tokens: Number) -> Number:
-        """Seconds that a request with an answer of so many tokens adds to the work of the engine."""
+        """Seconds that a request with an answer of these tokens adds to the work of the engine."""
         return tokens * self.request + self.prompt
 
     def of_steps(self, tokens: Number) -> Number:
-        """Seconds of the steps of an answer of so many tokens, without the work that requests add to them."""
+        """Seconds of the steps of an answer of these tokens, without the work that requests add to them."""
         return tokens * self.step + self.own
 
     def times(self, factor: Number) -> "EngineTimes":

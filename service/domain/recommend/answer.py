@@ -125,7 +125,7 @@ class Question(NamedTuple):
 
     @property
     def asks_for_least_hardware(self) -> bool:
-        """Whether the caller asked for the cheapest hour of a machine, whatever its work.
+        """Whether the caller asked for the cheapest hour of a machine for any work.
 
         Where no price is known, a weak GPU is assumed to be cheapest.
         """
@@ -285,7 +285,7 @@ class Choice(RankedOffer):
     estimate: WorkEstimate | PeakEstimate | None = None
     """None for a current machine that cannot run the job."""
     code_change: str | None = None
-    """The change that code written for CUDA needs; None if it runs as it is."""
+    """The change that code written for CUDA needs; None if it needs none."""
     host: HostNeeds = field(default_factory=lambda: HostNeeds(None, None, None))
     reasons: tuple[Statement[ReasonCode], ...] = ()
     warnings: tuple[Statement[WarningCode], ...] = ()
