@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, create_model
 
 from service.api.http.fields import Amount, Name, Names, RequestModel
+from service.api.http.listing import require_range
 from service.domain.bill.payment_options import markets_known
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import FLAGS, WORDS
@@ -22,7 +23,6 @@ from service.domain.catalog.names import (
 from service.domain.catalog.precision import precision_called
 from service.domain.catalog.regions import resolve_countries, resolve_regions
 from service.domain.catalog.software_support import software_names
-from service.domain.errors import QuestionError
 from service.domain.jobs.stacks import software_name
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.filters import RANGES
@@ -173,13 +173,8 @@ def constraints_of(
     at_least, at_most = (
         {name: given[field] for name, field in fields.items() if field in given} for fields in (LEAST, MOST)
     )
-    # An empty range is a slip of the caller: without the error it would look like an empty catalog.
     for name in sorted(at_least.keys() & at_most.keys()):
-        if at_least[name] > at_most[name]:
-            raise QuestionError(
-                f"min_{name} ({at_least[name]:g}) is above max_{name} ({at_most[name]:g}), so nothing can match.",
-                field=f"{prefix}min_{name}",
-            )
+        require_range(name, at_least[name], at_most[name], prefix)
     return Constraints(
         words=words,
         at_least=at_least,

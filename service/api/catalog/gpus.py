@@ -13,7 +13,7 @@ from service.api.catalog.instances import PrecisionDetailResponse
 from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.http.etag import json_answer
 from service.api.http.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel, copy_of
-from service.api.http.listing import Page, column_of, having, in_order, page_answer, within
+from service.api.http.listing import Page, attribute_reader, having, page_answer, require_range, sorted_by, within
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.names import resolve_gpus
@@ -118,11 +118,13 @@ def get_gpus(request: Request, query: Annotated[GpusRequest, Query()], live: Liv
     catalog = catalog_on(live, query)
     peaks = [name.removeprefix("-").removesuffix(PEAK) for name in query.sort if name.endswith(PEAK)]
     gpus = sorted(_filtered(query, catalog), key=lambda gpu: (sum(map(gpu.is_unfit_for, peaks)), gpu.id))
-    rows = in_order(query.sort, partial(_figure, query.precision_support, catalog), gpus)
+    rows = sorted_by(query.sort, partial(_reader_of, query.precision_support, catalog), gpus)
     return page_answer(request, query, catalog, rows, attrgetter("id"), partial(GpuResponse.of, catalog=catalog))
 
 
 def _filtered(query: GpusRequest, catalog: Catalog) -> list[Gpu]:
+    require_range("memory_gb", query.min_memory_gb, query.max_memory_gb)
+    require_range("released_year", query.min_released_year, query.max_released_year)
     named = {
         "id": resolved("gpu", query.gpu, catalog),
         "vendor": resolved("gpu_vendor", query.vendor, catalog, field="vendor"),
@@ -145,15 +147,13 @@ def _filtered(query: GpusRequest, catalog: Catalog) -> list[Gpu]:
     ]
 
 
-def _figure(support: PrecisionSupport, catalog: Catalog, column: str) -> Callable[[Gpu], Any]:
-    """Returns a function that reads a column of a GPU, or its dense peak at a precision that it runs as well as
-    requested.
-    """
+def _reader_of(support: PrecisionSupport, catalog: Catalog, column: str) -> Callable[[Gpu], Any]:
+    """Returns a function that reads a column of a GPU; a peak is None where the GPU lacks the requested support."""
     precision = column.removesuffix(PEAK)
     if column.endswith(PEAK) and precision in catalog.reference.precisions:
         return lambda gpu: gpu.tflops(precision) if gpu.runs(precision, support) else None
     peaks = (precision + PEAK for precision in catalog.reference.precisions)
-    return column_of(("id", "released_on", *NUMERIC, *peaks), column)
+    return attribute_reader(("id", "released_on", *NUMERIC, *peaks), column)
 
 
 class GpuCandidatesResponse(ResponseModel):

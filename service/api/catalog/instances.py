@@ -20,7 +20,7 @@ from service.api.http.computing import in_thread
 from service.api.http.current import CatalogStamp, Live, catalog_on, stamp, visible_to_caller
 from service.api.http.etag import json_answer, wants_csv
 from service.api.http.fields import DayRequest, FourDecimals, Name, Names, PageRequest, ResponseModel, copy_of
-from service.api.http.listing import Page, page_answer
+from service.api.http.listing import Page, page_answer, require_column
 from service.api.http.query import QueryRoute, query_parameters, query_reader
 from service.db.live_catalog import PinnedCatalog
 from service.domain.catalog.catalog import Catalog
@@ -32,7 +32,7 @@ from service.domain.catalog.similar import similar_types
 from service.domain.catalog.software_support import applies_to
 from service.domain.errors import NotFound, QuestionError, UnknownName
 from service.domain.selection.constraints import Constraints
-from service.domain.selection.instance_list import count_values, list_instances
+from service.domain.selection.instance_list import count_values, list_instances, sort_columns
 from service.domain.selection.successors import successor
 
 router = APIRouter(tags=["catalog"])
@@ -110,6 +110,8 @@ async def get_instances(request: Request) -> Response:
 
 def _list_answer(request: Request, query: InstancesRequest, live: PinnedCatalog) -> Response:
     catalog = catalog_on(live, query)
+    for column in query.sort:
+        require_column(column.removeprefix("-"), sort_columns(catalog))
     rows = list_instances(_constraints(query, catalog), query.q, query.sort, catalog)
     counts = {name: count_values(name, rows[:, 0], catalog) for name in query.facets}
     facets = {name: [FacetResponse(value=value, count=count) for value, count in counts[name]] for name in counts}

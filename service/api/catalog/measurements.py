@@ -11,7 +11,7 @@ from pydantic import Field
 from service.api.catalog.filters import resolved
 from service.api.http.current import Live, catalog_on
 from service.api.http.fields import Names, PageRequest, ResponseModel
-from service.api.http.listing import Page, column_of, in_order, page_answer
+from service.api.http.listing import Page, attribute_reader, having, mentions, page_answer, sorted_by
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve, resolve_model
 from service.domain.catalog.reference import RUN_KINDS, Measurement, PublishedRun
@@ -144,7 +144,7 @@ def get_measurements(request: Request, query: Annotated[MeasurementsRequest, Que
     Measurements of named workloads are those that are public and those of the caller's own keys.
     """
     catalog = catalog_on(live, query)
-    rows = in_order(query.sort, partial(column_of, SORTABLE), _filtered(query, catalog))
+    rows = sorted_by(query.sort, partial(attribute_reader, SORTABLE), _filtered(query, catalog))
     return page_answer(request, query, catalog, rows, attrgetter("id"), lambda row: row)
 
 
@@ -166,14 +166,5 @@ def _filtered(query: MeasurementsRequest, catalog: Catalog) -> list[MeasurementR
         "framework": resolve("framework", query.framework, frameworks, "framework"),
         "workload": resolve("workload", query.workload, workloads, "workload"),
     }
-    words = (query.q or "").lower().split()
-    return [
-        row
-        for row in measurements
-        if all(not values or getattr(row, name) in values for name, values in wanted.items())
-        and (not words or all(word in _searched(row) for word in words))
-    ]
-
-
-def _searched(row: MeasurementResponse) -> str:
-    return "\n".join(text for name in SEARCHED if (text := getattr(row, name))).lower()
+    rows = having(wanted, measurements)
+    return [row for row in rows if mentions(query.q, (getattr(row, name) for name in SEARCHED))]

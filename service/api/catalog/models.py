@@ -10,7 +10,16 @@ from pydantic import Field
 from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.http.etag import json_answer
 from service.api.http.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel, copy_of
-from service.api.http.listing import Page, column_of, having, in_order, page_answer, within
+from service.api.http.listing import (
+    Page,
+    attribute_reader,
+    having,
+    mentions,
+    page_answer,
+    require_range,
+    sorted_by,
+    within,
+)
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve, resolve_model
 from service.domain.errors import NotFound, QuestionError, UnknownName
@@ -100,29 +109,19 @@ def get_models(request: Request, query: Annotated[ModelsRequest, Query()], live:
     """Models that requests can name, with their dimensions and sources."""
     catalog = catalog_on(live, query)
     models = sorted(_filtered(query, catalog), key=attrgetter("id"))
-    rows = in_order(query.sort, partial(column_of, SORTABLE), models)
+    rows = sorted_by(query.sort, partial(attribute_reader, SORTABLE), models)
     return page_answer(request, query, catalog, rows, attrgetter("id"), ModelResponse.model_validate)
 
 
 def _filtered(query: ModelsRequest, catalog: Catalog) -> list[Model]:
     low, high = query.min_parameters, query.max_parameters
-    # Without the error, swapped limits would look like a catalog without models.
-    if low is not None and high is not None and low > high:
-        raise QuestionError(
-            f"min_parameters ({low:g}) is above max_parameters ({high:g}), so nothing can match.",
-            field="min_parameters",
-        )
+    require_range("parameters", low, high)
     families = resolve("family", query.family, FAMILIES, "family")
-    words = (query.q or "").lower().split()
     return [
         model
         for model in having({"family": families}, catalog.reference.models.values())
-        if within(model.parameters, low, high) and all(word in _searched(model) for word in words)
+        if within(model.parameters, low, high) and mentions(query.q, (model.id, model.name, *model.aliases))
     ]
-
-
-def _searched(model: Model) -> str:
-    return "\n".join((model.id, model.name, *model.aliases)).lower()
 
 
 # One model, and what follows from its dimensions

@@ -124,8 +124,9 @@ def get_providers(request: Request, query: Annotated[PageRequest, Query()], live
 class RegionsRequest(PageRequest):
     """Which regions to list."""
 
-    provider: Names = ()
-    country: Annotated[Names, Field(description="ISO 3166 alpha-2, such as `DE`.")] = ()
+    provider: Annotated[Names, Field(description="Provider ids or names, see `/providers`.")] = ()
+    country: Annotated[Names, Field(description="Names, or ISO 3166 alpha-2 codes such as `DE`.")] = ()
+    continent: Annotated[Names, Field(description="Continents, such as `europe`.")] = ()
 
 
 class RegionResponse(copy_of(Region), ResponseModel):  # type: ignore[misc]
@@ -146,6 +147,7 @@ def get_regions(request: Request, query: Annotated[RegionsRequest, Query()], liv
     named = {
         "provider": resolved("provider", query.provider, catalog),
         "country": resolved("country", query.country, catalog),
+        "continent": resolved("continent", query.continent, catalog),
     }
     rows = having(named, catalog.reference.regions)
     return page_answer(

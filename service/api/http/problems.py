@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from service.api.http.usual_words import meant_by
+from service.api.http.usual_words import meant_by, suggested
 from service.db.errors import DatabaseUnusable
 from service.domain.catalog.names import near_names
 from service.domain.errors import CursorExpired, NotFound, NotYet, QuestionError
@@ -46,7 +46,7 @@ class ProblemDocument(BaseModel):
     type: str
     title: str
     status: int
-    detail: str = Field(description="A sentence for the person who has to mend the request.")
+    detail: str = Field(description="A sentence for the person who has to correct the request.")
     errors: list[FieldError]
 
 
@@ -129,7 +129,7 @@ def _field_error(fault: Mapping[str, Any], body: Any, request: Request, *, item:
             message = f"There is no {'query parameter' if where == 'query' else 'field'} '{field}'."
         case "literal_error":
             values, sent = re.findall(r"'([^']*)'", fault["ctx"]["expected"]), str(fault["input"])[:LONGEST_TEXT]
-            near = [each for each in meant_by(sent) if each in values] or near_names(sent, values)
+            near = suggested(sent, values)
             message = f"'{field}': {fault['msg']}."
         case "missing":
             message = f"'{field}' is missing."
@@ -178,8 +178,7 @@ def _near_fields(request: Request, where: str, steps: Sequence[Any], *, item: bo
     name = str(name)[:LONGEST_TEXT]
     operation, meant = _operation(request, item=item), meant_by(name)
     if where != "body":
-        known = [each["name"] for each in operation.get("parameters", []) if each["in"] == where]
-        return [each for each in meant if each in known] or near_names(name, known)
+        return suggested(name, [field["name"] for field in operation.get("parameters", []) if field["in"] == where])
     schemas = request.app.openapi()["components"]["schemas"]
     body = [content["schema"] for content in operation.get("requestBody", {}).get("content", {}).values()]
     here = body
@@ -190,12 +189,12 @@ def _near_fields(request: Request, where: str, steps: Sequence[Any], *, item: bo
     prefix = "".join(f"{step}." for step in parent)
     siblings = [field for schema in here for field, _ in _fields(schema, schemas)]
     namesakes, of_meaning = (
-        [path for each in names for schema in body for path in _paths_to(each, schema, schemas)]
-        for names in ((name,), meant)
+        [path for field in fields for schema in body for path in _paths_to(field, schema, schemas)]
+        for fields in ((name,), meant)
     )
     # Where the meaning of a word is known, fields that only look like it mislead.
-    alike = [each for each in meant if each in siblings] or (() if of_meaning else near_names(name, siblings))
-    return list(dict.fromkeys([*namesakes, *(prefix + each for each in alike), *of_meaning]))[:MAX_NEAR]
+    similar = [field for field in meant if field in siblings] or (() if of_meaning else near_names(name, siblings))
+    return list(dict.fromkeys([*namesakes, *(prefix + field for field in similar), *of_meaning]))[:MAX_NEAR]
 
 
 def _operation(request: Request, *, item: bool) -> Mapping[str, Any]:

@@ -19,13 +19,14 @@ _NO_PRICE = -1
 def offers_among(history: CatalogHistory, names: Mapping[str, Collection[str]]) -> Mask:
     """Returns a mask of the offers that match `names`, which maps a kind of name to the names that it admits.
 
-    Kinds are provider, instance, region, zone and market; the names of markets may include terms. An empty collection
+    Kinds are provider, instance, gpu, region, zone and market; the names of markets may include terms. An empty collection
     admits every offer.
     """
     offers, types = history.offers, history.instance_types
     columns: dict[str, list[tuple[NDArray[Any], Sequence[str]]]] = {
         "provider": [(offers.instance_type, [type_.provider for type_ in types])],
         "instance": [(offers.instance_type, [type_.id for type_ in types])],
+        "gpu": [(offers.instance_type, ["" if type_.gpu is None else type_.gpu.id for type_ in types])],
         "region": [(offers.region, offers.places)],
         "zone": [(offers.zone, offers.places)],
         "market": [(offers.market, MARKETS), (offers.term, offers.terms)],
