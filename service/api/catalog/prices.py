@@ -12,7 +12,7 @@ from pydantic import Field
 
 from service.api.catalog.filters import MARKET, resolved
 from service.api.catalog.instance_type import PriceResponse
-from service.api.http.current import Live, catalog_on, known_on
+from service.api.http.current import Pinned, catalog_on, known_on
 from service.api.http.fields import Day, Names, PageRequest
 from service.api.http.listing import Page, page_answer, require_column
 from service.domain.arrays import Mask
@@ -83,7 +83,7 @@ class OfferResponse(PriceResponse):
 
     @classmethod
     def of_row(cls, row: int, history: CatalogHistory) -> "OfferResponse":
-        """A recorded price of the history."""
+        """Returns a recorded price of the history."""
         instance_type, offer = offer_of(history, row)
         end = offer.price.valid_to
         return cls(
@@ -96,14 +96,14 @@ class OfferResponse(PriceResponse):
 
 
 @router.get("/prices", summary="List prices", response_model=Page[OfferResponse])
-def get_prices(request: Request, query: Annotated[PricesRequest, Query()], live: Live) -> Response:
+def get_prices(request: Request, query: Annotated[PricesRequest, Query()], live: Pinned) -> Response:
     """Listed prices per offer – per zone for spot – on the catalog's day, or over time with `from` and `to`."""
     catalog = catalog_on(live, query)
     history = known_on(live, query.known_at).history
     if query.from_ and query.to and query.from_ > query.to:
         raise QuestionError(f"from ({query.from_}) is after to ({query.to}).", field="from")
     offers = offers_admitted_by(query, catalog, history)
-    # Either bound asks for the history; neither asks for the state on the day of the catalog.
+    # With either bound the answer is the history; without, the prices on the catalog's day.
     if query.from_ or query.to:
         rows = prices_in_force(history, offers, query.from_, min(query.to or catalog.day, catalog.day))
     else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.api.recommend.sentences import note, with_text
+from service.api.recommend.sentences import note_response, with_text
 from service.domain.bill.run import ONE_MACHINE, TransferredData
 from service.domain.calibration.coefficients import Coefficient
 from service.domain.calibration.price_belief import PriceMovement
@@ -194,7 +194,7 @@ def test_every_reason_and_warning_has_the_figures_of_its_sentence(answers: list[
 
 def test_every_note_has_the_figures_of_its_sentence(answers: list[Answer]) -> None:
     notes = [each for answer in answers for each in answer.notes]
-    assert all(note(each).text for each in notes)
+    assert all(note_response(each).text for each in notes)
     assert {each.code for each in notes} == set(NoteCode)
 
 
