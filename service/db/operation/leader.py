@@ -41,7 +41,7 @@ class Leader:
         self._calling = threading.Lock()
 
     def leads(self) -> bool:
-        """Returns whether this process leads; it becomes the leader if there is none. Call it before each unit of work."""
+        """Returns whether this process leads, and takes a free leadership. Call it before each unit of work."""
         with self._calling:
             if self._lock is not None and not self._lock.is_held():
                 log.warning("The lead in %s is lost.", self._work)
