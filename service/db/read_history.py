@@ -242,9 +242,7 @@ def _read_services(connection: Connection) -> tuple[Service, ...]:
 def read_measurements(connection: Connection, rows: Select[Any], **parameters: object) -> list[Measurement]:
     """Returns the measurements that a SELECT on `MEASUREMENTS` finds."""
     price = MEASURED.index("usd_per_hour")
-    shared: dict[
-        Any, Any
-    ] = {}  # a million rows repeat a few names and days, which need not be in memory a million times
+    shared: dict[Any, Any] = {}  # saves memory, because a million rows repeat a few names and days
     measurements = []
     for row in connection.execute(rows, parameters):
         values = [shared.setdefault(value, value) if isinstance(value, str | date) else value for value in row]

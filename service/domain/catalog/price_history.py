@@ -19,7 +19,7 @@ _NO_PRICE = -1
 def offers_among(history: CatalogHistory, names: Mapping[str, Collection[str]]) -> Mask:
     """Returns a mask of the offers that match `names`, which maps a kind of name to the names that it admits.
 
-    Kinds are provider, instance, GPU, region, zone and market; the names of markets may include terms. An empty
+    Kinds are provider, instance, gpu, region, zone and market; the names of markets may include terms. An empty
     collection admits every offer.
     """
     offers, types = history.offers, history.instance_types
