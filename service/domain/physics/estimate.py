@@ -20,10 +20,10 @@ from service.domain.physics.features import (
 from service.domain.physics.generation import (
     EngineMemory,
     ServedLoad,
+    calibrated_rates,
     engine_factors,
     engine_on,
     engine_with,
-    real_rates,
     requests_in_flight,
     served_load,
 )
@@ -303,7 +303,7 @@ def _estimate_forward(
         calibration.bands.of(kind, features, new),
         calibration.coefficients.factors(kind, kind.start, features),
     )
-    engine = ForwardEngines.of(kind, forward_demands(config), real_rates(factors, config, cluster))
+    engine = ForwardEngines.of(kind, forward_demands(config), calibrated_rates(factors, config, cluster))
     most = forward_batch(config)
     served = served_load(engine, config, cluster, layout, most, errors.around(1.0))
     in_flight = most if served is None else served.in_flight / served.instances.likely

@@ -52,7 +52,7 @@ TOKENS_PER_STEP = 8192.0
 USUAL_FORWARD_BATCH = 128.0
 """Samples in a forward pass by default (assumed: large enough to fill a GPU)."""
 
-RealRates = Callable[[str, str], Number]
+CalibratedRates = Callable[[str, str], Number]
 """A function of a term and a resource; it returns the calibrated seconds per unit of the resource for this term."""
 
 
@@ -325,11 +325,11 @@ class ForwardEngines:
     """Seconds by term that each batch takes, whatever its size."""
 
     @staticmethod
-    def of(kind: StepKind, demands: ForwardDemands, real: RealRates) -> "ForwardEngines":
+    def of(kind: StepKind, demands: ForwardDemands, rate: CalibratedRates) -> "ForwardEngines":
         """Returns engines from demands and calibrated seconds per unit of each resource."""
 
         def by_term(part: Demands) -> dict[str, Number]:
-            return {term: amount * real(term, resource) for (term, resource), amount in part.items()}
+            return {term: amount * rate(term, resource) for (term, resource), amount in part.items()}
 
         return ForwardEngines(kind, by_term(demands.sample), by_term(demands.batch))
 
