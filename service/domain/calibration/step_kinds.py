@@ -205,7 +205,7 @@ DENOISING = _kind(
     noise=0.2,
     banded_by=(("class",),),
     on_host=("launch", "step"),
-    overlap=1.5,
+    overlap=2.0,
 )  # fmt: skip
 """Samples of diffusion models: all forward passes of a sample are one step."""
 
