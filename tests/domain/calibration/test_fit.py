@@ -163,7 +163,7 @@ def test_a_stack_with_runs_has_bands_of_its_own_and_others_those_of_their_class(
     known = [Miss(KIND, {"family": "llm", "class": "eager", "stack": "ours"}, (), (i - 50) / 1000) for i in range(101)]
     others = [Miss(KIND, {"family": "llm", "class": "eager", "stack": "many"}, (), (i - 50) / 100) for i in range(101)]
     kind = replace(KIND, banded_by=(("stack",), ("class",)))
-    bands = physics_of(fitted_bands([replace(miss, kind=kind) for miss in [*known, *others]])).bands
+    bands = calibration_of(fitted_bands([replace(miss, kind=kind) for miss in [*known, *others]])).bands
     high = {
         stack: bands.factors(kind, {**others[0].features, "stack": stack}, ())[1] for stack in ("ours", "many", "new")
     }
