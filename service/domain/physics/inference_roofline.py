@@ -35,6 +35,7 @@ from service.domain.physics.training_roofline import (
     ROUTING_SECONDS,
     bytes_moved_forward,
     kernels_forward,
+    layer_bytes,
 )
 
 REQUEST_SECONDS = 1e-5
@@ -287,7 +288,7 @@ def forward_demands(config: InferenceConfig) -> ForwardDemands:
     if t is not None:
         length = config.mean_length or config.input_length or 1
         flops = length * (2.0 * multiplied_parameters(model) + mean_attention_flops_per_token(t, length))
-        moved = LAYER_BYTES_PER_VALUE * length * t.hidden * t.layers
+        moved = layer_bytes(t, length, fused=not config.software.stack.before_flash) * length * t.layers
         kernels = float(KERNELS_PER_LAYER_FORWARD * t.layers)
     else:
         flops = config.passes * network_flops(model) + (model.other_flops_per_sample or 0.0)
