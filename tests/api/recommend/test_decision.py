@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.api.answers import post_recommend
+
 JOB = {
     "task": "training",
     "model": "llama-3.1-8b",
@@ -200,3 +202,22 @@ def test_a_required_feature_needs_the_hardware_and_the_version_of_the_framework(
     answer = client.post("/recommend", json=body).json()
     assert {choice["specs"]["family"] for choice in answer["choices"]} == admitted
     assert "software_libraries" in codes(answer["rejections"])
+
+
+# Numbers of nodes
+
+PRETRAINING = {"task": "training", "model": "mpt-70b", "purpose": "pretrain", "amount": {"tokens": 1e12}}
+
+
+@pytest.mark.parametrize("gpu", ["a100-sxm4-40gb", "l40s-48gb"])
+@pytest.mark.parametrize(("objective", "figure"), [("cheapest", "usd"), ("fastest", "hours")])
+def test_more_nodes_never_have_the_worse_first_choice(
+    gpu: str, objective: str, figure: str, client: TestClient
+) -> None:
+    def first(nodes: int) -> Any:
+        asked = {"workload": PRETRAINING, "constraints": {"gpu": [gpu], "max_nodes": nodes}, "objective": objective}
+        return post_recommend(client, {**asked, "limit": 1})["choices"][0]["estimate"][figure]["likely"]
+
+    found = [first(nodes) for nodes in range(8, 22)]
+    assert found == sorted(found, reverse=True)
+    assert found[-1] < found[0]
