@@ -81,6 +81,9 @@ class Stack:
     """Gives a request cache as its answer grows, and not for its longest answer from the start."""
     static_batches: bool = False
     """Starts a batch of requests when all of the last one have ended, and reserves cache for the longest of them."""
+    interleaves_stages: bool = False
+    """Can cut the layers of a pipeline stage into pieces that take turns with those of other stages (interleaved 1F1B),
+    which shortens the bubble."""
     splits_layers: bool = False
     """Gives whole layers to each GPU, which work one after another, unless it is asked to split the layers."""
     disaggregates: bool = False
@@ -108,15 +111,15 @@ UNKNOWN_STACK = Stack(
     disaggregates=True,
 )
 STACKS = (
-    Stack("megatron-bridge", _MEGATRON),
+    Stack("megatron-bridge", _MEGATRON, interleaves_stages=True),
     Stack("nemo-automodel", _FSDP, ("automodel",)),
-    Stack("nemo-megatron", _MEGATRON),
-    Stack("nemo", _MEGATRON, ("nvidia-nemo",)),
-    Stack("megatron-core", _MEGATRON, ("mcore",)),
-    Stack("megatron-lm", _MEGATRON, ("megatron", "megatron-deepspeed")),
-    Stack("mlperf-training", _TUNED),
+    Stack("nemo-megatron", _MEGATRON, interleaves_stages=True),
+    Stack("nemo", _MEGATRON, ("nvidia-nemo",), interleaves_stages=True),
+    Stack("megatron-core", _MEGATRON, ("mcore",), interleaves_stages=True),
+    Stack("megatron-lm", _MEGATRON, ("megatron", "megatron-deepspeed"), interleaves_stages=True),
+    Stack("mlperf-training", _TUNED, interleaves_stages=True),
     Stack("llm-foundry", _FSDP, ("composer", "mosaicml")),
-    Stack("torchtitan", _FSDP),
+    Stack("torchtitan", _FSDP, interleaves_stages=True),
     Stack("torchtune", _EAGER, half_weights=True, expands_weights=True, static_batches=True),
     Stack("litgpt-generate", _EAGER, static_batches=True),
     Stack("litgpt", _EAGER, ("lit-gpt",), keeps_gathered_weights=True, static_batches=True),

@@ -52,6 +52,8 @@ def _faults_of_cuts(fixed: FixedLayout, config: Config) -> Iterator[str]:
         yield f"{t.heads} attention heads cannot be divided over {fixed.tensor} tensor-parallel GPUs."
     if fixed.pipeline and fixed.pipeline > t.layers:
         yield f"{t.layers} layers cannot be cut into {fixed.pipeline} pipeline stages."
+    elif (fixed.pipeline or 1) * (fixed.virtual_stages or 1) > t.layers:
+        yield f"{t.layers} layers cannot be cut into {fixed.virtual_stages} pieces on each pipeline stage."
 
 
 def _faults_of_experts(fixed: FixedLayout, config: Config, cluster: Cluster) -> Iterator[str]:

@@ -116,9 +116,10 @@ class _Search:
         self.log_of_ways = self._log_of_ways()
 
     def lightest_fits(self, shapes: Sequence[ClusterShape]) -> Mask:
-        """Which clusters have a candidate that fits: the smallest micro-batches are the lightest."""
+        """Which clusters have a candidate that fits: the smallest micro-batches and whole stages are the lightest."""
         free = self.fixed.micro_batch is None and self.fixed.accumulation is None
-        candidates = self._candidates(shapes, replace(self.fixed, micro_batch=1) if free else self.fixed)
+        fixed = replace(self.fixed, virtual_stages=self.fixed.virtual_stages or 1)
+        candidates = self._candidates(shapes, replace(fixed, micro_batch=1) if free else fixed)
         fits, needed = np.zeros(len(self.clusters), dtype=bool), self._bytes_needed(candidates.layouts)
         for shape, rows in candidates.by_shape():
             here = shapes[shape].indices
