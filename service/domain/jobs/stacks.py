@@ -1,7 +1,7 @@
 """Software stacks: the habits that a family of stacks shares, the habits of each stack, and the names of software."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
@@ -209,6 +209,16 @@ STACKS = (
         expands_weights=True,
         static_batches=True,
     ),
+    # Its published training (Llama 2 of 7 to 70B, GPT-2) is estimated best by stacks that shard and compile, and counts
+    # as runs of PyTorch in the fit, so that it has no coefficients of its own.
+    Stack(
+        "torch-compile",
+        _FSDP,
+        ("torch.compile", "pytorch-compile", "torchinductor", "inductor", "nanogpt"),
+        expands_weights=True,
+        fuses_kernels=True,
+        static_batches=True,
+    ),
     Stack(
         "onnxruntime",
         _GRAPH,
@@ -231,6 +241,9 @@ _STACKS_BY_FIRST_RELEASE: Mapping[str, tuple[tuple[tuple[int, ...], str], ...]] 
     "vllm": (((0, 6), "vllm"), ((0,), "early-vllm")),
 }
 """Releases of one name that are stacks of their own: the first release of each, the newest first."""
+
+_STACKS_WITH_LIBRARIES: Mapping[tuple[str, str], str] = {("pytorch", "torch-compile"): "torch-compile"}
+"""By stack and library, the stack that does the work of both."""
 
 _STACKS_OF_PLATFORMS: Mapping[str, Mapping[str, str]] = {
     # Models are compiled for fixed shapes, whatever calls the compiler: vLLM's plugin serves with NxD Inference, and
@@ -276,6 +289,11 @@ class SoftwareStack:
     def stack_class(self) -> StackClass:
         """Habits that it shares with similar stacks."""
         return self.stack.stack_class
+
+    def using(self, libraries: Iterable[str]) -> "SoftwareStack":
+        """Returns the stack that does its work with some libraries: itself, except where one of them changes it."""
+        lines = (_STACKS_WITH_LIBRARIES.get((self.line, software_called(name).line)) for name in libraries)
+        return next((SoftwareStack(line) for line in lines if line), self)
 
     def on(self, platform: str | None, *, trains_language_model: bool = False) -> "SoftwareStack":
         """Returns the stack that does its work on a platform: itself, except where a vendor's own stack does."""
@@ -323,7 +341,6 @@ OTHER_NAMES = {
     "sklearn": "scikit-learn",
     "synapseai": "synapse",
     "te": "transformer-engine",
-    "torch.compile": "torch-compile",
 }
 """Other names of software that is no stack or has another name as one, and the names of its rules."""
 
