@@ -60,6 +60,18 @@ def test_a_question_without_software_is_answered_with_gpus_that_run_the_mainstre
     assert again["counts"]["admitted"] == answer["counts"]["admitted"] + refused["relax"]["admits"]
 
 
+def test_a_platform_that_admits_nothing_more_is_not_named(client: TestClient) -> None:
+    """QLoRA of 70B on one GPU lacks nothing but code for ROCm on an MI350X."""
+    work = {"task": "training", "model": "llama-3.3-70b", "method": "qlora", "amount": {"samples": 1000}}
+    ask = {"workload": work, "constraints": {"max_gpu_count": 1}, "limit": 1}
+    answer = post(client, "/recommend", **ask)
+    relax = rejected(answer)["mainstream"]["relax"]
+    names = relax["to"]["workload.software.platforms"]
+    assert "cann" not in names
+    again = post(client, "/recommend", **{**ask, "workload": {**work, "software": {"platforms": names}}})
+    assert again["counts"]["admitted"] == answer["counts"]["admitted"] + relax["admits"]
+
+
 @pytest.mark.parametrize("named", [{"gpu": ["ascend-910"]}, {"gpu_vendor": ["huawei"]}, {"platform": ["cann"]}])
 def test_naming_hardware_names_its_platform(client: TestClient, named: Any) -> None:
     ask = {"workload": {"task": "training"}, "constraints": named}
