@@ -44,12 +44,14 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     word = name.lower()[:LONGEST_NAME]
     close = get_close_matches(word, folded, n=NEAR, cutoff=0.6)
     very = [candidate for candidate in close if SequenceMatcher(None, word, candidate).ratio() >= VERY_CLOSE]
+    # Few slips are in the first letter: without it, wav2vec2-large is like e5-large, and rnn like cnn.
+    close = [candidate for candidate in close if candidate[:1] == word[:1] or candidate in word]
     plain = NO_LETTER_OR_DIGIT.sub("", word)
     containing = sorted(
         (each for each in folded if len(plain) > 2 and plain in NO_LETTER_OR_DIGIT.sub("", each)), key=len
     )
-    # The families p6-b200 and p6-b300 for p6.
-    beginning = sorted(each for each in folded if len(plain) > 1 and each.startswith(f"{word}-"))
+    # The families p6-b200 and p6-b300 for p6, and the sizes of g5 for g5.
+    beginning = sorted(each for each in folded if len(plain) > 1 and each.startswith((f"{word}-", f"{word}.")))
     series = _letters(word)
     same_series = sorted((candidate for candidate in folded if series and _letters(candidate) == series), key=len)
     return tuple(folded[near] for near in dict.fromkeys([*very, *beginning, *same_series[:1], *close, *containing]))[
