@@ -19,7 +19,15 @@ QLORA_FORMAT = "nf4-dq"
 """Format of the frozen weights of QLoRA by default: with its scales quantised again, as the method is defined
 (Dettmers et al. 2023, arXiv 2305.14314)."""
 
-PREFERENCE_LOSSES: Mapping[str, bool] = {"dpo": True, "ipo": True, "kto": True, "orpo": False, "simpo": False}
+PREFERENCE_LOSSES: Mapping[str, bool] = {
+    "dpo": True,
+    "ipo": True,
+    "kto": True,
+    "orpo": False,
+    "simpo": False,
+    "cpo": False,
+    "reward": False,
+}
 """Losses on preferred and rejected answers, and whether a frozen copy of the model reads each answer as well, the
 reference (Rafailov et al. 2023, arXiv 2305.18290; Hong et al. 2024, arXiv 2403.07691; the trainers of TRL)."""
 

@@ -36,7 +36,8 @@ def check_degrees(layout: FixedLayout | Layout, cluster: Cluster) -> None:
             f"The layout takes {gpus} GPUs ({words}), but the cluster has {cluster.gpus}.", field="layout"
         )
     if gpus and cluster.gpus % gpus:
-        raise QuestionError(f"{cluster.gpus} GPUs cannot be divided into groups of {gpus} ({words}).", field="layout")
+        these = "1 GPU" if cluster.gpus == 1 else f"{cluster.gpus} GPUs"
+        raise QuestionError(f"{these} cannot be divided into groups of {gpus} ({words}).", field="layout")
 
 
 def _faults_of_cuts(fixed: FixedLayout, config: Config) -> Iterator[str]:
