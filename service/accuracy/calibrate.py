@@ -14,8 +14,9 @@ from service.accuracy.report import coverage_lines, score_lines
 from service.accuracy.rows import UnansweredRun, counted_rows, question_of
 from service.accuracy.scoring import SPLITS, ScoredAnswer, fold_of
 from service.domain.band import Band
-from service.domain.calibration.coefficients import Calibration, Coefficient
-from service.domain.calibration.error_bands import ErrorBands, fitted_bands, physics_of, unseen
+from service.domain.calibration.calibration import calibration_of
+from service.domain.calibration.coefficients import Coefficient, Coefficients
+from service.domain.calibration.error_bands import ErrorBands, fitted_bands, unseen
 from service.domain.calibration.gpu_order import Better
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import better_gpus
@@ -38,7 +39,7 @@ def calibrate(table: Path, catalog: Catalog, write: Path | None) -> str:
     if write:
         write_coefficients(write, [*fit_all(cases, better), *bands])
     lines = [f"{sum(case.scored for case in cases)} rows; refused: {dict(refused)}"]
-    answers = {split: _answers_of(result, physics_of(bands).bands) for split, result in results.items()}
+    answers = {split: _answers_of(result, calibration_of(bands).bands) for split, result in results.items()}
     for split, of_split in answers.items():
         lines += [f"== left out by {split}", *score_lines(of_split)]
     lines += ["== inside the band, over all ways to leave out", *coverage_lines([*chain(*answers.values())])]
@@ -62,31 +63,31 @@ def _cases_of(table: Path, catalog: Catalog) -> tuple[list[Case], Counter[str]]:
     return cases, refused
 
 
-def _left_out(cases: Sequence[Case], split: str, better: Better) -> Iterator[tuple[Case, Calibration]]:
-    """Each case with a calibration that was fitted without its fold."""
+def _left_out(cases: Sequence[Case], split: str, better: Better) -> Iterator[tuple[Case, Coefficients]]:
+    """Each case with coefficients that were fitted without its fold."""
     # Folds follow the source, machine or model, because rows of one group would predict each other.
     fold = [fold_of(case.question.row, split, FOLDS) for case in cases]
     for out in range(FOLDS):
         fitted = fit_all([case for case, index in zip(cases, fold, strict=True) if index != out], better)
-        calibration = physics_of(fitted).calibration
+        coefficients = calibration_of(fitted).coefficients
         yield from (
-            (case.under(calibration), calibration) for case, index in zip(cases, fold, strict=True) if index == out
+            (case.under(coefficients), coefficients) for case, index in zip(cases, fold, strict=True) if index == out
         )
 
 
-def _answers_of(results: Sequence[tuple[Case, Calibration]], bands: ErrorBands) -> list[ScoredAnswer]:
+def _answers_of(results: Sequence[tuple[Case, Coefficients]], bands: ErrorBands) -> list[ScoredAnswer]:
     answers = []
-    for case, calibration in results:
+    for case, coefficients in results:
         # A conclusion is no published figure, so it counts in the fit and not in the score.
         if case.scored:
-            likely = case.predicted(calibration)
-            new = unseen(calibration, case.kind, case.features)
+            likely = case.predicted(coefficients)
+            new = unseen(coefficients, case.kind, case.features)
             band, of_kind = (
                 bands.around(likely, kind, case.features, new, of_rate=case.is_rate) for kind in (case.bands, case.kind)
             )
             band = band.with_likely(of_kind.likely)
             if case.bound:
-                most = bands.around(case.estimated_seconds(calibration), case.bands, case.features, new, of_rate=False)
+                most = bands.around(case.estimated_seconds(coefficients), case.bands, case.features, new, of_rate=False)
                 band = Band(min(likely, float(most.high <= case.usable_bytes)), likely, likely)
             answers.append(ScoredAnswer(case.question, band.likely, band.low, band.high))
     return answers

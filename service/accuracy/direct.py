@@ -9,7 +9,7 @@ from service.accuracy.rows import RunQuestion
 from service.accuracy.scoring import source_of
 from service.api.estimate.request import EstimateRequest, cluster_in, fixed_layout
 from service.api.workload.job import job_of
-from service.domain.calibration.coefficients import Calibration, Coefficient, Features, StepKind, values_by_name
+from service.domain.calibration.coefficients import Coefficient, Coefficients, Features, StepKind, values_by_name
 from service.domain.calibration.error_bands import Miss, unseen
 from service.domain.calibration.fit import CalibrationRun, fit
 from service.domain.calibration.gpu_order import Better, in_order
@@ -70,8 +70,8 @@ class Case:
     usable_bytes: float = 0.0
     banded_as: StepKind | None = None
     """The kind of step whose error bands apply, where that is not `kind`."""
-    again: Callable[[Calibration], "Case"] | None = None
-    """Makes the case again for a calibration that its terms depend on: a faster engine runs more requests at once."""
+    again: Callable[[Coefficients], "Case"] | None = None
+    """Makes the case again for coefficients that its terms depend on: a faster engine runs more requests at once."""
     scored: bool = True
     """False for a conclusion from the row in addition to its figure: it helps to fit, and no report counts it."""
 
@@ -100,25 +100,25 @@ class Case:
         """The case as a question that names no framework or engine."""
         return replace(self, features={**self.features, **UNNAMED})
 
-    def under(self, calibration: Calibration) -> "Case":
-        """The case with its terms under a calibration."""
-        return self.again(calibration) if self.again else self
+    def under(self, coefficients: Coefficients) -> "Case":
+        """The case with its terms under these coefficients."""
+        return self.again(coefficients) if self.again else self
 
-    def estimated_seconds(self, calibration: Calibration) -> float:
-        """Time of the step by the calibration."""
-        return step_of(self.terms, calibration.seconds(self.kind, self.terms.seconds, self.features)).seconds
+    def estimated_seconds(self, coefficients: Coefficients) -> float:
+        """Time of the step by the coefficients."""
+        return step_of(self.terms, coefficients.seconds(self.kind, self.terms.seconds, self.features)).seconds
 
-    def predicted(self, calibration: Calibration) -> float:
-        """The figure that the calibration predicts; for a decision, 1 if the run fits."""
-        seconds = self.estimated_seconds(calibration)
+    def predicted(self, coefficients: Coefficients) -> float:
+        """The figure that the coefficients predict; for a decision, 1 if the run fits."""
+        seconds = self.estimated_seconds(coefficients)
         if self.bound:
             return float(seconds <= self.usable_bytes)
         return self.scale / seconds if self.is_rate else self.scale * seconds
 
-    def miss(self, calibration: Calibration) -> Miss:
-        """The error of the calibration on this case."""
-        new = unseen(calibration, self.kind, self.features)
-        error = log(self.estimated_seconds(calibration) / self.seconds)
+    def miss(self, coefficients: Coefficients) -> Miss:
+        """The error of the coefficients on this case."""
+        new = unseen(coefficients, self.kind, self.features)
+        error = log(self.estimated_seconds(coefficients) / self.seconds)
         return Miss(self.bands, self.features, new, error)
 
 
@@ -137,8 +137,8 @@ def _fit(kind: StepKind, cases: Sequence[Case]) -> list[Coefficient]:
     """The coefficients of a kind of step, fitted again where the terms of its cases depend on them."""
     fitted = fit(kind, [case.run for case in cases])
     for _ in range(ROUNDS_OF_TERMS if any(case.again for case in cases) else 0):
-        calibration = Calibration(values_by_name(fitted))
-        fitted = fit(kind, [case.under(calibration).run for case in cases], fitted)
+        coefficients = Coefficients(values_by_name(fitted))
+        fitted = fit(kind, [case.under(coefficients).run for case in cases], fitted)
     return fitted
 
 
@@ -212,17 +212,17 @@ def _inference_case(question: RunQuestion, config: InferenceConfig, cluster: Clu
         return _memory_case(question, plannable, figures(parts), features, INFERENCE_MEMORY)
     if not config.model.generates:
         return _forward_case(question, config, cluster, features)
-    return _generation_case(question, config, cluster, layout, Calibration({}))
+    return _generation_case(question, config, cluster, layout, Coefficients({}))
 
 
 def _generation_case(
-    question: RunQuestion, config: InferenceConfig, cluster: Cluster, layout: Layout, calibration: Calibration
+    question: RunQuestion, config: InferenceConfig, cluster: Cluster, layout: Layout, coefficients: Coefficients
 ) -> Case:
-    """A figure of an engine, with the requests that run at once by a calibration."""
+    """A figure of an engine, with the requests that run at once by the coefficients."""
     features = inference_features(config, cluster, layout)
     plannable = float(plannable_bytes(config, cluster.usable_bytes))
-    room = EngineMemory.of(calibration, config, layout, features).room(config, plannable)
-    engine = engine_on(engine_factors(calibration, features), config, cluster, layout, room)
+    room = EngineMemory.of(coefficients, config, layout, features).room(config, plannable)
+    engine = engine_on(engine_factors(coefficients, features), config, cluster, layout, room)
     state, replicas = engine.state, float(replicas_in_use(config, layout))
 
     def case(share: EngineTimes, scale: float, *, is_rate: bool, bands: StepKind = GENERATION) -> Case:

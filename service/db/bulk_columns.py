@@ -1,8 +1,8 @@
 """Reads columns of many rows as arrays of whole numbers, several times faster than row by row.
 
-The database joins the values of a column into one text, which takes a fraction of the time that a driver needs to make
-a Python object of each value. Starting with 200,000 offers takes 2.1 s of processor time this way, and 2.6 s with plain
-rows, which is 6.7 times the start of bare FastAPI and fails its gate. See docs/decisions/006.
+The database joins the values of a column into one text, which is much faster than a Python object for each value. With
+200,000 offers, the service starts in 2.1 s of processor time. With plain rows it would take 2.6 s, which is 6.7 times
+the start of bare FastAPI and more than the benchmark allows. See docs/decisions/006.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ from sqlalchemy import Column, ColumnElement, Connection, String, Table, cast, f
 from service.db.errors import DatabaseUnusable
 
 READ_AT_ONCE = 20_000
-"""The size of the ranges of ids that are read one after the other, which limits the memory that the texts take."""
+"""Number of ids that are read at a time, which limits the memory for the texts."""
 
 SEPARATOR = "\x1f"
-"""The control character for separating units, which no name in a catalog contains."""
+"""The control character "unit separator", which no name in a catalog contains."""
 
 Numbers = NDArray[np.int64]
 Codes = Mapping[str, int]
@@ -30,8 +30,8 @@ def read_columns(
 ) -> dict[str, Numbers]:
     """Returns the named columns in one common, arbitrary order of rows.
 
-    A column with codes becomes the codes of its texts; one without holds whole numbers, with `null` for null. Raises
-    `DatabaseUnusable` where a text contains the separator.
+    A column with codes is returned as the codes of its texts; a column without codes must hold whole numbers, and
+    `null` replaces null. Raises `DatabaseUnusable` if a text contains the separator.
     """
     nulls = {name: str(null) if codes[name] is None else "" for name in codes}
     texts = select(func.count(), *(_joined(table.c[name], nulls[name]) for name in codes))
@@ -50,8 +50,8 @@ def read_columns(
 
 
 def _joined(column: Column[Any], null: str) -> ColumnElement[str]:
-    """All values of a column as one text."""
-    # Literals stand in the statement itself: with parameters, SQLite takes twice as long.
+    """Returns all values of a column as one text."""
+    # With parameters in place of these literals, SQLite takes twice as long.
     text = func.coalesce(cast(column, String), literal(null, literal_execute=True))
     return func.aggregate_strings(text, literal(SEPARATOR, literal_execute=True))  # type: ignore[arg-type]
 

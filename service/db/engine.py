@@ -22,10 +22,10 @@ POSTGRES_CONNECTION = {
     "tcp_user_timeout": 10_000,
     "prepare_threshold": None,
 }
-"""A server that is cut off is noticed within 11 seconds; with the defaults of Linux it takes a quarter of an hour.
+"""A broken connection is noticed within 11 seconds; with the defaults of Linux it takes a quarter of an hour.
 
-Statements are not prepared: in transaction mode, PgBouncer gives the server of one client to another one, where the
-names of prepared statements would clash.
+Statements are not prepared: in transaction mode, PgBouncer gives the same server connection to several clients, whose
+prepared statements would have the same names.
 """
 
 DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
@@ -49,11 +49,11 @@ def parse_url(text: str) -> URL:
 
 
 def connect(database_url: str) -> Engine:
-    """Returns an engine, which connects on first use. Raises `DatabaseUnusable` where the URL cannot be read."""
+    """Returns an engine, which connects on first use. Raises `DatabaseUnusable` if the URL cannot be read."""
     url = parse_url(database_url)
     if url.get_backend_name() == "sqlite":
         return _sqlite_engine(url)
-    # A connection may have died in the pool; the ping replaces it before a request fails on it.
+    # The ping replaces a connection that died in the pool, before a request fails on it.
     engine = create_engine(url, pool_pre_ping=True, connect_args=POSTGRES_CONNECTION)
 
     @event.listens_for(engine, "connect")
@@ -67,25 +67,25 @@ def connect(database_url: str) -> Engine:
 def _sqlite_engine(url: URL) -> Engine:
     path = sqlite_path(url)
     file = SqliteFile(path) if path else None
-    # A connection that is kept would not notice that another program has overwritten the file.
+    # A pooled connection would not notice that another program has replaced the file.
     pool = {"poolclass": NullPool, "execution_options": {OPTION: file}} if file else {}
     engine = create_engine(url, connect_args={"timeout": SQLITE_BUSY_SECONDS}, **pool)
 
     @event.listens_for(engine, "do_connect")
     def open_file(dialect: Any, _record: Any, _arguments: Any, parameters: Any) -> Any:
-        require_same_file(engine)  # before SQLite, which would create a file where there is none
+        require_same_file(engine)  # first, because SQLite would create a missing file
         if file and file.on_read_only_media:
             return dialect.connect(file.immutable_uri, uri=True, **parameters)
         return None
 
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:
-        # SQLAlchemy begins transactions itself (below); where pysqlite would begin them breaks savepoints.
+        # SQLAlchemy begins transactions (below), because pysqlite begins them at moments that break savepoints.
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys = ON")
         if not (file and file.on_read_only_media):
             connection.execute("PRAGMA journal_mode = WAL")  # lets readers continue while an import writes
-        require_same_file(engine)  # which takes note of a file that SQLite has created just now
+        require_same_file(engine)  # remembers a file that SQLite has just created
 
     @event.listens_for(engine, "begin")
     def begin(connection: Any) -> None:

@@ -21,14 +21,14 @@ class DatabaseFileLost(DatabaseUnusable):
 
 @contextmanager
 def in_sentences(engine: Engine) -> Iterator[None]:
-    """Raises driver errors as `DatabaseUnusable`, except that of a row which breaks a constraint.
+    """Raises errors of the driver as `DatabaseUnusable`, except for a row that violates a constraint.
 
-    Raises `DatabaseFileLost` if the file is another one at the end, so that no write into a lost file is acknowledged.
+    Raises `DatabaseFileLost` if the SQLite file was replaced meanwhile, so that no write to a lost file counts as done.
     """
     try:
         yield
         require_same_file(engine)
-    # The caller knows which row it was, and can say more about it.
+    # The caller knows the row, and can say more about the violation.
     except IntegrityError:
         raise
     except OperationalError as error:
@@ -55,5 +55,5 @@ def _unreachable_sentence(engine: Engine, error: OperationalError) -> str:
 
 
 def _reason(error: DatabaseError) -> str:
-    # Drivers add lines with hints and statements, which do not help an operator.
+    # The further lines are hints and statements, which do not help an operator.
     return str(error.orig).strip().splitlines()[0].rstrip(".")

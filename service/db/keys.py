@@ -13,8 +13,8 @@ from service.db.tables import API_KEY
 from service.domain.keys import ID_LETTERS, ApiKey, hash_of, id_of
 
 SECRET_BYTES = 32
-USES_EVERY = timedelta(minutes=1)
-"""Interval at which the time of the last use of a key is written."""
+WRITE_USES_EVERY = timedelta(minutes=1)
+"""Interval at which the times of the last uses of keys are written."""
 
 
 def new_token() -> str:
@@ -40,16 +40,16 @@ def read_keys(engine: Engine) -> tuple[ApiKey, ...]:
 
 
 def revoke_key(engine: Engine, key_id: str, now: datetime) -> bool:
-    """Revokes a key, and returns whether there is one with this id that was not revoked. Raises `DatabaseUnusable`."""
+    """Revokes a key, and returns False if no key has this id or it was revoked before. Raises `DatabaseUnusable`."""
     is_active = (API_KEY.c.id == key_id) & API_KEY.c.revoked_at.is_(None)
     with in_sentences(engine), engine.begin() as connection:
         return connection.execute(update(API_KEY).where(is_active).values(revoked_at=now)).rowcount == 1
 
 
 class KeyRing:
-    """All keys as they were last read, so that checking a token needs no database.
+    """All keys in memory, so that the check of a token needs no database.
 
-    The constructor raises `DatabaseUnusable`. Later, the last keys stay in use while the database cannot be read.
+    The constructor raises `DatabaseUnusable`. While the database cannot be read later, the keys read last stay in use.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -71,17 +71,17 @@ class KeyRing:
         self._keys = {key.id: key for key in read_keys(self._engine)}
 
     def follow(self) -> None:
-        """Reads all keys and, once a minute, stores when they were used; both wait while the database is away."""
+        """Reads all keys and, once a minute, stores when they were used; does nothing while the database is away."""
         now = datetime.now(UTC)
         with suppress(DatabaseUnusable):
             self.refresh()
-            if self._uses and now - self._uses_written_at >= USES_EVERY:
+            if self._uses and now - self._uses_written_at >= WRITE_USES_EVERY:
                 self._uses_written_at = now
                 _write_uses(self._engine, self._uses.copy())
 
 
 def _write_uses(engine: Engine, uses: Mapping[str, datetime]) -> None:
-    """Another process may have stored a later use of the same key."""
+    """Stores when keys were last used, unless another process has stored a later use."""
     with in_sentences(engine), engine.begin() as connection:
         for key_id, used_at in uses.items():
             is_older = or_(API_KEY.c.last_used_at.is_(None), API_KEY.c.last_used_at < used_at)

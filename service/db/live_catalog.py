@@ -27,19 +27,20 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 STOP_WITHIN_SECONDS = 1.0
-"""The longest wait after which a watcher checks whether it has to stop."""
+"""Interval at which a watcher checks whether it has to stop."""
 
 SILENT_SECONDS = 15.0
-"""How long a check of the database may take before it counts as a problem: longer than it takes to notice a cut."""
+"""How long a check of the database may take before it counts as a problem: longer than a broken connection stays
+unnoticed."""
 
 DAYS_KEPT = 16
-"""Number of catalogs of past days that are kept: the most recently used ones. They are built on demand."""
+"""Most catalogs of past days in memory. They are built on demand, and the least recently used one is dropped."""
 
 REPLAYS_KEPT = 2
-"""Number of days of knowledge (`known_at`) whose catalogs are kept; each takes as much memory as today's catalog."""
+"""Most days of `known_at` in memory. Each takes as much memory as today's catalog."""
 
 VIEWS_KEPT = 256
-"""Number of catalogs as single callers see them that are kept. They share all facts, so each is small."""
+"""Most catalogs of single callers in memory. They share all facts and differ in measurements, so each is small."""
 
 
 def today() -> date:
@@ -54,31 +55,33 @@ class Health:
     checked_at: datetime
     problem: str | None
     file_lost: bool = False
-    """Whether the SQLite file was deleted or replaced. Unlike a server that does not answer, it does not return."""
+    """Whether the SQLite file was deleted or replaced, which only a restart of the service repairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedCatalog:
-    """One version of the catalog and one current day, which do not change while work goes on."""
+    """One version of the catalog and one current day, which do not change while a request is answered."""
 
     history: CatalogHistory
     today: date
     facts_of: Callable[[date], Catalog]
-    """The catalog of a day in the first version with these facts."""
+    """Returns the catalog of a day in the first version with these facts; later ones differ in measurements only."""
     catalog_of: Callable[[date, Owner], Catalog]
+    """Returns the catalog of a day in this version as an owner of keys sees it."""
     replay: Callable[[date], "PinnedCatalog"]
-    """Reads the catalogs as they were known at the end of a day; the most recently used ones are kept."""
+    """Returns the catalogs as they were known at the end of a day."""
     owner: Owner = None
-    """The caller who sees the catalogs."""
+    """The owner of the caller's key, whose own measurements count."""
 
     def on(self, day: date | None) -> Catalog:
         """Returns the catalog of a day, by default of the day on which it was pinned."""
         return self.catalog_of(day or self.today, self.owner)
 
     def known_on(self, day: date) -> "PinnedCatalog":
-        """Returns the catalogs as they were known at the end of an earlier day, which is their current day.
+        """Returns the catalogs as they were known at the end of an earlier day, which becomes their current day.
 
-        Raises `QuestionError` where nothing was known yet, `NotYet` while other days are read, and `DatabaseUnusable`.
+        Raises `QuestionError` for a day before the first import, `NotYet` while another day is being read, and
+        `DatabaseUnusable`.
         """
         return replace(self.replay(day), owner=self.owner)
 
@@ -86,7 +89,7 @@ class PinnedCatalog:
 class LiveCatalog:
     """The catalog that answers requests.
 
-    The constructor raises what `read_history` raises. Afterwards, the last good catalog stays whatever happens.
+    The constructor raises the same as `read_history`. Afterwards, the last good catalog stays in use if reading fails.
     """
 
     def __init__(
@@ -105,15 +108,15 @@ class LiveCatalog:
 
     @property
     def health(self) -> Health:
-        """Returns whether the database answers. A question that it never answers is a problem as well."""
+        """Returns when the database last answered, and the problem since then; long silence is a problem, too."""
         silent_seconds = (datetime.now(UTC) - self._health.checked_at).total_seconds()
         if self._health.problem or not self._watcher.is_alive() or silent_seconds < self._poll_seconds + SILENT_SECONDS:
             return self._health
         return replace(self._health, problem=f"The database has not answered for {silent_seconds:.0f} seconds.")
 
     def _built(self, history: CatalogHistory, same_facts: PinnedCatalog | None = None) -> PinnedCatalog:
-        """Returns a version with the catalog of its newest day already built, so that no request waits for it."""
-        # The caches of days belong to the facts of a version, and disappear with them.
+        """Returns a pinned version. The catalog of its newest day is built here, so that no request waits for it."""
+        # Versions with the same facts share their caches of days.
         facts_of = same_facts.facts_of if same_facts else lru_cache(DAYS_KEPT)(history.on)
         replay = same_facts.replay if same_facts else lru_cache(REPLAYS_KEPT)(self._replayed)
 
@@ -128,7 +131,7 @@ class LiveCatalog:
         return current
 
     def _replayed(self, day: date) -> PinnedCatalog:
-        # A replay keeps a core busy, for 40 s with 400,000 observations.
+        # One replay at a time, because it takes a core: 40 s with 400,000 observations.
         if not self._replaying.acquire(blocking=False):
             sentence = "The prices of an earlier day are being read for another question. Ask again in some seconds."
             raise NotYet(sentence, field="known_at")
@@ -157,7 +160,7 @@ class LiveCatalog:
         return datetime.now(UTC), feed_statuses(self._engine)
 
     def unmapped(self) -> list[UnmappedType]:
-        """Returns the instance types that feeds sell and the catalog does not have. Raises `DatabaseUnusable`."""
+        """Returns the instance types in feeds that the catalog lacks. Raises `DatabaseUnusable`."""
         return unmapped_types(self._engine)
 
     def start_watching(self) -> None:
@@ -165,18 +168,18 @@ class LiveCatalog:
         self._watcher.start()
 
     def stop_watching(self) -> None:
-        """Stops that thread, and waits for it."""
+        """Stops the thread that follows the database, and waits for it."""
         self._stopping.set()
         if self._watcher.is_alive():
-            # Not for ever: a database that hangs must not keep the process from ending.
+            # With a timeout, because a database that hangs must not keep the process from ending.
             self._watcher.join(timeout=self._poll_seconds + 5)
 
     def add_measurements(
         self, measurements: Sequence[Measurement], *, key: str | None = None, most: int | None = None
     ) -> list[Measurement]:
-        """Returns the measurements as stored; from then on, this process answers with them.
+        """Stores measurements and returns them as stored; from then on, this process answers with them.
 
-        Raises what `write_measurements` raises; then none is stored.
+        Raises the same as `write_measurements`, and stores nothing then.
         """
         stored = write_measurements(self._engine, measurements, datetime.now(UTC), key=key, most=most)
         self.refresh()
@@ -199,7 +202,7 @@ class LiveCatalog:
     def _read_if_changed(self) -> None:
         with snapshot(self._engine) as connection:
             version = read_version(connection)
-            # Before the rows, which take long to read when there are many.
+            # Noted before the rows are read, which may take long.
             self._health = replace(self._health, checked_at=datetime.now(UTC))
             if version.number == self.history.version:
                 return
@@ -220,7 +223,7 @@ class LiveCatalog:
         self._stopping.wait(self._poll_seconds)
 
     def _wait_for_notice(self) -> None:
-        """Waits until Postgres announces a version that is new here, at most as long as between two polls."""
+        """Waits until Postgres announces a newer version, at most as long as between two polls."""
         import psycopg  # imported here because a service on SQLite starts faster without it
 
         until = monotonic() + self._poll_seconds

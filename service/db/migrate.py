@@ -1,4 +1,4 @@
-"""Brings a database to the tables that this version of the code expects, and reports one that has others."""
+"""Brings the tables of a database to this version of the code, and reports a database with unsuitable tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _alembic_config(engine: Engine) -> Config:
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Creates the tables, or brings them to this version; leaves newer ones that this version can use as they are.
+    """Creates the tables or brings them to this version. Newer tables that this version can use stay as they are.
 
     Raises `DatabaseUnusable`.
     """
@@ -56,8 +56,8 @@ def downgrade(engine: Engine, revision: str) -> None:
 def require_usable(engine: Engine) -> None:
     """Raises `DatabaseUnusable` with a sentence unless the database has the tables of this version.
 
-    Newer tables will do if all migrations since this version only expand them. A replica of the version before can
-    therefore start again during a rolling upgrade, after the migration.
+    Newer tables are usable if all migrations since this version only expand them. During a rolling upgrade, replicas of
+    the version before can therefore still start after the migration.
     """
     path = sqlite_path(engine.url)
     if path and not path.exists():
@@ -94,8 +94,8 @@ def newest_revision() -> str:
 def oldest_supported(scripts: ScriptDirectory, revision: str) -> str:
     """Returns the oldest revision whose code can read and write the tables of a revision.
 
-    It is the one before the newest migrations that say `expands = True`: they only add what the code before them does
-    not need to know, such as a table, an index, or a column that may be null.
+    That is the revision before the newest migrations with `expands = True`. Such a migration only adds tables, indexes
+    or nullable columns, which older code can ignore.
     """
     script = scripts.get_revision(revision)
     while getattr(script.module, "expands", False):
@@ -104,7 +104,7 @@ def oldest_supported(scripts: ScriptDirectory, revision: str) -> str:
 
 
 def _is_newer_and_supported(engine: Engine) -> bool:
-    """Whether the database has newer tables, which by its own record still suit this version."""
+    """Returns whether the database has newer tables that, as it records itself, this version can use."""
     oldest = select(column("oldest_revision", String)).select_from(table("catalog_version"))
     revision, newest = _current_revision(engine), newest_revision()
     if revision is None or revision <= newest:
@@ -117,7 +117,7 @@ def _is_newer_and_supported(engine: Engine) -> bool:
 
 
 def _is_foreign(engine: Engine) -> bool:
-    """Whether no migration of this version has made the tables."""
+    """Returns whether the tables were made by something other than the migrations of this version."""
     revision = _current_revision(engine)
     if revision is None:
         return bool(set(inspect(engine).get_table_names()) - {"alembic_version"})  # which a downgrade leaves behind

@@ -11,8 +11,8 @@ from sqlalchemy import Connection, Engine, Select, bindparam, select
 
 from service.db.read_prices import PriceVocabulary, read_offers, read_prices
 from service.db.tables import CATALOG_VERSION, MEASUREMENT, METADATA
+from service.domain.calibration.calibration import calibration_of
 from service.domain.calibration.coefficients import Coefficient
-from service.domain.calibration.error_bands import physics_of
 from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.hardware import LIFECYCLE_STATES, Gpu, InstanceType, LifecycleEvent
 from service.domain.catalog.history import CatalogHistory
@@ -53,7 +53,7 @@ class Version:
     number: int
     """Counts all changes: the version of the catalog."""
     facts: int
-    """Counts the changes that did more than add measurements of callers."""
+    """Counts the changes other than new measurements of callers."""
 
 
 VERSION = select(CATALOG_VERSION.c.version, CATALOG_VERSION.c.version - CATALOG_VERSION.c.measured)
@@ -61,7 +61,7 @@ MEASURED = tuple(field.name for field in fields(Measurement))
 MEASUREMENTS = select(*(MEASUREMENT.c["usd_per_hour_micros" if name == "usd_per_hour" else name] for name in MEASURED))
 """The columns of a `Measurement`, in the order of its fields."""
 NEWER_MEASUREMENTS = MEASUREMENTS.where(MEASUREMENT.c.since > bindparam("known")).order_by(MEASUREMENT.c.since)
-"""The measurements that later versions than `known` have added, in the order of versions."""
+"""The measurements that versions after `known` added, in the order of versions."""
 
 
 def read_version(connection: Connection) -> Version:
@@ -76,7 +76,7 @@ def newer_history(connection: Connection, version: Version, known: CatalogHistor
     """
     if version.facts == known.facts_version:
         newer = read_measurements(connection, NEWER_MEASUREMENTS, known=known.measurements.version)
-        if newer:  # otherwise a process of an older release has written, which does not set `since`
+        if newer:  # otherwise a process of an older release, which does not set `since`, has added measurements
             known.measurements.add(newer, version.number)
             return replace(known, version=version.number)
     return history_in(connection)
@@ -84,8 +84,8 @@ def newer_history(connection: Connection, version: Version, known: CatalogHistor
 
 @contextmanager
 def snapshot(engine: Engine) -> Iterator[Connection]:
-    """A transaction that reads one state of the database throughout, fixed by its first SELECT."""
-    # SQLite readers see one state by themselves; Postgres needs the level, or each SELECT sees its own.
+    """Begins a transaction in which every SELECT reads the same state of the database, that of the first one."""
+    # SQLite does so by itself; on Postgres, each SELECT of the default level would see its own state.
     level = {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
     with engine.connect().execution_options(**level) as connection, connection.begin():
         yield connection
@@ -182,11 +182,11 @@ def _lifecycle(row: ReadRow, events: Events) -> tuple[LifecycleEvent, ...]:
     family = (row["provider"], row["family"])
     states = {event.state: event for event in events.get((*family, ""), [])}
     states |= {event.state: event for event in events.get((*family, row["name"]), [])}
-    return tuple(sorted(states.values(), key=_in_order))
+    return tuple(sorted(states.values(), key=_by_day_and_state))
 
 
-def _in_order(event: LifecycleEvent | ServiceEvent) -> tuple[date, int]:
-    """Sorting key of events: by day, then in the order of a lifecycle."""
+def _by_day_and_state(event: LifecycleEvent | ServiceEvent) -> tuple[date, int]:
+    """Sort key of events: by day, then in the order of a lifecycle."""
     return event.starts_on, LIFECYCLE_STATES.index(event.state)
 
 
@@ -214,7 +214,7 @@ def _read_reference(connection: Connection, gpus: Mapping[str, Gpu]) -> Referenc
             for row in _rows(connection, "published_run")
         ),
         models={row["id"]: model_from_row(row) for row in _rows(connection, "model")},
-        physics=physics_of(coefficients),
+        calibration=calibration_of(coefficients),
         price_movement=PriceMovement.of(coefficients),
         imports=_read_imports(connection),
         exchange_rates=_values(connection, "exchange_rate", ExchangeRate),
@@ -234,7 +234,7 @@ def _read_regions(connection: Connection) -> tuple[Region, ...]:
 def _read_services(connection: Connection) -> tuple[Service, ...]:
     events = _parts(connection, "service_lifecycle", ServiceEvent, "provider", "service")
     return tuple(
-        Service(**row, lifecycle=tuple(sorted(events[row["provider"], row["id"]], key=_in_order)))
+        Service(**row, lifecycle=tuple(sorted(events[row["provider"], row["id"]], key=_by_day_and_state)))
         for row in _rows(connection, "service")
     )
 
@@ -242,19 +242,19 @@ def _read_services(connection: Connection) -> tuple[Service, ...]:
 def read_measurements(connection: Connection, rows: Select[Any], **parameters: object) -> list[Measurement]:
     """Returns the measurements that a SELECT on `MEASUREMENTS` finds."""
     price = MEASURED.index("usd_per_hour")
-    same: dict[Any, Any] = {}  # a million rows repeat a few names and days, which need not be stored a million times
+    shared: dict[Any, Any] = {}  # saves memory, because a million rows repeat a few names and days
     measurements = []
     for row in connection.execute(rows, parameters):
-        values = [same.setdefault(value, value) if isinstance(value, str | date) else value for value in row]
+        values = [shared.setdefault(value, value) if isinstance(value, str | date) else value for value in row]
         values[price] = None if values[price] is None else values[price] / MICRO
         measurements.append(Measurement(*values))
     return measurements
 
 
 def model_from_row(row: Mapping[str, Any]) -> Model:
-    """Returns the model of a row of `model`; a null dimension takes its default, and a model without layers has none.
+    """Returns the model of a row of the table `model`. Raises `ImpossibleModel`.
 
-    Raises `ImpossibleModel`.
+    A null dimension has its default, and a model without layers has no dimensions.
     """
     dimensions = {name: row[name] for name in DIMENSIONS if row[name] is not None}
     return Model(

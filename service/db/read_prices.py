@@ -37,11 +37,11 @@ class PriceVocabulary(dict[str, int]):
     def sorted(self) -> tuple[tuple[str, ...], Numbers]:
         """Returns the texts in alphabetical order, and the new code for each old one."""
         new = np.argsort(np.argsort(self.words))
-        return tuple(sorted(self.words)), np.array([*new, UNKNOWN], np.int64)  # an old code of -1 finds the last item
+        return tuple(sorted(self.words)), np.array([*new, UNKNOWN], np.int64)  # the old code -1 reads the last item
 
 
 class _Parsed(dict[str, int]):
-    """Parses texts to numbers, each different text once, because few of them differ."""
+    """Parses texts to numbers, each distinct text once, because most texts repeat."""
 
     def __init__(self, parse: Callable[[str], int], null: int) -> None:
         super().__init__({"": null})
@@ -82,7 +82,7 @@ def read_offers(
         },
         UNKNOWN,
     )
-    # An array indexed by database id maps 200,000 offers at once, which a dictionary does one by one.
+    # An array that is indexed by database id maps 200,000 offers in one step.
     type_index = np.zeros(max(index_of, default=0) + 1, np.int64)
     type_index[list(index_of)] = list(index_of.values())
     region_names, region_code = regions.sorted()
@@ -106,7 +106,7 @@ def read_offers(
 def read_prices(
     connection: Connection, offer_ids: Numbers, currency_of: Numbers, vocabulary: PriceVocabulary
 ) -> PriceColumns:
-    """Returns the prices by offer and time; `offer_ids` and `currency_of` describe the offers in their order."""
+    """Returns the prices sorted by offer and time; `offer_ids` and `currency_of` have an entry per offer, in order."""
     columns = read_columns(
         connection,
         PRICE,
@@ -123,7 +123,7 @@ def read_prices(
         },
         UNKNOWN,
     )
-    # Rows come in the order of the table, which differs between databases; the columns are searched by offer and time.
+    # The order of rows in a table differs between databases; in the columns, it has to be by offer and time.
     offer_by_id = np.argsort(offer_ids)
     offer_id = columns["offer_id"]
     offer = offer_by_id[np.searchsorted(offer_ids, offer_id, sorter=offer_by_id)] if len(offer_id) else offer_id
@@ -169,7 +169,7 @@ def _read_rates(connection: Connection) -> Rates:
 
 
 def _in_usd(native: Numbers, currency: Numbers, day: Numbers, vocabulary: PriceVocabulary, rates: Rates) -> Numbers:
-    """Microdollars at the rate of that day or the last one before it; unknown where no rate is that old."""
+    """Returns microdollars at the last exchange rate up to each day; `UNKNOWN` for a day before the first rate."""
     usd = native.copy()
     words = vocabulary.words
     for row in np.flatnonzero((currency != vocabulary.get(USD, UNKNOWN)) & (native != UNKNOWN)).tolist():

@@ -1,4 +1,4 @@
-"""Describes the tables to code that makes or checks rows without speaking SQL, such as the importers."""
+"""Describes the tables for code that makes or checks rows without SQL, such as the importers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class NamesElsewhere:
-    """Columns whose values must exist in columns of another table, unless the last one is empty."""
+    """Columns whose values must exist in columns of another table, unless the last of the columns is empty."""
 
     columns: Names
     table: str
@@ -39,7 +39,7 @@ def key_columns(table: str) -> Names:
 
 
 def fields_of(table: str) -> dict[str, Field]:
-    """Returns the columns of a table by name, without a number that the database assigns."""
+    """Returns the columns of a table by name, except for a primary key that the database numbers."""
     described = METADATA.tables[table]
     return {
         column.key: Field(column.type.python_type, bool(column.nullable))
@@ -49,8 +49,7 @@ def fields_of(table: str) -> dict[str, Field]:
 
 
 def foreign_keys(table: str) -> Iterator[NamesElsewhere]:
-    """Yields the references that the database itself enforces, in the order of their columns' names."""
-    # SQLAlchemy keeps them in a set, and problems should come in the same order every time.
+    """Yields the references that the database enforces, sorted by column so that faults have a fixed order."""
     for key in sorted(METADATA.tables[table].foreign_keys, key=lambda key: key.parent.key):
         yield NamesElsewhere((key.parent.key,), key.column.table.name, (key.column.key,))
 

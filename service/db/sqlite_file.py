@@ -1,4 +1,4 @@
-"""The file of a SQLite database: whether it is still the one that was opened, and whether it can ever change."""
+"""The file of a SQLite database: whether it was replaced since it was opened, and whether it can change at all."""
 
 import os
 from pathlib import Path
@@ -11,9 +11,9 @@ OPTION = "sqlite_file"
 
 
 class SqliteFile:
-    """The file of a SQLite database. It has to stay the file that was opened first.
+    """The file of a SQLite database, which must not be deleted or replaced while the service runs.
 
-    A process that keeps a deleted or replaced file open could go on writing to it, and every row would be lost.
+    The process would go on writing to the old file, and every row would be lost.
     """
 
     def __init__(self, path: Path) -> None:
@@ -23,7 +23,7 @@ class SqliteFile:
         self.on_read_only_media = path.exists() and not any(map(_writable, (path, path.parent, log_of_writes)))
 
     def fault(self) -> str | None:
-        """Returns a sentence if the file was deleted or replaced after the first call that found it, else None."""
+        """Returns a sentence if the file was deleted or replaced since the first call that saw it, else None."""
         try:
             status = self._path.stat()
         except OSError:
@@ -38,7 +38,7 @@ class SqliteFile:
 
     @property
     def immutable_uri(self) -> str:
-        """The file as SQLite opens it without locks and without further files, which read-only media cannot hold."""
+        """URI with which SQLite opens the file without locks and without other files, as read-only media require."""
         return f"file:{quote(str(self._path))}?immutable=1"
 
 

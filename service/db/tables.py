@@ -1,7 +1,7 @@
 """Every table, with the constraints that the database and the check of the seed enforce.
 
-Only `service.db` reads and writes rows. Importers name tables and ask `service.db.schema` what a table promises. Tables
-whose rows become values of the domain have a column for each field of that class; a new field needs a migration.
+Only `service.db` reads and writes rows. Importers use `service.db.schema`, which describes the tables. A table whose
+rows become values of a class in the domain has a column for each field of that class; a new field needs a migration.
 
 Money is whole micro-units of its currency, because SQLite would keep a NUMERIC as a float. Measurements name machines
 by text, so that replacing the catalog never touches them.
@@ -57,12 +57,12 @@ TEXT, WHOLE, LARGE, REAL, FLAG, DAY, MOMENT = (
 )  # fmt: skip
 TYPE_OF: dict[Any, TypeEngine[Any]] = {str: TEXT, int: WHOLE, float: REAL, bool: FLAG, date: DAY}
 ROW_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-"""SQLite numbers rows by itself only in a column whose type is INTEGER."""
+"""SQLite numbers rows automatically only in a column of the type INTEGER."""
 
 CONTINENTS = ("africa", "asia", "europe", "north america", "oceania", "south america")
 
 REFERRED = ("provider", "gpu", "precision", "model", "source")
-"""Fields of these names hold an id of the table of that name, unless their type is given."""
+"""A field with one of these names is a reference to the table of the same name, unless its type is given."""
 
 METADATA = MetaData(
     naming_convention={
@@ -82,7 +82,7 @@ def _table(name: str, *columns_and_constraints: SchemaItem) -> Table:
 def _columns(
     value_class: Any, keys: Sequence[str] = (), without: Sequence[str] = (), **types: TypeEngine[Any]
 ) -> Iterator[Column[Any]]:
-    """A column for each field of a class, apart from fields that a cell cannot hold, such as tuples."""
+    """Yields a column for each field of a class, except for fields that no column can hold, such as tuples."""
     for field in fields(value_class):
         is_union = get_origin(field.type) in (Union, UnionType)
         alternatives = get_args(field.type) if is_union else (field.type,)
@@ -112,13 +112,13 @@ def _reference(name: str, **options: Any) -> Column[Any]:
 
 
 def _one_of(column: str, *values: str) -> CheckConstraint:
-    """A vocabulary that the code itself fixes. Names that are data are references instead."""
+    """Returns a constraint for a vocabulary that the code fixes. Names that are data are references instead."""
     listed = ", ".join(f"'{value}'" for value in values)
     return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_known", info={"column": column, "one_of": values})
 
 
 def _positive(*columns: str) -> list[CheckConstraint]:
-    """Numbers above 0. An unknown number is null, never 0."""
+    """Returns constraints for numbers above 0. An unknown number is null, never 0."""
     return [
         CheckConstraint(f"{column} > 0", name=f"{column}_positive", info={"column": column, "above": 0})
         for column in columns
@@ -163,7 +163,7 @@ DOCUMENT = _table(
     *_optional(MOMENT, "published_at"),
     Index("ix_document_feed_part_fetched", "feed", "part", "fetched_at", unique=True),
 )
-"""Each capture of a part of a feed. Only complete captures confirm prices and can lack an offer."""
+"""Each capture of a part of a feed. Only a complete capture confirms prices, or shows that an offer is gone."""
 
 OBSERVATION = _table(
     "observation",
@@ -183,13 +183,13 @@ OBSERVATION = _table(
     _one_of("kind", *PRICE_KINDS),
     _one_of("market", *MARKETS),
     Index("ix_observation_provider_name", "provider", "name"),
-    # Holds all columns that decide whose prices an unchanged document renews, so that the rows need not be read.
+    # Has all columns that `renew_prices` needs, so that the database does not read the rows.
     Index("ix_observation_key_document_state", "key", "document_id", "state", "superseded_at"),
 )
-"""Every change that a feed showed, never overwritten; offers and their prices are made of these rows.
+"""Every change that a feed showed. Rows are never overwritten, and offers and their prices are computed from them.
 
-A capture stores a row only where it differs from the capture before. `superseded_at` is the end of a row of the seed
-that a later seed no longer has. `decision` is what an operator decided about a row that was held.
+A capture stores a row only where it differs from the capture before. `superseded_at` says when a seed first lacked a
+row of an earlier seed. `decision` is the decision of an operator about a held row.
 """
 
 SPECIFICATION = _table(
@@ -202,7 +202,7 @@ SPECIFICATION = _table(
 """Specifications that a feed states for an instance type that the catalog lacks."""
 
 CROSSWALK = _table("instance_type_alias", *_keys(TEXT, "provider", "alias"), *_required(TEXT, "name", "source"))
-"""Names of instance types in feeds whose own name in the catalog differs."""
+"""Names that feeds use for instance types → the names in the catalog."""
 
 CATALOG_VERSION = _table(
     "catalog_version",
@@ -213,7 +213,7 @@ CATALOG_VERSION = _table(
     *_optional(TEXT, "oldest_revision"),
     CheckConstraint("id = 1", name="single"),
 )
-"""One row, whose version triggers raise on every change; while `importing` is true they do nothing.
+"""One row. Triggers raise its `version` on every change of the catalog, except while `importing` is true.
 
 `measured` counts the changes that only added measurements of callers, after which prices need not be read again.
 `oldest_revision` is the oldest migration whose code can work with these tables.
@@ -229,7 +229,7 @@ API_KEY = _table(
     *_optional(MOMENT, "expires_at", "revoked_at", "last_used_at"),
     Column("measurements", WHOLE, nullable=False, server_default="0"),
 )
-"""Keys of callers. The token of a key is not stored; `measurements` counts the rows that it has sent."""
+"""API keys. Only the hash of a token is stored; `measurements` counts the measurements sent with the key."""
 
 # Hardware
 
@@ -313,7 +313,7 @@ OFFER = _table(
     *_optional(TEXT, "region", "zone", "term"),
     _one_of("market", *MARKETS),
 )
-"""An instance type in a region (or in any, where that is null), in a market. Belongs to no feed.
+"""An instance type in a region (null: not stated) and a market. An offer belongs to no feed.
 
 `key` joins the columns that identify the offer, because a unique constraint in SQL treats nulls as different.
 """
@@ -350,7 +350,7 @@ BILLING_RULE = _table(
     _one_of("market", "", *MARKETS),
     *_positive("increment_seconds", "minimum_seconds"),
 )
-"""How a provider rounds machine time, from a day on. An empty key column stands for every value without its own row."""
+"""How a provider rounds machine time, from a day on. An empty key column means every value without a row of its own."""
 
 STORAGE_PRICE = _table(
     "storage_price",
@@ -389,7 +389,7 @@ INTERRUPTION_PRIOR = _table(
 """Assumed interruptions per hour, until there are measurements."""
 
 FEE = _table("fee", *_columns(Fee, keys=["provider", "service", "family", "valid_from"]))
-"""Premium of a managed service on top of the price of the machine. An empty family stands for all others."""
+"""Surcharge of a managed service on the price of the machine. An empty family means all families without a row."""
 
 PRIOR = _table(
     "prior",
@@ -397,7 +397,7 @@ PRIOR = _table(
     _one_of("gpus", "one", "several"),
     *_positive("min_gpus", "max_gpus", "deadline_hours"),
 )
-"""A rule of thumb that somebody wrote down: an order of families, a number of GPUs, or hours."""
+"""A published rule of thumb: an order of families, a number of GPUs, or hours."""
 
 # Software, models and measured runs
 
@@ -410,7 +410,7 @@ SOFTWARE_SUPPORT = _table(
     _one_of("scope", "kind", "vendor", "platform", "architecture", "gpu", "family", "instance"),
     _one_of("supported", "yes", "no", "partly"),
 )
-"""A dated rule: whether software runs on a kind, vendor or architecture of GPU, on a GPU, a family or a type."""
+"""A dated rule on whether software runs on a kind, vendor or architecture of GPUs, on a GPU, a family or a type."""
 
 MODEL = _table(
     "model",
@@ -425,7 +425,7 @@ MODEL = _table(
 """An ML model. `aliases` are separated by semicolons; the dimensions of a transformer are null for other networks."""
 
 COEFFICIENT = _table("coefficient", *_columns(Coefficient, keys=["name", "scope"]))
-"""A fitted number: `name` holds the kind of step and its part, `scope` the features to which it applies."""
+"""A fitted coefficient: `name` has the kind of step and its part, `scope` the features to which it applies."""
 
 PUBLISHED_RUN = _table(
     "published_run",
@@ -437,7 +437,7 @@ PUBLISHED_RUN = _table(
     *_positive("gpu_count", "nodes", "weight_bits"),
     CheckConstraint("value > 0 OR (unit = 'fits' AND value = 0)", name="value_positive"),
 )
-"""A published training or inference run; `value` is in `unit`, and 0 only for a run that does not fit."""
+"""A published training or inference run. `value` is in `unit`; 0 means that the run did not fit."""
 
 MEASUREMENT = _table(
     "measurement",
@@ -450,10 +450,10 @@ MEASUREMENT = _table(
     *_optional(MOMENT, "sent_at"),
     *_positive("samples_per_second", "usd_per_hour_micros"),
 )
-"""A caller's measurement, or one of the seed where `sent_at` is null. No import replaces a caller's measurement.
+"""A measurement of a caller or, if `sent_at` is null, of the seed. No import replaces a caller's measurement.
 
-`key` is the id of the API key that sent it. `since` is the version of the catalog that added it, so that a process
-reads only what is newer than its own version.
+`key` is the id of the API key with which the measurement was sent. `since` is the version of the catalog that added the
+row, so that a process reads only rows that are newer than its own version.
 """
 
 BOOKKEEPING = (
@@ -467,4 +467,4 @@ BOOKKEEPING = (
     "instance_type_alias",
 )
 CATALOG_TABLES = tuple(name for name in METADATA.tables if name not in BOOKKEEPING)
-"""The tables whose changes raise the catalog's version, by whatever tool they are made."""
+"""The tables whose changes raise the version of the catalog, even if another program makes them."""

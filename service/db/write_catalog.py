@@ -1,4 +1,4 @@
-"""Replaces a feed's batch as a whole, in one transaction that raises the catalog's version, or changes nothing."""
+"""Replaces all rows of the seed in one transaction, which raises the version of the catalog, or changes nothing."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +22,9 @@ from sqlalchemy import (
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.db.feeds.resolve_prices import resolve_prices
-from service.db.import_lock import import_transaction
+from service.db.import_lock import finish_import, import_transaction
 from service.db.schema import key_columns
 from service.db.tables import (
-    CATALOG_VERSION,
     DOCUMENT,
     EXCHANGE_RATE,
     IMPORT_RUN,
@@ -41,7 +40,7 @@ Record = dict[str, Any]
 Identity = tuple[Any, ...]
 
 FROM_FEEDS = "feed-"
-"""The beginning of the sources of rows that feeds add by themselves."""
+"""Prefix of the sources of rows that feeds add."""
 
 REPLACED: dict[str, ColumnElement[bool]] = {
     "measurement": MEASUREMENT.c.sent_at.is_(None),
@@ -50,7 +49,7 @@ REPLACED: dict[str, ColumnElement[bool]] = {
         for table in (INSTANCE_TYPE, REGION, LIFECYCLE, EXCHANGE_RATE)
     },
 }
-"""Restricts which rows of a table disappear with the seed: those of callers and of feeds stay."""
+"""By table: the rows that an import of the seed may delete. Rows of callers and of feeds stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +86,16 @@ def write(engine: Engine, batch: Batch, now: datetime) -> Written:
     Raises `DatabaseUnusable`; the database is then unchanged.
     """
     with import_transaction(engine) as connection:
-        version = connection.execute(select(CATALOG_VERSION.c.version)).scalar_one()
         unchanged = _last_hash(connection, batch.feed) == batch.content_hash
         if not unchanged:
             _replace_tables(connection, batch.tables)
             _replace_observations(connection, batch, now)
             resolve_prices(connection, None, now)
-            version += 1
         state = "unchanged" if unchanged else "done"
         described = ("feed", "content_hash", "rows_seen", "rows_kept", "quarantined")
         run = {name: getattr(batch, name) for name in described}
         connection.execute(insert(IMPORT_RUN).values(**run, started_at=now, finished_at=now, state=state))
-        connection.execute(update(CATALOG_VERSION).values(importing=False, version=version))
+        version = finish_import(connection, changed=not unchanged)
     return Written(state, version)
 
 
@@ -122,7 +119,7 @@ def _replace_tables(connection: Connection, tables: Mapping[str, Sequence[Record
     parents_first = [table for table in METADATA.sorted_tables if table.name in tables]
     gone = {table: _write_rows(connection, table, tables[table.name]) for table in parents_first}
     for table in reversed(parents_first):
-        # Deleted one by one: the rows that leave in an import are few.
+        # One statement per row, because an import deletes few rows.
         for identity in gone[table]:
             connection.execute(delete(table).where(_is_row(table, identity)))
 
@@ -149,7 +146,7 @@ def _is_row(table: Table, identity: Identity) -> ColumnElement[bool]:
 
 
 def _replace_observations(connection: Connection, batch: Batch, now: datetime) -> None:
-    """Adds the observations that the batch has newly, and ends those that it no longer has; none is deleted."""
+    """Adds observations that are new in the batch, and ends those that the batch lacks; none is deleted."""
     records = [record for offer in batch.offers for record in _observations_of(offer)]
     names = [name for name in records[0] if name != "observed_at"] if records else []
     of_feed = select(DOCUMENT.c.id).where(DOCUMENT.c.feed == batch.feed)
@@ -166,9 +163,12 @@ def _replace_observations(connection: Connection, batch: Batch, now: datetime) -
         "url": batch.feed,
         "sha256": batch.content_hash,
         "parser": batch.feed,
+        "fetched_at": _free_instant(connection, batch.feed, now),
+        "recorded_at": now,
+        "bytes": 0,
+        "complete": False,
+        "questioned": False,
     }
-    document |= {"fetched_at": _free_instant(connection, batch.feed, now), "recorded_at": now, "bytes": 0}
-    document |= {"complete": False, "questioned": False}
     (document_id,) = connection.execute(insert(DOCUMENT).values(document).returning(DOCUMENT.c.id)).one()
     new = [record for identity, record in after.items() if identity not in before]
     if new:
@@ -177,7 +177,7 @@ def _replace_observations(connection: Connection, batch: Batch, now: datetime) -
 
 
 def _observations_of(offer: Record) -> Iterator[Record]:
-    """The prices of an offer as observations; an end is part of one only where no further price begins."""
+    """Yields the prices of an offer as observations, with an end only where no other price begins."""
     provider, name = offer["instance_type"]
     starts = {price["valid_from"] for price in offer["prices"]}
     for price in offer["prices"]:
@@ -193,7 +193,7 @@ def _observations_of(offer: Record) -> Iterator[Record]:
 
 
 def _free_instant(connection: Connection, feed: str, now: datetime) -> datetime:
-    """Returns now, or a second after the feed's last document: tests and scripts may import twice at one instant."""
+    """Returns `now`, or a second after the feed's last document if that is not earlier: no two may share an instant."""
     taken = select(func.max(DOCUMENT.c.fetched_at)).where(DOCUMENT.c.feed == feed)
     last = connection.execute(taken).scalar()
     return now if last is None or last < now else last + timedelta(seconds=1)

@@ -1,4 +1,4 @@
-"""Stores measurements that callers send: all of a call or none, each once, untouched by any import."""
+"""Stores measurements of callers: all of a request or none, and each measurement once."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,30 +41,30 @@ def write_measurements(
     key: str | None = None,
     most: int | None = None,
 ) -> list[Measurement]:
-    """Returns the measurements as stored, in the given order; one that is stored already stays as it is.
+    """Stores measurements and returns them in the given order; one that is stored already stays as it is.
 
-    `key` is the id of the API key that sends them, which may have sent `most` in all. Raises `QuestionError` beyond
-    that, and `DatabaseUnusable`; the database is then unchanged.
+    `key` is the id of the API key that sends them, and `most` the number that it may send altogether. Raises
+    `QuestionError` for more, and `DatabaseUnusable`; the database is then unchanged.
     """
     by_id = {measurement.id: measurement for measurement in measurements}
     with in_sentences(engine), engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
-        # An import locks this row too, so that only one writes at a time; the triggers that raise the version are off.
+        # An import locks the same row, so that one writes at a time. The triggers that raise the version are off.
         before = connection.execute(LOCK).scalar_one()
         stored = {measurement.id: measurement for measurement in read_measurements(connection, STORED, ids=list(by_id))}
         new = [_as_stored(by_id[id_], before + 1) for id_ in by_id if id_ not in stored]
         if new:
             records = [_record_of(measurement) | {"sent_at": now, "key": key} for measurement in new]
             connection.execute(insert(MEASUREMENT), records)
-            _count(connection, key, len(new), most)
+            _add_to_count(connection, key, len(new), most)
         connection.execute(UNLOCK, {"raised": 1 if new else 0})
     stored |= {measurement.id: measurement for measurement in new}
     return [stored[measurement.id] for measurement in measurements]
 
 
 def _as_stored(measurement: Measurement, version: int) -> Measurement:
-    """The measurement as the database returns it, which holds money in micro-units."""
+    """Returns the measurement as the database will return it, with money rounded to micro-units."""
     usd = measurement.usd_per_hour
     return replace(measurement, since=version, usd_per_hour=None if usd is None else round(usd * MICRO) / MICRO)
 
@@ -75,8 +75,8 @@ def _record_of(measurement: Measurement) -> Record:
     return {**record, "usd_per_hour_micros": None if usd is None else round(usd * MICRO)}
 
 
-def _count(connection: Connection, key: str | None, new: int, most: int | None) -> None:
-    """Raises the count of the key: counting its rows would take longer the more it has."""
+def _add_to_count(connection: Connection, key: str | None, new: int, most: int | None) -> None:
+    """Adds to the count of the key, which is stored because counting many rows takes long. Raises `QuestionError`."""
     total = connection.execute(COUNT, {"id_": key, "new": new}).scalar()
     if total is not None and most is not None and total > most:
         raise QuestionError(

@@ -10,7 +10,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
 Indices: TypeAlias = NDArray[np.int64]
 Number: TypeAlias = float | NDArray[Any]
-"""A scalar or a column of numbers. A formula for it serves a single layout and a table of layouts."""
+"""A scalar, or an array with one number per row of a table. A formula over it computes one layout or many."""
 
 Column = TypeVar("Column", bound=NDArray[Any])
 Table = TypeVar("Table")
@@ -23,7 +23,7 @@ def taken(table: Table, rows: Indices) -> Table:
 
 
 def either(first: Table, second: Table, second_is_better: NDArray[np.bool_]) -> Table:
-    """Returns each row of the first table, or of the second where that is better."""
+    """Returns the rows of the second table where the mask is true, and those of the first elsewhere."""
     others = _columns(second)
     columns = _columns(first).items()
     return type(first)(**{name: _either(value, others[name], second_is_better) for name, value in columns})
@@ -45,7 +45,7 @@ def _either(first: Any, second: Any, second_is_better: NDArray[np.bool_]) -> Any
     return np.where(second_is_better.reshape(-1, *[1] * (first.ndim - 1)), second, first)
 
 
-def still(array: Column) -> Column:
+def read_only(array: Column) -> Column:
     """Makes an array read-only and returns it; a catalog is shared by all requests."""
     array.setflags(write=False)
     return array

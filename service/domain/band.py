@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 NORMAL = NormalDist()
 DEVIATIONS_TO_AN_END = NORMAL.inv_cdf(0.9)
-"""Standard deviations between the likely figure and an end of its band, beyond which one case in ten lies."""
+"""Standard deviations from the likely figure to either end of its band. One case in ten lies beyond each end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Band:
     high: float
 
     def inverse_of(self, amount: float) -> "Band":
-        """Returns amount / figure, such as the hours of a rate."""
+        """Returns the band of amount / figure, such as the hours that an amount of work takes at a rate."""
         return Band(amount / self.high, amount / self.likely, amount / self.low)
 
     def times(self, factor: float) -> "Band":
@@ -26,15 +26,11 @@ class Band:
         return Band(self.low * factor, self.likely * factor, self.high * factor)
 
     def with_likely(self, figure: float) -> "Band":
-        """Returns the band with another likely figure, and wider if that is outside."""
+        """Returns the band with another likely figure, widened where the figure is outside."""
         return Band(min(self.low, figure), figure, max(self.high, figure))
 
-    def by(self, factors: tuple[float, float, float]) -> "Band":
-        """Returns the figure multiplied by factors of low, likely and high."""
-        return Band(self.low * factors[0], self.likely * factors[1], self.high * factors[2])
-
     def quantile(self, probability: float) -> float:
-        """Returns the value that the truth does not exceed with this probability, which is at least one half."""
+        """Returns the value that the truth does not exceed with this probability, for probabilities of at least 0.5."""
         deviations = NORMAL.inv_cdf(probability) / DEVIATIONS_TO_AN_END
         return self.likely * exp(deviations * log(self.high / self.likely))
 

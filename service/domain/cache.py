@@ -22,7 +22,7 @@ class Cache:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was computed yet."""
+        """Whether no value is cached."""
         return not self._newer
 
     def get_or_compute(self, key: Hashable, compute: Callable[[], T]) -> T:
@@ -33,7 +33,7 @@ class Cache:
             return self._renew(key, compute)
 
     def get_or_compute_each(self, keys: Sequence[Key], compute: Callable[[Key], T]) -> list[T]:
-        """Returns the values of the keys, in their order."""
+        """Returns the values of the keys, in the order of the keys."""
         newer = self._newer
         return [newer[key] if key in newer else self._renew(key, partial(compute, key)) for key in keys]
 

@@ -1,4 +1,4 @@
-"""Errors in a question and in what the service is given to run on. Each is a sentence; none knows a status code."""
+"""Errors of the domain. Each carries a sentence for the reader; the API chooses the status code."""
 
 from typing import Self
 
@@ -8,7 +8,10 @@ class Unusable(Exception):
 
 
 class QuestionError(Exception):
-    """A question that cannot be answered as it is."""
+    """A question that cannot be answered as it is.
+
+    `sentence` says why, `field` is the path of the request field that is wrong, and `near` holds similar known names.
+    """
 
     def __init__(self, sentence: str, *, field: str | None = None, near: tuple[str, ...] = ()) -> None:
         super().__init__(sentence)
@@ -17,7 +20,7 @@ class QuestionError(Exception):
         self.near = near
 
     def inside(self, field: str) -> Self:
-        """Returns the same error, with its field as a part of another one."""
+        """Returns the same error with its field inside another one: `layers` inside `model` is `model.layers`."""
         return self.at(self.field and f"{field}.{self.field}")
 
     def at(self, field: str | None) -> Self:
@@ -38,7 +41,7 @@ class CursorExpired(QuestionError):
 
 
 class NotYet(QuestionError):
-    """A question that has to wait, because the service answers another one of this kind."""
+    """A question that has to wait, because the service is still answering another one of this kind."""
 
 
 class ImpossibleModel(QuestionError):

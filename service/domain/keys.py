@@ -1,4 +1,4 @@
-"""API keys: whose request it is and what it may change. A key is known by the hash of its token only."""
+"""API keys: who sends a request, and what it may write. Of the token of a key, only the hash is stored."""
 
 import hashlib
 import hmac
@@ -10,7 +10,7 @@ SCOPES = ("measurements", "outcomes", "watches", "offers", "import", "admin")
 """Rights that a key may have; `admin` allows what concerns every caller, such as public measurements."""
 
 TOKEN = re.compile(r"sel_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
-"""The mark of this service, the id of the key, and 256 random bits in base64url."""
+"""Format of a generated token: the mark of this service, the id of the key, and 256 random bits in base64url."""
 
 ID_LETTERS = 12
 
@@ -28,7 +28,7 @@ class ApiKey:
     revoked_at: datetime | None
     last_used_at: datetime | None
     measurements: int = 0
-    """Stored measurements that were sent with it."""
+    """Number of stored measurements that were sent with this key."""
 
     def state_at(self, moment: datetime) -> str:
         """Returns `active`, `expired` or `revoked`."""
@@ -47,6 +47,6 @@ def hash_of(token: str) -> str:
 
 
 def id_of(token: str) -> str:
-    """Returns the id of the key with this token: the id in it, or the start of its hash if the token was chosen."""
-    made = TOKEN.fullmatch(token)
-    return made[1] if made else hash_of(token)[:ID_LETTERS]
+    """Returns the id of the key with this token: from the token if it was generated, else the start of its hash."""
+    generated = TOKEN.fullmatch(token)
+    return generated[1] if generated else hash_of(token)[:ID_LETTERS]

@@ -52,9 +52,9 @@ def quotient_half_up(numerator: int, denominator: int) -> int:
 
 
 def number(micros: int) -> float:
-    """Returns millionths as the number to print: at most six decimals and no artefact, up to a thousand million units.
+    """Returns an amount in millionths as a float that prints with at most six decimals, for amounts below 10^9 units.
 
-    The quotient is the float nearest to a decimal of at most 15 digits, and such a float prints as that decimal.
+    A float that is the nearest one to a decimal of at most 15 digits prints as that decimal.
     """
     return micros / MICRO
 
@@ -81,7 +81,7 @@ NO_MICROS = Micros(0, 0, 0)
 class Exact:
     """Low, likely and high of a figure: whole numbers over one denominator, which need not be the smallest one.
 
-    Fractions would search a greatest common divisor in every sum, and a bill spent most of its time on that.
+    Sums of `Fraction` compute a greatest common divisor each time, which took most of the time of a bill.
     """
 
     numerators: tuple[int, int, int]
@@ -123,7 +123,7 @@ class Exact:
     @property
     def micros(self) -> Micros:
         """The figures rounded to millionths."""
-        if not self:  # as most parts of most bills
+        if not self:  # most parts of most bills are 0
             return NO_MICROS
         return Micros(*(quotient_half_up(numerator * MICRO, self.denominator) for numerator in self.numerators))
 
@@ -206,7 +206,7 @@ class ExchangeRate:
 
 
 def rate_on(rates: Sequence[ExchangeRate], currency: str, day: date) -> ExchangeRate | None:
-    """Returns the last rate by a day; None if every rate is newer. Rates are in order of days."""
+    """Returns the latest rate on or before a day; None if every rate is newer. `rates` are in order of days."""
     if currency == USD:
         return ExchangeRate(USD, day, NANO, "")
     known = [rate for rate in rates if rate.currency == currency]
@@ -215,7 +215,7 @@ def rate_on(rates: Sequence[ExchangeRate], currency: str, day: date) -> Exchange
 
 
 def converted(amount: Exact, currency: str, into: str, rate: ExchangeRate | None) -> Exact | None:
-    """Returns an amount in another currency, one of the two being the dollar; None if the rate is unknown."""
+    """Returns an amount in another currency, where one of the two is the dollar; None if the rate is unknown."""
     if currency == into:
         return amount
     if rate is None:

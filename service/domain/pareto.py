@@ -1,4 +1,4 @@
-"""The Pareto front: choices that no other one beats in both of two figures."""
+"""The Pareto front of price and speed: no other choice equals one of its choices in both and beats it in one."""
 
 from math import inf, isnan
 
@@ -7,17 +7,17 @@ import numpy as np
 from service.domain.arrays import Floats
 
 EQUAL_BITS = 30
-"""Figures that agree in so many binary digits, a part in a billion, are equal: rounding alone can tell them apart."""
+"""Binary digits to which figures are compared, about one part in 10^9: closer figures differ by rounding errors."""
 
 
 def pareto(usd: Floats, speed: Floats, shown: int) -> list[bool]:
-    """Marks those of the first `shown` that no other one beats in price and speed; of equal ones, the first.
+    """Returns whether each of the first `shown` choices is on the front of all choices; of equal ones, the first is.
 
-    A choice with an unknown figure (NaN) is not on the front.
+    A lower price in `usd` and a higher `speed` are better. A choice with an unknown figure (NaN) is not on the front.
     """
     front = [False] * shown
     usd, speed = _rounded(usd), _rounded(speed)
-    # Only what is as cheap as the most expensive of them and as fast as the slowest can beat one.
+    # A choice that costs more than all shown ones, or is slower than all of them, beats none of them.
     prices, speeds = usd[:shown].tolist(), speed[:shown].tolist()
     highest = max((price for price in prices if price < inf), default=-inf)
     slowest = min((value for value in speeds if not isnan(value)), default=inf)

@@ -1,4 +1,4 @@
-"""A code of a closed list with the figures of its sentence; the sentence itself is written where it is shown."""
+"""Codes with figures, in which the domain states reasons and warnings; the API turns them into sentences."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -15,5 +15,5 @@ class Statement(NamedTuple, Generic[Code]):
 
 
 def statement(code: Code, **figures: Any) -> Statement[Code]:
-    """Returns the code with its figures."""
+    """Returns a statement, with its figures as keyword arguments."""
     return Statement(code, figures)

@@ -25,9 +25,9 @@ def types_where(mask: NDArray[np.bool_]) -> TypeSet:
 
 def mask_of(types: TypeSet, count: int) -> NDArray[np.bool_]:
     """Returns a mask over all `count` types, true at those in the set."""
-    # Little-endian on both ways, so that bit i of the number is row i of the mask.
-    held = np.frombuffer(types.to_bytes((count + 7) // 8, "little"), np.uint8)
-    return np.unpackbits(held, count=count, bitorder="little").view(np.bool_)
+    # Bytes and bits are little-endian, so that bit i of the number is row i of the mask.
+    packed = np.frombuffer(types.to_bytes((count + 7) // 8, "little"), np.uint8)
+    return np.unpackbits(packed, count=count, bitorder="little").view(np.bool_)
 
 
 def first_of(types: TypeSet, most: int) -> list[int]:
@@ -48,9 +48,9 @@ class ThresholdIndex(NamedTuple):
     """
 
     values: list[float]
-    """The numbers that occur, ascending."""
+    """The different numbers that occur, ascending."""
     first: list[TypeSet]
-    """Item k holds the types with one of the first k numbers. An unknown number is in no item."""
+    """Item k is the set of types whose number is one of the k least values; no item has types of unknown number."""
 
     @classmethod
     def of(cls, column: NDArray[np.float64]) -> Self:
@@ -80,17 +80,17 @@ class ThresholdIndex(NamedTuple):
         return self.known & ~self.at_most(limit)
 
     def least(self, types: TypeSet) -> float:
-        """Returns the least number among types of which at least one is known."""
+        """Returns the least known number among the types; at least one must be known."""
         return self.values[bisect_left(self.first, 1, key=lambda first: (types & first) != 0) - 1]
 
-    def most(self, types: TypeSet) -> float:
-        """Returns the greatest number among types of which at least one is known."""
+    def greatest(self, types: TypeSet) -> float:
+        """Returns the greatest known number among the types; at least one must be known."""
         known = types & self.known
         return self.values[bisect_left(self.first, 1, key=lambda first: (known & first) == known) - 1]
 
 
 class WordIndex(NamedTuple):
-    """The types that have each word, indexed for the word that most of some types have."""
+    """The types that have each word, indexed to find the most frequent word among some types."""
 
     types_of: dict[str, TypeSet]
     largest_first: list[tuple[int, int, str]]
@@ -102,20 +102,20 @@ class WordIndex(NamedTuple):
         sizes = [(types.bit_count(), place, word) for place, (word, types) in enumerate(types_of.items())]
         return cls(types_of, sorted(sizes, reverse=True))
 
-    def most(self, types: TypeSet) -> str | None:
+    def most_frequent(self, types: TypeSet) -> str | None:
         """Returns the word that most of the types have, the first of several such words; None if they have no word."""
-        most, first, best_word = 0, 0, None
+        highest, first, best_word = 0, 0, None
         for size, place, word in self.largest_first:
-            if size < most:
+            if size < highest:
                 break
             count = (types & self.types_of[word]).bit_count()
-            if count > most or (count == most and place < first):
-                most, first, best_word = count, place, word
+            if count > highest or (count == highest and place < first):
+                highest, first, best_word = count, place, word
         return best_word
 
 
 def types_by_code(codes: NDArray[np.int32]) -> dict[int, TypeSet]:
-    """Returns the types that have each code of a column, by ascending code; a negative code is none."""
+    """Returns the types that have each code of a column, by ascending code; a negative code means unknown."""
     types: dict[int, TypeSet] = {}
     for index, code in enumerate(codes.tolist()):
         if code >= 0:

@@ -7,10 +7,12 @@ DAYS_A_WEEK = 7
 DAYS_A_YEAR = 365.25
 
 HOURS_A_MONTH = 730
-"""Hours of a price per month: a twelfth of a year of 8,760 hours, as AWS and Azure count."""
+"""Hours in a month of prices per month: a twelfth of a year of 8,760 hours, as AWS and Azure count."""
 
 MB = 1e6
 """Bytes of a megabyte."""
+
+BITS_PER_BYTE = 8
 
 GIB = 1024.0**3
 """Bytes of a gibibyte."""

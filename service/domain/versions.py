@@ -1,4 +1,4 @@
-"""Versions of software: the range that a requirement such as `>=11.8,<13` means, as one half-open interval."""
+"""Versions of software: a requirement such as `>=11.8,<13` as a half-open interval of versions."""
 
 import re
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from service.domain.errors import QuestionError
 
 Version = tuple[int, ...]
-"""A version without zeros at the end: 12.0 is 12. Its immediate successor is the same version with a zero added."""
+"""A version without zeros at the end: 12.0 is (12,). No version lies between it and the same one with a zero added."""
 
 CLAUSE = re.compile(r"(===|==|~=|>=|<=|!=|[<>@])?\s*v?(\d+(?:\.\d+)*)(?:\.\*|[-+.]?[a-z][\w.+-]*|\+[\w.]+)?", re.ASCII)
 NAME = r"[a-z][\w.+-]*(?: [a-z][\w.+-]*)*?"
@@ -17,17 +17,17 @@ MOST_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The versions from `low` on and before `before`, without an upper end if that is None."""
+    """All versions from `low` on that are before `before`; all from `low` on if `before` is None."""
 
     low: Version = ()
     before: Version | None = None
 
-    def meets(self, other: "Versions") -> bool:
-        """Returns whether some version is in both ranges."""
+    def overlaps(self, other: "Versions") -> bool:
+        """Returns whether a version is in both ranges."""
         return (self.before is None or other.low < self.before) and (other.before is None or self.low < other.before)
 
-    def reaching(self, other: "Versions") -> "Versions":
-        """Returns the smallest range with all of this one and a part of another, which it does not meet."""
+    def extended_to(self, other: "Versions") -> "Versions":
+        """Returns the smallest range that contains this one and overlaps another, which this one does not overlap."""
         if self.before is not None and other.low >= self.before:
             return Versions(self.low, (*other.low, 0))
         return Versions(other.low, self.before)
@@ -48,7 +48,7 @@ def written(version: Version) -> str:
     return ".".join(map(str, version if len(version) > 1 else (*version, 0)))
 
 
-def _plain(version: Version) -> Version:
+def _without_trailing_zeros(version: Version) -> Version:
     end = len(version)
     while end and not version[end - 1]:
         end -= 1
@@ -60,12 +60,15 @@ def _next_sibling(version: Version) -> Version:
 
 
 def known_versions(specifier: str | None) -> Versions:
-    """Returns the versions of a specifier of the seed, which was checked on import."""
+    """Returns the versions of a specifier in the catalog, which the import has checked; every version without one."""
     return EVERY if not specifier else versions_of(specifier, "versions")
 
 
 def versions_of(specifier: str, field: str) -> Versions:
-    """Returns the versions that satisfy all clauses; `==12.1` and `12.1` include patches. Raises `QuestionError`."""
+    """Returns the versions that satisfy all clauses of a specifier; `==12.1` and `12.1` include patches.
+
+    Raises `QuestionError` about the field if a clause cannot be read, or if no version satisfies all of them.
+    """
     low, before = EVERY.low, EVERY.before
     for clause in specifier.split(","):
         match = CLAUSE.fullmatch(clause.strip())
@@ -77,23 +80,23 @@ def versions_of(specifier: str, field: str) -> Versions:
         low = max(low, start)
         before = min((bound for bound in (before, end) if bound is not None), default=None)
     if before is not None and low >= before:
-        raise QuestionError(f"No version is {specifier}.", field=field)
+        raise QuestionError(f"No version satisfies {specifier}.", field=field)
     return Versions(low, before)
 
 
 RANGES: dict[str, Callable[[Version], tuple[Version, Version | None]]] = {
-    "==": lambda version: (_plain(version), _next_sibling(version)),
-    "===": lambda version: (_plain(version), _next_sibling(version)),
-    "@": lambda version: (_plain(version), _next_sibling(version)),
-    "~=": lambda version: (_plain(version), _next_sibling(version[:-1] or version)),
-    ">=": lambda version: (_plain(version), None),
-    ">": lambda version: ((*_plain(version), 0), None),
-    "<=": lambda version: ((), (*_plain(version), 0)),
-    "<": lambda version: ((), _plain(version)),
+    "==": lambda version: (_without_trailing_zeros(version), _next_sibling(version)),
+    "===": lambda version: (_without_trailing_zeros(version), _next_sibling(version)),
+    "@": lambda version: (_without_trailing_zeros(version), _next_sibling(version)),
+    "~=": lambda version: (_without_trailing_zeros(version), _next_sibling(version[:-1] or version)),
+    ">=": lambda version: (_without_trailing_zeros(version), None),
+    ">": lambda version: ((*_without_trailing_zeros(version), 0), None),
+    "<=": lambda version: ((), (*_without_trailing_zeros(version), 0)),
+    "<": lambda version: ((), _without_trailing_zeros(version)),
     # One interval cannot leave out a version in its middle, so an exclusion admits everything.
     "!=": lambda _: ((), None),
 }
-"""The versions that satisfy a clause: the first one, and the one before which they end."""
+"""For each operator of a clause: the first version that satisfies it, and the first later one that does not."""
 
 
 def split_requirement(text: str, field: str) -> tuple[str, Versions]:

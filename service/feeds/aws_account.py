@@ -1,4 +1,4 @@
-"""Calls of the EC2 API with an operator's own credentials, as documents of a feed; needs the extra `aws`."""
+"""Fetches documents of a feed from the EC2 API with an operator's credentials; needs the extra `aws`."""
 
 import json
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ DEFAULT_PROFILE = "default"
 
 @dataclass(slots=True)
 class AwsAccount:
-    """Asks for `/REGION/OPERATION` with a body of parameters; returns all pages as the JSON that `aws ec2` prints.
+    """Calls the operation of a path `/REGION/OPERATION`, and returns all pages as the JSON that `aws ec2` prints.
 
-    `profile` is a name in the AWS configuration of this machine; with `default`, variables and roles count too.
+    `profile` is a name in the AWS configuration of this machine; `default` also uses environment variables and roles.
     """
 
     profile: str = field(repr=False)
@@ -22,19 +22,19 @@ class AwsAccount:
     answers: list[FetchedDocument] = field(default_factory=list)
 
     def __call__(self, path: str, *, body: Any = None) -> bytes:
-        """Returns the answer. Raises `FetchFailed` where the packages or the permission is missing, or AWS fails."""
+        """Returns the answer. Raises `FetchFailed` if packages or permissions are missing, or if AWS fails."""
         try:
             from botocore.exceptions import BotoCoreError, ClientError
             from botocore.parsers import ResponseParserError
         except ImportError:
-            raise FetchFailed("This feed needs further packages: pip install 'instance-selector[aws]'.") from None
+            raise FetchFailed("This feed needs more packages: pip install 'instance-selector[aws]'.") from None
         _, region, operation = path.split("/")
         try:
             answer = self._call(region, operation, body or {})
         except (BotoCoreError, ClientError) as error:
             raise FetchFailed(f"{operation} in {region}: {str(error).rstrip('.')}.") from None
         except ResponseParserError:
-            raise FetchFailed(f"{operation} in {region} is answered with something else than XML.") from None
+            raise FetchFailed(f"The answer to {operation} in {region} is not XML.") from None
         text = json.dumps(answer, default=datetime.isoformat).encode()
         now = datetime.now(UTC).replace(microsecond=0)
         self.answers.append(FetchedDocument(f"https://ec2.{region}.amazonaws.com/{operation}", text, now, None, None))

@@ -1,6 +1,6 @@
-"""Checks the listings of a document against each other and against the catalog; a reason marks those that fail.
+"""Checks the listings of a document against each other and the catalog, and marks those that fail with a reason.
 
-The bounds pass every price of the seed but known errors.
+All prices of the seed are within the bounds, except for known errors.
 """
 
 from collections import Counter, defaultdict
@@ -24,12 +24,12 @@ SPOT_SHARE = {
 SPOT_SHARE_ELSEWHERE = (Decimal("0.05"), Decimal("0.99"))
 RESERVED_SHARE = (Decimal("0.15"), Decimal(1))
 MEMORY_TOLERANCE = 0.07
-"""B300 with 268 instead of 288 GB and GB200 with 192 instead of 186 GB pass."""
+"""Allowed relative difference: a B300 with 268 instead of 288 GB and a GB200 with 192 instead of 186 GB pass."""
 
 FRACTION_TOLERANCE = 0.01
-LARGEST_SHARE_SET_ASIDE = 0.2
-LEAST_ROWS_FOR_A_SHARE = 20
-LEAST_SHARE_OF_LAST_ROWS = 0.75
+MAX_SHARE_FAILED = 0.2
+MIN_ROWS_FOR_A_SHARE = 20
+MIN_SHARE_OF_LAST_ROWS = 0.75
 
 Check = Callable[[Listing, CatalogFacts], str | None]
 """Returns the reason why a single listing fails, or None."""
@@ -46,17 +46,17 @@ def checked(feed: str, listings: Sequence[Listing], facts: CatalogFacts) -> list
         single = [_confirmed_by_a_zone(listing, facts) for listing in single]
     compared = one_per_offer(_against_others(single))
     order = {id(listing): index for index, listing in enumerate(single)}
-    return sorted(compared, key=lambda each: order.get(id(each), len(order)))
+    return sorted(compared, key=lambda listing: order.get(id(listing), len(order)))
 
 
 def require_plausible(listings: Sequence[Listing], rows_before: int | None) -> None:
-    """Raises `DocumentRefused` where too many rows fail, or too few are left of the last good document."""
+    """Raises `DocumentRefused` if too many rows fail, or if there are far fewer rows than in the last good document."""
     failed = Counter(listing.reason for listing in listings if listing.reason and REASONS[listing.reason].is_error)
     seen = len(listings)
-    if seen >= LEAST_ROWS_FOR_A_SHARE and failed.total() > LARGEST_SHARE_SET_ASIDE * seen:
+    if seen >= MIN_ROWS_FOR_A_SHARE and failed.total() > MAX_SHARE_FAILED * seen:
         reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(failed.items()))
         raise DocumentRefused(f"{failed.total():,} of {seen:,} rows fail a check ({reasons}).")
-    if rows_before is not None and seen < LEAST_SHARE_OF_LAST_ROWS * rows_before:
+    if rows_before is not None and seen < MIN_SHARE_OF_LAST_ROWS * rows_before:
         raise DocumentRefused(f"The document has {seen:,} rows, and the last good one had {rows_before:,}.")
 
 
@@ -73,7 +73,7 @@ def _region_is_given(listing: Listing, facts: CatalogFacts) -> str | None:
 
 
 def _is_known_if_composed(listing: Listing, facts: CatalogFacts) -> str | None:
-    """A host with attached GPUs is our own name for a combination, so an unknown one is no new machine."""
+    """Returns a reason for an unknown name with `+`: the service composes such names, so it is no new machine."""
     is_known = (listing.provider, listing.name) in facts.instance_types
     return None if is_known or "+" not in listing.name else "combination_not_catalogued"
 
@@ -93,9 +93,9 @@ def _gpus_are_those_of_the_type(listing: Listing, facts: CatalogFacts) -> str | 
 
 
 def _is_count_of(instance_type: InstanceType, count: float) -> bool:
-    """Whether a number of GPUs is that of a type; a part of a card is stated as one or as a fraction."""
+    """Returns whether a type has this number of GPUs; feeds count a part of a card as one or as a fraction."""
     possible = (float(instance_type.gpu_count), instance_type.whole_gpus)
-    return any(abs(count - each) <= FRACTION_TOLERANCE for each in possible)
+    return any(abs(count - known) <= FRACTION_TOLERANCE for known in possible)
 
 
 def _price_is_possible(listing: Listing, facts: CatalogFacts) -> str | None:
@@ -117,7 +117,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def _confirmed_by_a_zone(listing: Listing, facts: CatalogFacts) -> Listing:
-    """Marks a GPU machine in a region where no other source sells it: its price is that of the host alone."""
+    """Marks a GPU machine that no other source sells in the region, because its price may lack the GPUs."""
     instance_type = facts.instance_types.get((listing.provider, listing.name))
     if instance_type is None or instance_type.gpu is None:
         return listing
@@ -126,7 +126,7 @@ def _confirmed_by_a_zone(listing: Listing, facts: CatalogFacts) -> Listing:
 
 
 def _against_others(listings: Sequence[Listing]) -> Iterator[Listing]:
-    """Compares each price with those of the same type in the document: in other regions, and on demand."""
+    """Compares each price with prices of the same type in the document: in other regions, or on demand."""
     on_demand: dict[tuple[str, str], dict[str | None, Decimal]] = defaultdict(dict)
     for listing in listings:
         if listing.market == "on_demand" and listing.reason is None and listing.per_hour is not None:

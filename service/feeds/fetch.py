@@ -1,7 +1,7 @@
-"""Fetches documents of feeds politely: one after the other, with conditional requests, limits, and Retry-After.
+"""Fetches documents of feeds: one request at a time, conditional, with limits, and with respect for Retry-After.
 
-Only HTTPS is fetched, except from a mirror that the settings name with `http`. A redirect never leads to a private
-address, so that a feed cannot make the service ask machines of its own network.
+Only HTTPS is fetched, except from a mirror that the settings name with `http`. A redirect to a private address is
+refused, so that a feed cannot make the service send requests into its own network.
 """
 
 import ipaddress
@@ -21,10 +21,10 @@ from service.feeds.listing import DocumentRefused
 from service.version import VERSION
 
 AGENT = f"instance-selector/{VERSION} (prices of cloud machines; one request at a time)"
-MOST_REDIRECTS = 3
+MAX_REDIRECTS = 3
 TOO_MANY_REQUESTS, NOT_MODIFIED = 429, 304
-LONGEST_WAIT_SECONDS = 120.0
-WORTH_ANOTHER_TRY = (TOO_MANY_REQUESTS, 500, 502, 503, 504)
+MAX_WAIT_SECONDS = 120.0
+RETRIED_STATUSES = (TOO_MANY_REQUESTS, 500, 502, 503, 504)
 
 
 class FetchFailed(Exception):
@@ -61,10 +61,10 @@ class FetchedDocument:
 
 @dataclass(slots=True)
 class Fetcher:
-    """Asks one feed for the documents of a part. A call returns a body; `answers` holds all that were fetched.
+    """Fetches the documents of one part of a feed. A call returns a body; `answers` has all that were fetched.
 
-    `last` is the last document that was fetched from an address, for conditional requests. `key` is a header that only
-    the feed's own server gets: no other one to which it redirects, and no text, log or document holds it.
+    `last` is the last document from an address, for conditional requests. `key` is a header that only the feed's own
+    server gets, never a server to which it redirects; no text, log or document contains the key.
     """
 
     base_url: str
@@ -87,7 +87,7 @@ class Fetcher:
             except _Again as again:
                 if not left:
                     raise FetchFailed(str(again)) from again
-                self.sleep(min(again.after_seconds or wait, LONGEST_WAIT_SECONDS))
+                self.sleep(min(again.after_seconds or wait, MAX_WAIT_SECONDS))
                 wait = min(2 * wait, self.limits.last_wait_seconds)
             else:
                 self.answers.append(answer)
@@ -96,7 +96,7 @@ class Fetcher:
 
     def _follow(self, url: str, body: object) -> FetchedDocument:
         target = url
-        for _ in range(MOST_REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             _require_allowed(target, self.base_url)
             with self._request(target, url, body) as response:
                 location = response.headers.get("Location")
@@ -104,7 +104,7 @@ class Fetcher:
                     return replace(self._read(response), url=url)
             target = urljoin(target, location)
             _require_public(target)
-        raise FetchFailed(f"{url} redirects more than {MOST_REDIRECTS} times.")
+        raise FetchFailed(f"{url} redirects more than {MAX_REDIRECTS} times.")
 
     @contextmanager
     def _request(self, target: str, url: str, body: object) -> Iterator[httpx2.Response]:
@@ -136,7 +136,7 @@ class Fetcher:
         url = str(response.url)
         if response.status_code == NOT_MODIFIED:
             raise NotModified
-        if response.status_code in WORTH_ANOTHER_TRY:
+        if response.status_code in RETRIED_STATUSES:
             after = _seconds_until(response.headers.get("Retry-After"))
             raise _Again(f"{url} answers with status {response.status_code}.", after)
         if response.status_code != httpx2.codes.OK:
@@ -155,7 +155,7 @@ class Fetcher:
 
 
 class _Again(Exception):
-    """A request failed in a way that may pass; `after_seconds` is how long the server asks to wait."""
+    """A request failed and may be tried again; `after_seconds` is the wait that the server asks for."""
 
     def __init__(self, sentence: str, after_seconds: float | None) -> None:
         super().__init__(sentence)
@@ -187,7 +187,7 @@ def _require_public(url: str) -> None:
 
 
 def _seconds_until(retry_after: str | None) -> float | None:
-    """The wait that a Retry-After header asks for, in seconds or as a date; None without a readable one."""
+    """Returns the wait that a Retry-After header asks for, in seconds or as a date; None if it cannot be read."""
     if retry_after is None:
         return None
     if retry_after.isdigit():

@@ -1,12 +1,12 @@
-"""The ways in which feeds ask for their documents: at fixed paths, or page by page."""
+"""The ways in which the documents of feeds are fetched: at fixed paths, or page by page."""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from service.feeds.listing import DocumentRefused
 
-MOST_PAGES = 400
+MAX_PAGES = 400
 
 
 class Get(Protocol):
@@ -24,7 +24,7 @@ Fetch = Callable[[Get, str], Iterator[bytes]]
 
 
 def documents_at(*paths: str) -> Fetch:
-    """Returns the fetch of a document at each path, in which `{part}` stands for the name of the part."""
+    """Returns a function that fetches a document at each path; `{part}` in a path stands for the name of the part."""
 
     def fetch(get: Get, part: str) -> Iterator[bytes]:
         for path in paths:
@@ -33,12 +33,18 @@ def documents_at(*paths: str) -> Fetch:
     return fetch
 
 
+def path_of(address: str) -> str | None:
+    """Returns the path and the query of an address, which keeps requests on the feed's own server; None without one."""
+    parts = urlsplit(address)
+    return f"{parts.path}?{parts.query}" if parts.path else None
+
+
 def pages_from(get: Get, path: str | None, next_path: Callable[[bytes], str | None]) -> Iterator[bytes]:
-    """Yields a page and those that follow it. Raises `DocumentRefused` where the links between them loop."""
+    """Yields a page and its following pages. Raises `DocumentRefused` if the links between pages form a loop."""
     visited: set[str] = set()
     while path:
-        if path in visited or len(visited) >= MOST_PAGES:
-            raise DocumentRefused(f"The pages do not end: a link comes again, or there are more than {MOST_PAGES}.")
+        if path in visited or len(visited) >= MAX_PAGES:
+            raise DocumentRefused(f"The pages do not end: a link is repeated, or there are more than {MAX_PAGES}.")
         visited.add(path)
         page = get(path)
         yield page

@@ -1,6 +1,6 @@
-"""Documents of feeds in a folder, a file or a zip: with the manifest of `feeds fetch`, or recognised one by one.
+"""Reads documents of feeds from a folder, a file or a zip: with the manifest of `feeds fetch`, or one by one.
 
-This is how a machine without internet gets its prices; the parsers and checks are those of a fetch.
+A machine without internet gets its prices in this way. The parsers and checks are the same as after a fetch.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ class FolderUnusable(Unusable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestEntry:
-    """A fetched document: where it came from, when, and the file that holds it."""
+    """A fetched document: its address, when it was fetched, and the file with its content."""
 
     feed: str
     part: str
@@ -45,7 +45,7 @@ class ManifestEntry:
 
 @dataclass(frozen=True, slots=True)
 class FolderPart:
-    """Documents of a part, or the sentence that says why a file is not one."""
+    """The documents of a part, or a sentence that says why a file is no document of a feed."""
 
     name: str
     source: FeedSource | None
@@ -56,8 +56,8 @@ class FolderPart:
 def documents_in(path: Path, observed_at: datetime, feed: str | None = None) -> Iterator[FolderPart]:
     """Yields the documents under a path, by the manifest if there is one, else by the names of files.
 
-    Files without a manifest count as fetched at `observed_at`, each a second after the one before. `feed` names their
-    feed where they do not show it. Raises `FolderUnusable`.
+    Files without a manifest count as fetched at `observed_at`, each a second after the one before. `feed` is the feed
+    of files that cannot be recognised. Raises `FolderUnusable`.
     """
     files = _files(path)
     if MANIFEST in files:
@@ -77,8 +77,8 @@ def write_manifest(folder: Path, entries: Sequence[ManifestEntry]) -> None:
 def _files(path: Path) -> dict[str, bytes]:
     try:
         if path.is_dir():
-            paths = (each for each in sorted(path.rglob("*")) if each.is_file())
-            return {each.relative_to(path).as_posix(): each.read_bytes() for each in paths}
+            files = (file for file in sorted(path.rglob("*")) if file.is_file())
+            return {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 if MANIFEST in archive.namelist() or len(archive.namelist()) > 1:
@@ -108,7 +108,7 @@ def _of_manifest(files: Mapping[str, bytes]) -> Iterator[FolderPart]:
 def _problem_of(entries: Sequence[ManifestEntry], files: Mapping[str, bytes]) -> str | None:
     for entry in entries:
         if entry.file not in files:
-            return f"{entry.file} is in the manifest and not in the folder."
+            return f"{entry.file} is in the manifest but not in the folder."
         if hashlib.sha256(files[entry.file]).hexdigest() != entry.sha256:
             return f"{entry.file} is not the file that was fetched: its SHA-256 differs from the manifest."
     return None
@@ -134,7 +134,7 @@ def _recognised(name: str, files: Mapping[str, bytes], at: datetime, feed: str |
     except DocumentRefused as refused:
         return FolderPart(name, None, None, str(refused))
     if source is None:
-        return FolderPart(name, None, None, "No feed sends such a document.")
+        return FolderPart(name, None, None, "The file is not a document of any known feed.")
     companions = _companions(name, source, files)
     documents = Documents(
         feed=source.id,
@@ -159,9 +159,9 @@ def _source_of(name: str, body: bytes) -> FeedSource | None:
 
 
 def _part_of(name: str, source: FeedSource) -> str:
-    """The part of the feed that a file belongs to, such as `aws` for `v8/aws/vms.csv`.
+    """Returns the part of the feed that a file belongs to, such as `aws` for `v8/aws/vms.csv`.
 
-    A file whose path names no part is a part of its own, called by the name of the file.
+    A file whose path names no part is a part with the name of the file.
     """
     if source.parts == ("",):
         return ""

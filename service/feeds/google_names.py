@@ -1,4 +1,4 @@
-"""Names of machines of Google Cloud in feeds that sell hosts and GPUs apart, or TPUs by their slice."""
+"""Names of machines of Google Cloud, from feeds that list hosts and GPUs separately, or TPUs by slice."""
 
 import re
 from dataclasses import replace
@@ -17,7 +17,7 @@ SLICES = {
     "v3-8": ("v3-8", 4),
     "v4-8": ("v4-8", 4),
 }
-"""Machine type and chips of slices that are one machine; v2 to v5p count two cores for each chip."""
+"""Machine type and number of chips of slices that are one machine. Names of v2 to v5p count two cores per chip."""
 
 ACCELERATOR_OF_FAMILY = {
     "a2-highgpu": "A100",
@@ -47,7 +47,7 @@ def tpu_machine(listing: Listing, slice_name: str) -> Listing:
 
 
 def with_attached_gpu(listing: Listing, gpu: str | None, count: float | None) -> Listing:
-    """Returns the listing of an N1 host with GPUs under the catalog's name of both together."""
+    """Returns the listing of an N1 host with GPUs under the catalog's name for the combination."""
     if not (gpu and count and ATTACHED.fullmatch(listing.name)):
         return listing
     times = f"x{count:g}" if count > 1 else ""
@@ -55,7 +55,7 @@ def with_attached_gpu(listing: Listing, gpu: str | None, count: float | None) ->
 
 
 def built_in_gpu(name: str) -> tuple[str, float] | None:
-    """Returns the GPU and the number of them that a machine type always has, or None."""
+    """Returns the GPU that a machine type always has, and how many; None for other types."""
     family = FAMILY_AND_COUNT.fullmatch(name)
     if family and family[1] in ACCELERATOR_OF_FAMILY:
         return ACCELERATOR_OF_FAMILY[family[1]], float(family[2])

@@ -77,17 +77,17 @@ def import_documents(engine: Engine, source: FeedSource, documents: Documents, n
 
 
 def captured_at(content: Content, documents: Documents, now: datetime) -> datetime:
-    """Returns the instant at which the content was current: its day of publication, else when it was fetched.
+    """Returns when the content was current: on its day of publication, else when it was fetched.
 
-    Raises `DocumentRefused` where the content is from the future.
+    Raises `DocumentRefused` for content from the future.
     """
     fetched = documents.fetched_at or now
     published = content.published_at
     if published is not None and published > now:
-        raise DocumentRefused(f"The document is of {published:%Y-%m-%d %H:%M}, which lies ahead.")
+        raise DocumentRefused(f"The document is of {published:%Y-%m-%d %H:%M}, which is in the future.")
     if published is None or published.date() == fetched.date():
         return fetched.replace(microsecond=0)
-    # The time of day distinguishes documents of one day, which a feed that is published by the day may have.
+    # The time of day distinguishes several documents that a feed publishes on one day.
     return datetime.combine(published.date(), fetched.timetz()).replace(microsecond=0)
 
 
@@ -106,7 +106,7 @@ def _capture(
     facts: CatalogFacts,
     at: datetime,
 ) -> Capture:
-    """The checked listings as rows. Rows about other products are counted and not stored."""
+    """Returns the checked listings as rows of a capture. Rows about other products are counted but not stored."""
     digest = hashlib.sha256(b"\0".join(documents.bodies)).hexdigest()
     reasons = Counter(listing.reason for listing in listings if listing.reason)
     hardware = stated_hardware(listings, facts)
@@ -160,7 +160,7 @@ def _row(listing: Listing, feed: Feed) -> dict[str, Any]:
 def _new_regions(
     listings: Sequence[Listing], facts: CatalogFacts, entered: set[tuple[str, str]], feed: Feed
 ) -> list[dict[str, Any]]:
-    """Regions of offers that the catalog lacks; their country is unknown until somebody adds it."""
+    """Returns rows for regions of offers that the catalog lacks; their country stays unknown until it is entered."""
     types = facts.instance_types.keys() | entered
     names = {
         (listing.provider, listing.region)
@@ -176,7 +176,7 @@ def _new_regions(
 
 
 def _dollar_rates(rates: Sequence[EuroRate], source: str) -> list[dict[str, Any]]:
-    """Dollars for a unit of each currency, by way of the euro."""
+    """Returns the value of each currency in dollars, converted through the euro."""
     dollars = {rate.on: rate.per_euro for rate in rates if rate.currency == USD}
     per_unit = [("EUR", on, dollar) for on, dollar in dollars.items()]
     per_unit += [

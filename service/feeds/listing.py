@@ -1,4 +1,4 @@
-"""Values that a parser makes of the bytes of a feed: priced rows, specifications and exchange rates."""
+"""The values that parsers return for the documents of a feed: priced rows, specifications and exchange rates."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,15 +9,24 @@ from typing import Any, NamedTuple
 from service.domain.catalog.offer import Dated, Market, offer_key
 
 CENT = Decimal("0.01")
+MILLIONTH = Decimal("0.000001")
 MIB_A_GIB = 1024
+
+SHAPE_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Exceptions that a parser raises on a document with another structure than it expects."""
 
 
 class DocumentRefused(Exception):
-    """A document is not what its feed sends; the message is a sentence."""
+    """A document is not one of its feed; the message is a sentence."""
+
+
+def wrong_shape(error: Exception) -> str:
+    """Returns the sentence about a document on which a parser raised one of `SHAPE_ERRORS`."""
+    return f"The document does not have the structure of its feed ({type(error).__name__})."
 
 
 class Reason(NamedTuple):
-    """Why a row of a feed does not become a price; an error counts against the feed, another product does not."""
+    """Why a row of a feed does not become a price. Rows with an error count against the feed, other rows do not."""
 
     sentence: str
     is_error: bool = True
@@ -28,9 +37,9 @@ REASONS: Mapping[str, Reason] = {
     "another_product": Reason("The row is about another product than a Linux machine by the hour.", is_error=False),
     "flexible_shape": Reason("The row is one size of a shape without fixed sizes.", is_error=False),
     "zero_for_none": Reason("The feed writes 0 where it has no price.", is_error=False),
-    "placeholder": Reason("The price is one that the feed writes where it knows none.", is_error=False),
+    "placeholder": Reason("The price is a placeholder that the feed writes for an unknown price.", is_error=False),
     "combination_not_catalogued": Reason("The catalog has no such combination of a host and GPUs.", is_error=False),
-    "least_bid": Reason("The price is the least bid of an auction and not a price.", is_error=False),
+    "least_bid": Reason("The figure is the lowest bid of an auction, not a price.", is_error=False),
     "not_offered": Reason("The seller lists the machine, and no region offers it now.", is_error=False),
     "zone_without_id": Reason("The letter of the zone, which has no id, differs between accounts.", is_error=False),
     "without_gpu": Reason("The machine has no GPU, and the feed does not say which CPUs it has.", is_error=False),
@@ -39,7 +48,7 @@ REASONS: Mapping[str, Reason] = {
     "host_alone": Reason("The price may lack the GPUs: no source confirms that they are sold there.", is_error=False),
     "gpu_without_host": Reason("The price is of the GPU alone, and the host is priced apart.", is_error=False),
     "spot_not_sold": Reason("The spot price equals the on-demand price: not sold as spot.", is_error=False),
-    "price_not_positive": Reason("A price is above 0."),
+    "price_not_positive": Reason("The price is not above 0."),
     "price_unreadable": Reason("The price is not a number."),
     "price_outside_of_bounds": Reason("The price of a GPU and hour is below 0.01 or above 120 dollars."),
     "far_from_median": Reason("The price is far from the median of the same type in other regions."),
@@ -53,10 +62,10 @@ REASONS: Mapping[str, Reason] = {
     "region_missing": Reason("The provider's prices differ by region, and the row names no region."),
     "region_contradicts_zone": Reason("The zone is in another country than the row says."),
     "gpu_unknown": Reason("No GPU of the catalog has that name, or more than one has."),
-    "gpu_count_contradicts": Reason("The number of GPUs is not that of the instance type."),
+    "gpu_count_contradicts": Reason("The instance type has another number of GPUs."),
     "gpu_memory_contradicts": Reason("The memory of the GPU differs by more than 7 % from that of the instance type."),
 }
-"""Every reason for which a row is set aside, or left out because it is about something else."""
+"""Every reason why a row is set aside, or left out because it is about another product."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +109,7 @@ class Listing:
         return replace(self, region=region, zone=zone)
 
     def priced(self, value: Any, times: Decimal = Decimal(1)) -> "Listing":
-        """Returns the listing with so many times the price of a JSON value, or the reason why it has none.
+        """Returns the listing with a factor times the price in a cell or a JSON value, or with a reason for none.
 
         Sellers write 0 for a machine that they do not sell.
         """
@@ -134,11 +143,21 @@ class Content:
 
 
 Parser = Callable[[Sequence[bytes], str], Content]
-"""Makes the content of the documents of a part and of its name. Raises `DocumentRefused`."""
+"""Returns the content of a part, given its documents and its name. Raises `DocumentRefused`."""
+
+
+def unreadable(provider: str) -> Listing:
+    """Returns the listing for a row that cannot be read."""
+    return Listing(provider=provider, name="", market="on_demand", reason="row_unreadable")
+
+
+def to_millionths(price: Decimal | None) -> Decimal | None:
+    """Returns a price rounded to a millionth; None for None."""
+    return None if price is None else price.quantize(MILLIONTH)
 
 
 def price_in(value: Any) -> tuple[Decimal | None, str | None]:
-    """Returns the price of a cell or a JSON value, or the reason why it has none."""
+    """Returns the price in a cell or a JSON value and None, or None and the reason why it is no price."""
     if value is None or value == "":
         return None, "absent_price"
     try:
@@ -151,7 +170,7 @@ def price_in(value: Any) -> tuple[Decimal | None, str | None]:
 
 
 def number_in(value: Any) -> float | None:
-    """Returns the number of a cell or a JSON value, or None where it has none."""
+    """Returns the number in a cell or a JSON value; None if it is no number."""
     try:
         return float(str(value).replace(",", ""))
     except ValueError:
@@ -159,7 +178,7 @@ def number_in(value: Any) -> float | None:
 
 
 def instant_in(text: str | None) -> datetime | None:
-    """Returns the instant of an ISO text, in UTC where it names no zone. Raises `DocumentRefused`."""
+    """Returns the instant in an ISO text, in UTC unless it names a zone. Raises `DocumentRefused`."""
     if not text:
         return None
     try:
@@ -170,7 +189,7 @@ def instant_in(text: str | None) -> datetime | None:
 
 
 def one_per_offer(listings: Iterable[Listing]) -> Iterator[Listing]:
-    """Yields listings with `repeated` for the same price of an offer, and `two_prices_in_force` for different ones."""
+    """Yields listings; of several for one offer, marks equal prices as `repeated`, others as `two_prices_in_force`."""
     by_offer: dict[tuple[str, datetime | None], list[Listing]] = {}
     for listing in listings:
         if listing.reason:

@@ -1,4 +1,4 @@
-"""Instance types that the catalog lacks enter it when a feed states everything that it needs, else they wait."""
+"""Adds instance types that the catalog lacks, if a feed states all of their hardware; other types wait."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,13 +21,13 @@ UNKNOWN_COLUMNS = (
 )  # fmt: skip
 NAMED_BY_FAMILY = ("aws", "gcp")
 SERIES = re.compile(r"(?:\d+x?[_ ]?)?(.+)[._][^._]+")
-"""The number of GPUs, the series, and the size or tier."""
+"""Matches a name as the number of GPUs, the series (the group), and the size or tier."""
 
 FIGURES = ("vcpus", "memory_gib", "gpu_count", "gpu_memory_gb")
 
 
 def stated_hardware(listings: Sequence[Listing], facts: CatalogFacts) -> dict[tuple[str, str], Specification]:
-    """Returns the hardware of each instance type that the catalog lacks, where the rows of the document agree on it."""
+    """Returns the hardware of each instance type that the catalog lacks, if all rows of the document agree on it."""
     stated: dict[tuple[str, str], Specification | None] = {}
     for listing in listings:
         name = (listing.provider, listing.name)
@@ -40,7 +40,7 @@ def stated_hardware(listings: Sequence[Listing], facts: CatalogFacts) -> dict[tu
 def new_rows(
     feed: str, hardware: Mapping[tuple[str, str], Specification], facts: CatalogFacts, source: str, day: date
 ) -> dict[str, list[Record]]:
-    """Returns rows of instance types and of their lifecycle for the hardware that is fully stated."""
+    """Returns rows for instance types whose hardware is fully stated, and for their lifecycle."""
     types, events = [], []
     for (provider, name), stated in hardware.items():
         part = gpu_of(provider, name, stated, facts)
@@ -71,9 +71,9 @@ def new_rows(
 
 
 def gpu_of(provider: str, name: str, stated: Specification, facts: CatalogFacts) -> tuple[Gpu | None, int] | None:
-    """Returns the GPU and the number of them; None where the hardware is not fully stated or the name is ambiguous.
+    """Returns the GPU and how many there are; None if the hardware is not fully stated or the GPU is ambiguous.
 
-    Memory and the GPU of other types of the series decide between several GPUs of one name, never the name of the type.
+    Between several GPUs of one name, the stated memory and the GPUs of other types in the series decide.
     """
     if not stated.vcpus or not stated.memory_gib or stated.gpu_count is None:
         return None
@@ -90,9 +90,9 @@ def gpu_of(provider: str, name: str, stated: Specification, facts: CatalogFacts)
     if stated.gpu_count >= 1:
         return (gpu, int(stated.gpu_count)) if stated.gpu_count % 1 == 0 else None
     parts = [
-        each
-        for each in facts.gpus.values()
-        if each.partition_of == gpu.id and abs(each.fraction - stated.gpu_count) <= FRACTION_TOLERANCE
+        part
+        for part in facts.gpus.values()
+        if part.partition_of == gpu.id and abs(part.fraction - stated.gpu_count) <= FRACTION_TOLERANCE
     ]
     return (parts[0], 1) if len(parts) == 1 else None
 
@@ -105,14 +105,14 @@ def _has_memory(gpu: Gpu, stated: Specification) -> bool:
 
 def _gpus_of_series(provider: str, series: str, facts: CatalogFacts) -> set[str]:
     return {
-        each.gpu.id
-        for each in facts.instance_types.values()
-        if each.gpu and each.provider == provider and series_of(provider, each.name) == series
+        type_.gpu.id
+        for type_ in facts.instance_types.values()
+        if type_.gpu and type_.provider == provider and series_of(provider, type_.name) == series
     }
 
 
 def series_of(provider: str, name: str) -> str:
-    """Returns the part of a name that types with the same GPU share, such as `H100.80S` of `8H100.80S.176V`."""
+    """Returns the part of a name that is common to types with the same GPU: `H100.80S` of `8H100.80S.176V`."""
     if provider in NAMED_BY_FAMILY:
         return family_of(provider, name)
     match = SERIES.fullmatch(name)
@@ -120,7 +120,7 @@ def series_of(provider: str, name: str) -> str:
 
 
 def family_of(provider: str, name: str) -> str:
-    """Returns the family of a type, as the names of AWS and Google Cloud state it; elsewhere the name itself."""
+    """Returns the family in a name of AWS or Google Cloud; for other providers the whole name."""
     if provider == "aws":
         return name.partition(".")[0]
     return name.rpartition("-")[0] or name if provider == "gcp" else name

@@ -1,4 +1,4 @@
-"""Offers that an operator enters by hand: a CSV of prices, each with the day on which it held."""
+"""Offers that an operator enters by hand: a CSV of prices, each with its day."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ from service.domain.catalog.tariffs import commitment_in
 from service.feeds.fetching import Get
 from service.feeds.folder import FolderUnusable
 from service.feeds.importing import Documents
-from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, price_in
+from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, price_in, unreadable
 from service.feeds.reading import Cells, table_of
 from service.feeds.registry import FeedSource
 
@@ -26,8 +26,8 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
 
 def _listing(cells: Cells | None) -> Listing:
     if cells is None or cells["market"] not in MARKETS:
-        return Listing(provider="", name="", market="on_demand", reason="row_unreadable")
-    market = next(each for each in MARKETS if each == cells["market"])
+        return unreadable("")
+    market = next(market for market in MARKETS if market == cells["market"])
     per_hour, reason = price_in(cells["per_hour"])
     term = cells.get("term") or None
     listing = Listing(
@@ -63,9 +63,9 @@ OWN = FeedSource("own", ("",), _never, parse, (), in_pages=True)
 
 
 def documents_by_day(path: Path) -> list[Documents]:
-    """Returns the lines of a file by the day on which they held, since a capture has one instant.
+    """Returns the lines of a file as one document for each day, because all rows of a capture have the same instant.
 
-    Raises `FolderUnusable` where the file cannot be read, or where a line has no day.
+    Raises `FolderUnusable` if the file cannot be read, or if a line has no day.
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -78,7 +78,7 @@ def documents_by_day(path: Path) -> list[Documents]:
     for day in days:
         text = io.StringIO()
         csv.writer(text).writerows([header, *(line for line in lines if line and line[column] == day.isoformat())])
-        # The time of day keeps files of the same day apart: a second one counts after the first.
+        # With the time of day, a second file for the same day counts as later than the first.
         moment = datetime.combine(day, datetime.now(UTC).timetz()).replace(microsecond=0)
         documents.append(
             Documents(

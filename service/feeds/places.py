@@ -1,4 +1,4 @@
-"""Regions and zones in the words of several feeds."""
+"""Reads regions and zones in the spellings of several feeds."""
 
 import re
 
@@ -14,15 +14,15 @@ LEGACY_REGIONS = {
 """Names that the file of spot prices of AWS still uses."""
 
 LOCAL_ZONES_BY_NAME = {"US West (Los Angeles)": "us-west-2-lax-1"}
-"""Names of places of AWS that are no regions. Others are set aside until they are listed here."""
+"""Local zones of AWS by name. Rows of local zones that are not listed here are set aside."""
 
 CONTINENTS = ("EU", "EUR", "AP", "OC", "SEA", "AF", "SA", "ME")
 
 
 def aws_place(name: str) -> tuple[str, str | None]:
-    """Returns region and zone for a region's code, the code of a local zone, or the name of a place.
+    """Returns the region and the zone for the code of a region or a local zone, or for the name of a place.
 
-    Letters of zones differ between accounts, so they are left out.
+    The letter of a zone is left out, because it differs between accounts.
     """
     code = LOCAL_ZONES_BY_NAME.get(name) or LEGACY_REGIONS.get(name) or name
     local = LOCAL_ZONE.fullmatch(code)
@@ -35,7 +35,7 @@ def zone_and_region(zone: str) -> tuple[str, str]:
 
 
 def runpod_place(place: str) -> tuple[str, str | None]:
-    """Returns the country and, for a data centre such as `EU-SE-1`, its id; two letters are a country alone."""
+    """Returns country and data centre: `SE` and `EU-SE-1` for `EU-SE-1`, and no data centre for a mere country."""
     first, *rest = place.split("-")
     if not rest:
         return place, None
@@ -43,5 +43,5 @@ def runpod_place(place: str) -> tuple[str, str | None]:
 
 
 def vast_place(place: str) -> str:
-    """Returns a place of Vast.ai without empty words: a host that states no city is in `, US, NA`."""
-    return ", ".join(word for each in place.split(",") if (word := each.strip()))
+    """Returns a place of Vast.ai without empty words, such as `US, NA` for `, US, NA`, a host without a city."""
+    return ", ".join(filter(None, map(str.strip, place.split(","))))

@@ -1,4 +1,4 @@
-"""Reads CSV, JSON, YAML and XML of feeds; a document of another kind is refused with a sentence."""
+"""Reads CSV, JSON, YAML and XML of feeds, and refuses a document in another format with a sentence."""
 
 import csv
 import gzip
@@ -20,7 +20,7 @@ Cells = dict[str, str]
 
 
 def plain(body: bytes) -> bytes:
-    """Returns the body without gzip; some servers compress it and do not say so. Raises `DocumentRefused`."""
+    """Returns the body without gzip, which some servers use without saying so. Raises `DocumentRefused`."""
     if not body.startswith(GZIP_MAGIC):
         return body
     try:
@@ -29,7 +29,7 @@ def plain(body: bytes) -> bytes:
             while part := file.read(CHUNK):
                 size += len(part)
                 if size > LARGEST_INFLATED:
-                    raise DocumentRefused("The document is larger than 1 GiB when it is inflated.")
+                    raise DocumentRefused("The document is larger than 1 GiB when it is decompressed.")
                 parts.append(part)
     except (OSError, EOFError, zlib.error) as error:
         raise DocumentRefused(f"The gzip of the document is broken: {error}.") from None
@@ -56,7 +56,7 @@ def json_of(body: bytes) -> Any:
 
 
 def object_of(body: bytes, *names: str) -> dict[str, Any]:
-    """Returns the JSON object of a body, which has members of these names. Raises `DocumentRefused`."""
+    """Returns the JSON object of a body. Raises `DocumentRefused` if it lacks a member with one of these names."""
     content = json_of(body)
     if not isinstance(content, dict):
         raise DocumentRefused("The document is not a JSON object.")
@@ -76,7 +76,7 @@ def items_of(content: Any, name: str) -> list[dict[str, Any]]:
 def rows_of(lines: Iterator[str], needed: Sequence[str]) -> Iterator[Cells | None]:
     """Yields the cells of each line by the names of the header; None for a line with too few or too many cells.
 
-    Raises `DocumentRefused` where the header lacks a needed column.
+    Raises `DocumentRefused` if the header lacks a needed column.
     """
     reader = csv.reader(lines)
     header = next(reader, [])

@@ -20,23 +20,23 @@ from service.feeds.aws_account import AwsAccount
 from service.feeds.fetch import FetchedDocument, Fetcher, FetchFailed, FetchLimits, NotModified
 from service.feeds.folder import ManifestEntry, manifest_entry, write_manifest
 from service.feeds.importing import Documents, Imported, import_documents, utc_now
-from service.feeds.listing import DocumentRefused
+from service.feeds.listing import SHAPE_ERRORS, DocumentRefused, wrong_shape
 from service.feeds.registry import SOURCES, FeedSource
 
 log = logging.getLogger(__name__)
 
 JITTER = 0.1
-"""Share by which the time between two runs varies, so that many installations do not ask at the same second."""
+"""Random share that is added to waits, so that many installations do not send requests at the same second."""
 
 FAILURES_IN_A_ROW = 2
-"""After so many parts that cannot be fetched, the others of the feed are left for the next run."""
+"""After this many parts in a row that cannot be fetched, the rest of the feed waits for the next run."""
 
 LOOK_SECONDS = 60.0
 """How often the leader checks which feeds are due."""
 
 LEAD_SECONDS = 3.0
-"""How often a process asks for the lead. Postgres notices after 11 seconds that a machine has disappeared, so another
-one takes over within 15 seconds."""
+"""How often a process tries to become the leader. Postgres notices after 11 seconds that a machine is gone, so another
+process takes over within 15 seconds."""
 
 STOP_WITHIN_SECONDS = 5.0
 
@@ -53,13 +53,13 @@ class Upstream:
     """The keys of feeds that need one."""
 
     def why_off(self, feed: Feed) -> str | None:
-        """Returns why a feed is not read, in few words; None if it is."""
+        """Returns the reason why a feed is not read, in a few words; None if it is read."""
         if feed.id in self.off:
             return "off"
         return f"needs {feed.setting}" if feed.setting and feed.id not in self.keys else None
 
     def fetcher(self, feed: Feed, last: FetchedDocument | None = None) -> Fetcher | AwsAccount:
-        """Returns what asks for the documents of a feed, from its address or that of its mirror."""
+        """Returns a fetcher for the documents of a feed, from its own address or its mirror."""
         if SOURCES[feed.id].by_aws_account:
             return AwsAccount(self.keys[feed.id], self.urls.get(feed.id))
         header, value = SOURCES[feed.id].key_header or ("", "")
@@ -68,7 +68,7 @@ class Upstream:
 
 
 def refresh(engine: Engine, feed: Feed, upstream: Upstream) -> Iterator[Imported]:
-    """Fetches and imports every part of a feed; yields what became of each. What fails keeps its last good batch.
+    """Fetches and imports every part of a feed, and yields the result of each. A part that fails keeps its prices.
 
     Raises `DatabaseUnusable`.
     """
@@ -98,9 +98,9 @@ def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, ups
         problem = str(error)
     except DocumentRefused as error:
         state, problem = "refused", str(error)
-    # What a parser raises on a document of another shape must not stop the other feeds.
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        state, problem = "refused", f"A document has not the shape of its feed ({type(error).__name__})."
+    # A document with another structure must not stop the other feeds.
+    except SHAPE_ERRORS as error:
+        state, problem = "refused", wrong_shape(error)
     else:
         answer = fetcher.answers[-1]
         documents = Documents(
@@ -118,12 +118,12 @@ def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, ups
 
 
 def _instant_after(last: LastDocument | None, now: datetime) -> datetime:
-    """Now, or the first second after the last capture: two captures of a part never share an instant."""
+    """Returns `now`, or a second after the last capture if that is later: captures of a part never share an instant."""
     return now if last is None else max(now, last.fetched_at + timedelta(seconds=1))
 
 
 def fetch_to(folder: Path, feeds: Collection[Feed], upstream: Upstream) -> Iterator[str]:
-    """Writes the documents of feeds into a folder with a manifest; yields a line for each part."""
+    """Writes the documents of feeds into a folder with a manifest, and yields a line of text for each part."""
     entries: list[ManifestEntry] = []
     for feed in feeds:
         for part in SOURCES[feed.id].parts:
@@ -144,9 +144,9 @@ def fetch_to(folder: Path, feeds: Collection[Feed], upstream: Upstream) -> Itera
 
 
 class Refresher:
-    """Reads the feeds that are due, in a thread of one process among all that share a database.
+    """Reads the feeds that are due in a thread of the leader, one of the processes that share a database.
 
-    `on_lead` is called with 1 while this process is that one, and with 0 while it is not.
+    `on_lead` is called every few seconds: with 1 if this process is the leader, with 0 if not.
     """
 
     def __init__(self, engine: Engine, upstream: Upstream, on_lead: Callable[[int], object] = int) -> None:
@@ -165,7 +165,7 @@ class Refresher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Asks the thread to stop and waits for it a little; a fetch under way ends with the process."""
+        """Stops the thread and waits for it some seconds; a fetch that takes longer ends with the process."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout=STOP_WITHIN_SECONDS)
@@ -202,7 +202,7 @@ class Refresher:
         return next_run_at is None or next_run_at - early <= utc_now()
 
     def _report(self, feed: Feed, imports: Collection[Imported]) -> None:
-        """Logs one line; while no feed can be reached, only the first time."""
+        """Logs one line about a run; while no feed can be reached, only about the first."""
         failed = [imported for imported in imports if imported.state == "failed"]
         if len(failed) == len(imports):
             if self._reachable:

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from service.feeds.fetching import Fetch
-from service.feeds.listing import Content, DocumentRefused, Parser, one_per_offer
+from service.feeds.listing import SHAPE_ERRORS, Content, DocumentRefused, Parser, one_per_offer, wrong_shape
 from service.feeds.sources import cyclenerd, ecb, gpuhunt, skypilot
 from service.feeds.sources.hyperscalers import aws_account, aws_bulk, aws_on_demand, aws_spot, azure, oci
 from service.feeds.sources.neoclouds import (
@@ -22,17 +22,17 @@ from service.feeds.sources.neoclouds import (
 )
 
 KeyHeader = tuple[str, str]
-"""The name of the header that carries a key, and its value with `{}` for the key."""
+"""The name and the value of the header that sends a key; `{}` in the value stands for the key."""
 
 BEARER = ("Authorization", "Bearer {}")
 
 
 @dataclass(frozen=True, slots=True)
 class FeedSource:
-    """How a feed is fetched and parsed; `seed/feeds.csv` says when, and how far it is trusted.
+    """How a feed is fetched and parsed; `seed/feeds.csv` says how often, and its rank among feeds.
 
-    Each of its `parts` is a document, or several that belong together, and is imported by itself. Raise `version` when
-    the same bytes are parsed differently.
+    Each of its `parts` is one document, or several that belong together, and is imported separately. Raise `version`
+    when a change of the parser gives another result for the same bytes.
     """
 
     id: str
@@ -40,24 +40,24 @@ class FeedSource:
     fetch: Fetch
     parse: Parser
     marks: tuple[bytes, ...]
-    """Any of these texts near its beginning marks a document of this feed."""
+    """Texts of which a document of this feed has at least one near its beginning."""
     in_pages: bool = False
     """Whether a single document is only a page of a part."""
     key_header: KeyHeader | None = None
     by_aws_account: bool = False
-    """Whether the key is the name of a profile of AWS, with whose credentials the documents are asked for."""
+    """Whether the key is the name of an AWS profile, whose credentials are used to fetch the documents."""
     version: str = "1"
 
     def content(self, bodies: Sequence[bytes], part: str) -> Content:
         """Returns the content of the documents of a part, with one price for each offer.
 
-        Raises `DocumentRefused`, whatever is wrong with them.
+        Raises `DocumentRefused` if they cannot be parsed or have no rows.
         """
         try:
             content = self.parse(bodies, part)
             content = replace(content, listings=tuple(one_per_offer(content.listings)))
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise DocumentRefused(f"The document has not the shape of its feed ({type(error).__name__}).") from error
+        except SHAPE_ERRORS as error:
+            raise DocumentRefused(wrong_shape(error)) from error
         if not content.listings and not content.rates:
             raise DocumentRefused("The document has no rows.")
         return content

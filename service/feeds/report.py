@@ -16,7 +16,7 @@ ROWS_SHOWN = 200
 
 
 def import_lines(imported: Imported, *, rows: bool) -> Iterator[str]:
-    """Yields a line about an import, and one about each row if asked, or if there are few."""
+    """Yields a line about an import, and a line about each row if `rows` or if there are few."""
     name = f"{imported.feed} {imported.part}".strip()
     if imported.problem:
         yield f"{name}: {imported.state}. {imported.problem}"
@@ -84,6 +84,6 @@ def _day(moment: datetime | None) -> str:
 
 
 def unmapped_table(types: Sequence[UnmappedType]) -> str:
-    """Returns a table of the instance types that wait for a place in the catalog."""
-    rows = [(f"{each.provider}/{each.name}", each.prices, ", ".join(each.feeds), each.gpu_name) for each in types]
+    """Returns a table of the instance types that the catalog lacks."""
+    rows = [(f"{type_.provider}/{type_.name}", type_.prices, ", ".join(type_.feeds), type_.gpu_name) for type_ in types]
     return str(tabulate(rows, ("instance type", "prices", "feeds", "GPU"), tablefmt="plain"))

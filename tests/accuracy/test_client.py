@@ -14,13 +14,15 @@ TIMES = ("seconds_to_first_token", "seconds_per_output_token", "prefill_tokens_p
 
 def test_the_service_answers_times_of_tokens_as_the_fit_counts_them(client: TestClient, app: FastAPI) -> None:
     catalog = app.state.live_catalog.on(None)
-    physics = catalog.reference.physics
+    calibration = catalog.reference.calibration
     compared, first_waves = 0, 0
     for answer in ask_table(PUBLISHED, client).answers:
         if answer.question.quantity not in TIMES:
             continue
-        case = case_of(answer.question, catalog).under(physics.calibration)
-        assert answer.likely == pytest.approx(case.predicted(physics.calibration), rel=0.05), answer.question.row["id"]
+        case = case_of(answer.question, catalog).under(calibration.coefficients)
+        assert answer.likely == pytest.approx(case.predicted(calibration.coefficients), rel=0.05), answer.question.row[
+            "id"
+        ]
         compared, first_waves = compared + 1, first_waves + ("first_wave" in answer.question.extras)
     assert compared > 300
     assert first_waves > 100

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
-from service.domain.calibration.error_bands import physics_of
+from service.domain.calibration.calibration import calibration_of
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.history import CatalogHistory
@@ -73,7 +73,7 @@ def reference(instance_types: Sequence[InstanceType], prices: Sequence[Priced], 
         software=(),
         published_runs=(),
         models={},
-        physics=physics_of([]),
+        calibration=calibration_of([]),
         imports=(),
     )
     return replace(plain, **given)

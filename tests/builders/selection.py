@@ -12,7 +12,7 @@ from service.domain.typeset import TypeSet
 def relaxed_check(check: Check, catalog: Catalog, types: TypeSet | None = None) -> Relaxation | None:
     """The relaxation of a check if some types, by default all, fail no other."""
     offers = offer_choice(OfferConstraints(), catalog).cheapest
-    rejected = AdmittedOffers(offers, catalog.everyone if types is None else types, None)
+    rejected = AdmittedOffers(offers, catalog.all_types if types is None else types, None)
     return check.rule.relax(rejected, catalog) if check.rule else None
 
 

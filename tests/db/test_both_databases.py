@@ -9,7 +9,7 @@ import numpy as np
 from service.db.engine import connect
 from service.db.read_history import read_history
 from service.db.write_catalog import write
-from service.domain.calibration.error_bands import physics_of
+from service.domain.calibration.calibration import calibration_of
 from service.domain.catalog.history import CatalogHistory
 from service.domain.catalog.offer import OfferColumns, PriceColumns
 from service.files import SEED
@@ -36,17 +36,17 @@ def same_columns(first: CatalogHistory, second: CatalogHistory) -> bool:
     return all(np.array_equal(here, there) for here, there in pairs)
 
 
-NO_PHYSICS = physics_of([])
+NO_CALIBRATION = calibration_of([])
 
 
 def without_imports(history: CatalogHistory) -> object:
-    """The physics, which is the same only as itself, left out."""
-    return dataclasses.replace(history.reference, imports=(), physics=NO_PHYSICS)
+    """Leaves out the calibration, which equals only itself."""
+    return dataclasses.replace(history.reference, imports=(), calibration=NO_CALIBRATION)
 
 
 def coefficients(history: CatalogHistory) -> object:
-    physics = history.reference.physics
-    return physics.calibration.values, physics.bands
+    calibration = history.reference.calibration
+    return calibration.coefficients.values, calibration.bands
 
 
 def test_values_come_back_as_they_went_in(tables_url: str) -> None:

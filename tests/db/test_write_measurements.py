@@ -131,8 +131,8 @@ def read_history_like(engine: Engine, live: LiveCatalog) -> object:
     whole = read_history(engine)
     held = live.history
     assert whole.measurements.of(None) == held.measurements.of(None)
-    physics = replace(whole.reference, physics=held.reference.physics)
-    return replace(whole, offers=held.offers, prices=held.prices, reference=physics, measurements=held.measurements)
+    reference = replace(whole.reference, calibration=held.reference.calibration)
+    return replace(whole, offers=held.offers, prices=held.prices, reference=reference, measurements=held.measurements)
 
 
 def test_only_what_is_newer_is_read_and_nothing_is_built_again(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from service.domain.arrays import Floats, either, still, taken
+from service.domain.arrays import Floats, either, read_only, taken
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,6 @@ def test_each_row_comes_from_the_better_table() -> None:
 
 
 def test_an_array_of_a_catalog_cannot_be_written_to() -> None:
-    array = still(np.zeros(2))
+    array = read_only(np.zeros(2))
     with pytest.raises(ValueError, match="read-only"):
         array[0] = 1.0

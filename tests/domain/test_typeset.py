@@ -44,7 +44,7 @@ def test_the_least_and_the_most_of_some_types(numbers: list[float], drawn: int) 
     steps = ThresholdIndex.of(np.array(numbers, np.float64))
     if known:
         assert steps.least(some) == min(known)
-        assert steps.most(some) == max(known)
+        assert steps.greatest(some) == max(known)
 
 
 @given(CODES)
@@ -74,4 +74,4 @@ def test_the_word_of_most_types_is_the_first_of_those_with_as_many(sets: list[Ty
     types_of = {str(place): of_word for place, of_word in enumerate(sets)}
     counts = [(of_word & types).bit_count() for of_word in sets]
     first = str(counts.index(max(counts))) if any(counts) else None
-    assert WordIndex.of(types_of).most(types) == first
+    assert WordIndex.of(types_of).most_frequent(types) == first

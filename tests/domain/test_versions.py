@@ -29,8 +29,8 @@ from service.domain.versions import EVERY, known_versions, split_requirement, ve
     ],
 )
 def test_ranges_meet(asked: str, known: str, meet: bool) -> None:
-    assert versions_of(asked, "f").meets(known_versions(known)) is meet
-    assert known_versions(known).meets(versions_of(asked, "f")) is meet
+    assert versions_of(asked, "f").overlaps(known_versions(known)) is meet
+    assert known_versions(known).overlaps(versions_of(asked, "f")) is meet
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,10 @@ def test_ranges_meet(asked: str, known: str, meet: bool) -> None:
 )
 def test_a_widened_range_holds_all_it_did_and_meets_the_other(asked: str, known: str, wider: str) -> None:
     versions, other = versions_of(asked, "f"), known_versions(known)
-    widened = versions.reaching(other)
+    widened = versions.extended_to(other)
     assert widened == versions_of(wider, "f")
     assert versions_of(str(widened), "f") == widened
-    assert widened.meets(other)
+    assert widened.overlaps(other)
     assert widened.low <= versions.low
     assert widened.before is None or (versions.before is not None and widened.before >= versions.before)
 

@@ -284,7 +284,7 @@ def test_an_aws_account_is_asked_with_signed_requests(engine: Engine, feeds: Fee
     ]
     assert "AKIDEXAMPLE" in feeds.requests[0][1]["Authorization"]
     assert failed.state == "failed"
-    assert "something else than XML" in (failed.problem or "")
+    assert "is not XML" in (failed.problem or "")
     assert KEY not in str(feeds.requests) + str(failed)
 
 

@@ -54,7 +54,7 @@ def estimate_on_nodes(job: Job, instance_type: InstanceType, nodes: int, catalog
     ):
         return NodeEstimate(nodes, "gpu_figures_unknown")
     try:
-        answer = estimate_job(catalog.reference.physics, job, cluster_of_instance(instance_type, nodes))
+        answer = estimate_job(catalog.reference.calibration, job, cluster_of_instance(instance_type, nodes))
     except QuestionError as error:
         return NodeEstimate(nodes, CHECK_OF_FIELD[error.field or ""])
     memory, rate = answer.estimate.memory, answer.estimate.samples_per_second
@@ -87,7 +87,7 @@ def _holds_weights(job: Job, instance_type: InstanceType, nodes: int, catalog: C
         return False
     tiny = replace(job, input_length=1e-6, output_length=1e-6, concurrency=1, serving=None, amount=None)
     cluster = cluster_of_instance(instance_type, nodes)
-    return estimate_job(catalog.reference.physics, tiny, cluster).estimate.memory.fits_surely
+    return estimate_job(catalog.reference.calibration, tiny, cluster).estimate.memory.fits_surely
 
 
 def checks_missed(estimates: Sequence[NodeEstimate]) -> set[str]:

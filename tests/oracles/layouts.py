@@ -5,13 +5,13 @@ from dataclasses import replace
 from itertools import product
 from math import gcd
 
-from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.calibration import Calibration
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.layouts.candidates import (
     LONG_SEQUENCE,
     MOST_PADDING,
     assumed_batch,
-    ways_to_run,
+    memory_savings,
 )
 from service.domain.layouts.checks import check_fixed
 from service.domain.layouts.usual import FREE, FixedLayout, most_samples_per_micro_batch
@@ -23,14 +23,16 @@ Cut = tuple[int, int, int, int, int]
 """Tensor, pipeline, context, data and expert degree."""
 
 
-def fastest_layout(physics: Physics, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout) -> Estimate | None:
+def fastest_layout(
+    calibration: Calibration, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout
+) -> Estimate | None:
     """The fastest layout that fits; if none fits, the one that needs the least memory.
 
     Layouts whose tensor parallelism crosses slow links count only where no other layout fits.
     """
     on_fast_links, on_slow_links = (
         [
-            estimate_config(physics, config, cluster, layout)
+            estimate_config(calibration, config, cluster, layout)
             for layout in every_training_layout(config, cluster, fixed, across=across)
         ]
         for across in (False, True)
@@ -61,7 +63,7 @@ def every_training_layout(
             empty = data * micro * accumulation - batch if config.global_batch else 0
             for virtual, (stage, how) in product(
                 _virtual_stages(config, pipeline, accumulation, fixed),
-                ways_to_run(config, fixed, _highest_stage(cut, fixed)),
+                memory_savings(config, fixed, _highest_stage(cut, fixed)),
             ):
                 yield Layout(
                     tensor,
@@ -116,7 +118,7 @@ def _training_cuts(
     config: TrainingConfig, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool
 ) -> Iterator[Cut]:
     t = config.model.transformer
-    whole = t is None or not config.software.stack_class.cuts_models
+    whole = t is None or not config.software.stack_class.has_model_parallelism
     for tensor in _tensor_degrees(config, gpus, fixed, whole=whole):
         if fixed.tensor is None and _crosses_slow_links(tensor, linked_gpus) != across:
             continue

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from hypothesis import strategies as st
 
-from service.domain.calibration.error_bands import Physics, physics_of
+from service.domain.calibration.calibration import Calibration, calibration_of
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu, InstanceType, LifecycleState
 from service.domain.catalog.history import CatalogHistory
@@ -45,7 +45,7 @@ class World:
         self.catalog, self.offers = catalog, offers
 
     def __repr__(self) -> str:
-        """Leaves out the physics, which fills pages."""
+        """Leaves out the calibration, which fills pages."""
         return f"World({self.catalog.instance_types}, {self.offers})"
 
 
@@ -119,7 +119,7 @@ def catalog_of(
     types: Sequence[InstanceType],
     offers: Sequence[Offer],
     software: tuple[SoftwareRule, ...] = (),
-    physics: Physics | None = None,
+    calibration: Calibration | None = None,
 ) -> Catalog:
     """The catalog with these types, in their order, and these offers, in theirs."""
     prices = [
@@ -145,7 +145,7 @@ def catalog_of(
             for name in REGIONS
         ),
         software=software,
-        physics=physics or physics_of([]),
+        calibration=calibration or calibration_of([]),
         interruption_priors=(PRIOR,),
     )
     return CatalogHistory(1, tuple(types), *columns(types, prices), facts).on(DAY)

@@ -96,7 +96,7 @@ def physical_worlds(draw: st.DrawFn) -> World:
         if gpu is not None and gpu.id not in completed:
             completed[gpu.id] = with_figures(gpu) if draw(mostly) else gpu
         types.append(each if gpu is None else replace(each, gpu=completed[gpu.id]))
-    return World(catalog_of(types, world.offers, physics=FITTED), world.offers)
+    return World(catalog_of(types, world.offers, calibration=FITTED), world.offers)
 
 
 def with_figures(gpu: Gpu) -> Gpu:

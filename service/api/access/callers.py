@@ -12,14 +12,14 @@ from service.api.http.protect import PROBES
 from service.db.keys import KeyRing
 from service.domain.keys import ApiKey
 
-OPEN = ("/", "/docs", "/openapi.json")
-"""The documentation is readable without a key, so that a browser can show where to enter one."""
+OPEN_PATHS = ("/", "/docs", "/openapi.json")
+"""Paths of the documentation. They need no key, so that a browser can show where to enter one."""
 
 
 class Callers:
     """ASGI middleware: puts the caller's key into the state of the request.
 
-    It refuses a key that is not valid, more requests than `limits` allow and, without `open_reads`, a request without
+    The middleware refuses an invalid key, more requests than `limits` allow and, unless `open_reads`, a request without
     a key. Probes are always answered.
     """
 
@@ -55,7 +55,7 @@ class Callers:
 
 def missing_key() -> Response:
     """Returns the answer to a request that needs a key and has none."""
-    return unauthorized("This needs an API key. Send it as Authorization: Bearer <key>.", "Bearer")
+    return unauthorized("This request needs an API key. Send it as Authorization: Bearer <key>.", "Bearer")
 
 
 def unauthorized(sentence: str, challenge: str) -> Response:
@@ -71,7 +71,7 @@ def _too_many(allowance: Allowance, key: ApiKey | None) -> Response:
 
 
 def _sending_fields(allowance: Allowance, send: Send) -> Send:
-    """Returns a `send` that adds the fields of the limit."""
+    """Returns a `send` that adds the headers of the rate limit."""
 
     async def send_fields(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -82,7 +82,7 @@ def _sending_fields(allowance: Allowance, send: Send) -> Send:
 
 
 def _bearer_token(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """The token, or None; other schemes than Bearer may belong to a proxy."""
+    """Returns the token, or None. Other schemes than Bearer are ignored, because they may belong to a proxy."""
     value = next((value for name, value in headers if name == b"authorization"), b"")
     scheme, _, token = value.partition(b" ")
     return token.strip().decode("latin-1") if scheme.lower() == b"bearer" else None
@@ -93,4 +93,4 @@ def _sentence(key: ApiKey | None, now: datetime) -> str:
 
 
 def _is_open(path: str) -> bool:
-    return path in OPEN or path.startswith("/docs/files/")
+    return path in OPEN_PATHS or path.startswith("/docs/files/")

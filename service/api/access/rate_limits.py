@@ -17,12 +17,12 @@ if TYPE_CHECKING:  # the library takes 0.1 s to load, so it is imported with the
 log = logging.getLogger(__name__)
 
 NETWORK_BITS = {4: 32, 6: 64}
-"""The bits of an address that count. A customer with IPv6 commonly has all addresses of a /64."""
+"""The bits of an address that identify a caller: a customer with IPv6 commonly has all addresses of a /64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The number of requests that a limit per minute still allows after one of them."""
+    """The rest of a limit per minute after a request was counted."""
 
     limit: int
     remaining: int
@@ -41,8 +41,8 @@ class Allowance:
 class RateLimits:
     """Counts the requests of each key, and those without a valid key by address.
 
-    Requests from this machine are not counted. A limit of 0 means no limit. Counts are of this process, or of all
-    processes with the same storage.
+    Requests from this machine are not counted. A limit of 0 means no limit. Processes with the same storage count
+    together; without a storage, each process counts by itself.
     """
 
     def __init__(self, *, per_key: int, per_address: int, storage_url: str) -> None:
@@ -57,7 +57,7 @@ class RateLimits:
         return strategies.FixedWindowRateLimiter(storage.storage_from_string(self._storage_url or "memory://"))
 
     async def spend(self, key: ApiKey | None, address: str) -> Allowance | None:
-        """Counts a request, and returns the rest; None where nothing limits it, or the storage does not answer."""
+        """Counts a request and returns the rest of its limit; None if it has no limit, or the storage fails."""
         limit, counted = (self._per_address, counted_as(address)) if key is None else (self._per_key, key.id)
         if not limit or not counted:
             return None

@@ -1,4 +1,4 @@
-"""Routes that change something take a key with the scope that they declare in the OpenAPI document."""
+"""Routes that write need a key with a scope, which they declare in the OpenAPI document."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any

@@ -7,9 +7,9 @@ from pydantic import Field
 
 from service.api.catalog.filters import resolved
 from service.api.catalog.instance_type import InstanceResponse, PriceResponse, instance_response
-from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
+from service.api.http.current import CatalogStamp, Pinned, catalog_on, stamp
 from service.api.http.etag import json_answer
-from service.api.http.fields import MOST_VALUES, DayRequest, Name, Names, ResponseModel, SplitAtCommas
+from service.api.http.fields import MAX_VALUES, DayRequest, Name, Names, ResponseModel, SplitAtCommas
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve, resolve_instances
 from service.domain.recommend.compare import Comparison, compare
@@ -22,7 +22,7 @@ class CompareRequest(DayRequest):
 
     instance: Annotated[
         tuple[Name, ...],
-        Field(min_length=1, max_length=MOST_VALUES),
+        Field(min_length=1, max_length=MAX_VALUES),
         SplitAtCommas,
         Field(description="Instance types, as `name` or `provider/name`.", json_schema_extra={"minItems": 1}),
     ]
@@ -31,7 +31,7 @@ class CompareRequest(DayRequest):
     ] = None
     workload: Annotated[Name | None, Field(description="The name of a measured workload.")] = None
     precision: Annotated[Name | None, Field(description="Default: the fastest usual precision of each GPU.")] = None
-    region: Names = ()
+    region: Annotated[Names, Field(description="Regions whose prices count, see `/regions`. Default: all.")] = ()
 
 
 class ComparedInstanceResponse(ResponseModel):
@@ -45,20 +45,20 @@ class ComparedInstanceResponse(ResponseModel):
     batch_size: int | None
     usd_per_hour: float | None
     price: PriceResponse | None
-    relative_speed: float | None
-    relative_cost: float | None
-    relative_peak: float | None = Field(description="By the data sheets: dense peak over that of the baseline.")
+    relative_speed: Annotated[float | None, Field(description="`speed` over that of the baseline.")]
+    relative_cost: Annotated[float | None, Field(description="`usd_per_hour` over that of the baseline.")]
+    relative_peak: float | None = Field(description="Dense peak by the data sheets, over that of the baseline.")
     speed_per_peak: float | None = Field(
-        description="Relative speed over relative peak; below 1, it gains less than the data sheets promise."
+        description="Relative speed over relative peak; below 1, the speed-up is less than the data sheets suggest."
     )
-    speed_per_cost: float | None
-    samples_per_usd: float | None
+    speed_per_cost: Annotated[float | None, Field(description="`relative_speed` over `relative_cost`.")]
+    samples_per_usd: Annotated[float | None, Field(description="Null unless measured.")]
     evidence: list[str] = Field(description="Ids of the measurements used.")
     specs: InstanceResponse
 
     @classmethod
     def of(cls, row: Comparison, catalog: Catalog) -> "ComparedInstanceResponse":
-        """The row, with the instance type and its default offer."""
+        """Returns the row with the instance type and its default offer."""
         return cls.like(
             row,
             basis="measured" if row.measured else "peak",
@@ -78,7 +78,7 @@ class ComparisonResponse(ResponseModel):
 
 
 @router.get("/compare", summary="Compare instance types", response_model=ComparisonResponse)
-def get_compare(query: Annotated[CompareRequest, Query()], live: Live) -> Response:
+def get_compare(query: Annotated[CompareRequest, Query()], live: Pinned) -> Response:
     """Relative speed, relative cost and speed per cost: measured for a named workload, else by peak."""
     catalog = catalog_on(live, query)
     instances = resolve_instances(query.instance, catalog)
@@ -88,8 +88,8 @@ def get_compare(query: Annotated[CompareRequest, Query()], live: Live) -> Respon
     precision = resolved("precision", [query.precision], catalog)[0] if query.precision else None
     regions = resolved("region", query.region, catalog)
     # The baseline is computed even if it is not listed, because every ratio refers to it.
-    everyone = tuple(dict.fromkeys([*instances, baseline]))
-    comparisons = compare(catalog, everyone, baseline, workload, precision, regions)
+    compared = tuple(dict.fromkeys([*instances, baseline]))
+    comparisons = compare(catalog, compared, baseline, workload, precision, regions)
     answer = ComparisonResponse(
         baseline=baseline,
         items=[ComparedInstanceResponse.of(row, catalog) for row in comparisons if row.instance in instances],

@@ -1,4 +1,4 @@
-"""The feeds of prices with their health, and the instance types that they sell and the catalog does not have."""
+"""The feeds of prices with their health, and the instance types in feeds that the catalog lacks."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from service.api.http.current import Followed
+from service.api.http.current import Live
 from service.api.http.fields import RequestModel, ResponseModel, copy_of
 from service.db.feeds.read_feeds import FeedStatus, UnmappedType
 
@@ -20,22 +20,25 @@ class FeedResponse(ResponseModel):
 
     id: str
     title: str
-    rank: int = Field(description="Of feeds that confirmed a price recently, the one with the lowest rank counts.")
+    rank: int = Field(description="Where several feeds confirmed a price recently, the one of the lowest rank counts.")
     state: Health = Field(description="`stale`: the feed answers, but its content has not changed for too long.")
-    problem: str | None
+    problem: Annotated[str | None, Field(description="Why the last run failed; null if it succeeded.")]
     url: str | None
-    setting: str | None = Field(description="The environment variable with the key without which the feed is not read.")
-    every_hours: float | None
+    setting: str | None = Field(description="The environment variable for the key that the feed needs; null: none.")
+    every_hours: Annotated[
+        float | None, Field(description="Hours between two runs; null: the feed is not read in the background.")
+    ]
     last_run_at: datetime | None
     next_run_at: datetime | None
-    captured_at: datetime | None = Field(description="The instant at which the last good content was current.")
-    changed_at: datetime | None = Field(description="Since when the content is the same.")
+    captured_at: datetime | None = Field(description="When the last good content was current.")
+    changed_at: datetime | None = Field(description="When the content last changed.")
     rows_kept: int
     rows_held: int = Field(
-        description="Rows that wait for a second capture, another feed, or `instance-selector feeds release`."
+        description="Rows that do not count until a second capture, another feed or `instance-selector feeds release` "
+        "confirms them."
     )
     rows_refused: int = Field(description="Rows that an operator refused: `instance-selector feeds refuse`.")
-    rows_unmapped: int = Field(description="Kept rows whose instance type the catalog lacks, see `/catalog/unmapped`.")
+    rows_unmapped: int = Field(description="Rows whose instance type the catalog lacks, see `/catalog/unmapped`.")
     set_aside: dict[str, int] = Field(description="Rows that failed a check, by reason.")
     filtered: dict[str, int] = Field(description="Rows about other products, by reason.")
 
@@ -60,11 +63,11 @@ class FeedsResponse(ResponseModel):
 
 
 class UnmappedResponse(copy_of(UnmappedType)):  # type: ignore[misc]
-    """An instance type that feeds sell, with the hardware that they state; it waits for a row in the catalog."""
+    """An instance type in feeds that the catalog lacks, with the hardware that the feeds state."""
 
 
 class UnmappedTypesResponse(ResponseModel):
-    """Instance types that wait, those with the most prices first."""
+    """Instance types that the catalog lacks, those with the most prices first."""
 
     items: list[UnmappedResponse]
     total: int
@@ -73,11 +76,11 @@ class UnmappedTypesResponse(ResponseModel):
 class UnmappedRequest(RequestModel):
     """How many instance types to list."""
 
-    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    limit: Annotated[int, Field(ge=1, le=1000, description="Most instance types in the answer.")] = 100
 
 
-@router.get("/feeds", summary="How the feeds of prices are doing")
-def get_feeds(live: Followed, response: Response) -> FeedsResponse:
+@router.get("/feeds", summary="List feeds with their health")
+def get_feeds(live: Live, response: Response) -> FeedsResponse:
     """The last run of each feed, the age of its content, the next run, and what became of its rows."""
     response.headers["Cache-Control"] = "no-store"
     now, statuses = live.feeds()
@@ -85,10 +88,8 @@ def get_feeds(live: Followed, response: Response) -> FeedsResponse:
 
 
 @router.get("/catalog/unmapped", summary="List instance types that the catalog lacks")
-def get_unmapped(
-    query: Annotated[UnmappedRequest, Query()], live: Followed, response: Response
-) -> UnmappedTypesResponse:
-    """Instance types without a row in the catalog. Their prices are kept, and count as soon as there is one."""
+def get_unmapped(query: Annotated[UnmappedRequest, Query()], live: Live, response: Response) -> UnmappedTypesResponse:
+    """Instance types in feeds that the catalog lacks. Their prices are stored, and count once the catalog has them."""
     response.headers["Cache-Control"] = "no-store"
     types = live.unmapped()
     return UnmappedTypesResponse(items=list(types[: query.limit]), total=len(types))

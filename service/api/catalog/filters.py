@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, create_model
 
 from service.api.http.fields import Amount, Name, Names, RequestModel
+from service.api.http.listing import require_range
 from service.domain.bill.payment_options import markets_known
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import FLAGS, WORDS
@@ -22,7 +23,6 @@ from service.domain.catalog.names import (
 from service.domain.catalog.precision import precision_called
 from service.domain.catalog.regions import resolve_countries, resolve_regions
 from service.domain.catalog.software_support import software_names
-from service.domain.errors import QuestionError
 from service.domain.jobs.stacks import software_name
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.filters import RANGES
@@ -37,7 +37,7 @@ Precisions = Annotated[Names, AfterValidator(lambda names: tuple(map(precision_c
 
 
 def _column_fields() -> dict[str, Any]:
-    """The request fields that follow from the tables of filters, as `create_model` takes them."""
+    """Returns the request fields that follow from the tables of filters, as `create_model` takes them."""
 
     def described(field: Any, text: str) -> Any:
         return Annotated[field, Field(description=text)]
@@ -57,7 +57,7 @@ else:
 
 
 class InstanceFilters(ColumnFilters):
-    """Filters of instance types. Of several values of one filter, any one passes."""
+    """Filters of instance types. An instance type passes a filter with several values if it has any of them."""
 
     region: Annotated[
         Names,
@@ -66,23 +66,28 @@ class InstanceFilters(ColumnFilters):
     country: Annotated[Names, Field(description="Countries of the region, in ISO 3166 alpha-2 such as `DE`.")] = ()
     continent: Annotated[Names, Field(description="Continents of the region, such as `europe`.")] = ()
     allow_unknown_region: Annotated[
-        bool, Field(description="Whether offers whose region, country or continent is unknown pass filters on it.")
+        bool, Field(description="Whether an offer of unknown region, country or continent passes a filter on it.")
     ] = False
     market: Annotated[Names, Field(description=MARKET)] = ()
-    lifecycle: Annotated[Names, Field(description="States on the catalog's day.")] = ()
-    framework: Annotated[Names, Field(description="Software that must be known to run there: all of them.")] = ()
-    max_usd_per_hour: Amount | None = None
+    lifecycle: Annotated[
+        Names,
+        Field(
+            description="States on the catalog's day: `announced`, `preview`, `available`, `closed_to_new`, `retired`."
+        ),
+    ] = ()
+    framework: Annotated[Names, Field(description="Software, all of which must be known to run on the type.")] = ()
+    max_usd_per_hour: Annotated[Amount | None, Field(description="Highest price of one machine per hour.")] = None
     max_price_age_days: Annotated[
         Amount | None, Field(description="A price without a day has no known age and is rejected.")
     ] = None
 
     def given(self) -> dict[str, Any]:
-        """The fields that were sent and are not empty."""
+        """Returns the fields that were sent and are not empty."""
         sent = self.model_fields_set
         return {name: value for name in sent if (value := getattr(self, name)) is not None and value != ()}
 
 
-LEAST, MOST = ({name: f"{side}_{name}" for name in RANGES} for side in ("min", "max"))
+MINIMUMS, MAXIMUMS = ({name: f"{side}_{name}" for name in RANGES} for side in ("min", "max"))
 """The request fields of the lower and of the upper limit of each range."""
 
 
@@ -95,7 +100,7 @@ def resolved(name: str, words: Sequence[str], catalog: Catalog, prefix: str = ""
 
 
 def _resolve(catalog: Catalog, name: str, words: tuple[str, ...], field: str) -> tuple[str, ...]:
-    # An alias may mean several cards, and a name machines of several providers: both have look-ups of their own.
+    # Names that can mean several things, such as `a100` or `g5.xlarge`, have look-ups of their own.
     match name:
         case "gpu":
             return resolve_gpus(words, catalog, field)
@@ -125,15 +130,15 @@ def _resolve(catalog: Catalog, name: str, words: tuple[str, ...], field: str) ->
 
 
 def _families_of_series(catalog: Catalog) -> dict[str, tuple[str, ...]]:
-    """The families whose names begin with a series that is not itself a family: G4dn and G4ad of `g4`."""
+    """Returns the families of each series that is not itself a family: `g4dn` and `g4ad` for `g4`."""
     columns = catalog.columns.words
     series, families = columns["series"], columns["family"].words
-    members = {name: [family for family in families if re.match(rf"{name}\D", family)] for name in series.words}
-    return {name: tuple(each) for name, each in members.items() if each and name not in families}
+    members = {name: tuple(family for family in families if re.match(rf"{name}\D", family)) for name in series.words}
+    return {name: belonging for name, belonging in members.items() if belonging and name not in families}
 
 
 def _vocabulary(catalog: Catalog, name: str) -> Sequence[str]:
-    """Every word that a filter can be given, in an order that is the same in every process."""
+    """Returns every word that a filter takes, in an order that is the same in every process."""
     match name:
         case "country" | "continent":
             return catalog.offer_words[name].words
@@ -171,15 +176,10 @@ def constraints_of(
     if "lifecycle" in usual:
         words["lifecycle"] = words.get("lifecycle") or usual["lifecycle"]
     at_least, at_most = (
-        {name: given[field] for name, field in fields.items() if field in given} for fields in (LEAST, MOST)
+        {name: given[field] for name, field in fields.items() if field in given} for fields in (MINIMUMS, MAXIMUMS)
     )
-    # An empty range is a slip of the caller: without the error it would look like an empty catalog.
     for name in sorted(at_least.keys() & at_most.keys()):
-        if at_least[name] > at_most[name]:
-            raise QuestionError(
-                f"min_{name} ({at_least[name]:g}) is above max_{name} ({at_most[name]:g}), so nothing can match.",
-                field=f"{prefix}min_{name}",
-            )
+        require_range(name, at_least[name], at_most[name], prefix)
     return Constraints(
         words=words,
         at_least=at_least,

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from service.api.catalog.filters import Precisions, PrecisionSupport, resolved
 from service.api.catalog.instances import PrecisionDetailResponse
-from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
+from service.api.http.current import CatalogStamp, Pinned, catalog_on, stamp
 from service.api.http.etag import json_answer
 from service.api.http.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel, copy_of
-from service.api.http.listing import Page, column_of, having, in_order, page_answer, within
+from service.api.http.listing import Page, attribute_reader, having, page_answer, require_range, sorted_by, within
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.names import resolve_gpus
@@ -44,7 +44,7 @@ class BoardResponse(ResponseModel):
 
     @classmethod
     def of(cls, gpu: Gpu) -> "BoardResponse | None":
-        """The board that carries this GPU; None if the number of GPUs per board is unknown."""
+        """Returns the board that carries this GPU; None if the number of GPUs per board is unknown."""
         count = gpu.gpus_per_board
         if count is None:
             return None
@@ -53,17 +53,17 @@ class BoardResponse(ResponseModel):
 
 
 class GpuResponse(copy_of(Gpu, *_NOT_SHOWN), ResponseModel):  # type: ignore[misc]
-    """A GPU, which may be a part of a card; figures are of one GPU."""
+    """A GPU, which may be a part of a card. All figures are of one GPU; null: unknown."""
 
     cores: int | None = Field(description="CUDA cores or stream processors.")
     board: BoardResponse | None = Field(description="Totals of the board, which may hold several GPUs.")
-    successor: str | None = Field(description="The GPU that its vendor sells in its place, if it is out on that day.")
-    instance_types: int = Field(description="How many instance types of the catalog's day carry it.")
+    successor: str | None = Field(description="The newer GPU that replaces it, if released by the catalog's day.")
+    instance_types: int = Field(description="How many instance types on the catalog's day have this GPU.")
     precisions: dict[str, PrecisionDetailResponse]
 
     @classmethod
     def of(cls, gpu: Gpu, catalog: Catalog) -> "GpuResponse":
-        """The GPU, with the number of instance types that carry it."""
+        """Returns the GPU with the number of instance types that have it."""
         return cls.like(
             gpu,
             board=BoardResponse.of(gpu),
@@ -74,9 +74,10 @@ class GpuResponse(copy_of(Gpu, *_NOT_SHOWN), ResponseModel):  # type: ignore[mis
 
 
 def _successor(gpu: Gpu, catalog: Catalog) -> str | None:
-    """The successor, unless it was released after the catalog's day. Days of releases may be months or years."""
+    """Returns the successor, unless it was released after the catalog's day."""
     newer = None if gpu.successor is None else catalog.reference.gpus[gpu.successor]
     released = None if newer is None else newer.released_on
+    # The date of a release may be a month or a year only; as text it compares with a day all the same.
     return gpu.successor if released is not None and released <= catalog.day.isoformat() else None
 
 
@@ -84,23 +85,29 @@ class GpusRequest(PageRequest):
     """Which GPUs to list, and in which order."""
 
     gpu: Annotated[Names, Field(description="Ids, names or aliases; `a100` finds every A100 card.")] = ()
-    vendor: Names = ()
+    vendor: Annotated[Names, Field(description="Makers of the chip, such as `nvidia`.")] = ()
     kind: Annotated[Names, Field(description="`gpu`, `tpu`, `npu` or `fpga`.")] = ()
-    platform: Annotated[Names, Field(description="What its code is written for, such as `cuda` or `rocm`.")] = ()
-    architecture: Names = ()
-    precision: Annotated[Precisions, Field(description="Number formats that it must run: all of them.")] = ()
-    precision_support: PrecisionSupport = "native"
-    min_memory_gb: Amount | None = None
-    max_memory_gb: Amount | None = None
-    min_released_year: Amount | None = None
-    max_released_year: Amount | None = None
+    platform: Annotated[Names, Field(description="Toolkits of its code, such as `cuda` or `rocm`.")] = ()
+    architecture: Annotated[Names, Field(description="Such as `hopper` or `cdna3`.")] = ()
+    precision: Annotated[Precisions, Field(description="Number formats, all of which it must run.")] = ()
+    precision_support: Annotated[
+        PrecisionSupport,
+        Field(
+            description="How well the GPU must run the precisions: `accelerated` by matrix units, at least "
+            "`native`, or `any` rate."
+        ),
+    ] = "native"
+    min_memory_gb: Annotated[Amount | None, Field(description="Memory of one GPU in GB, at least.")] = None
+    max_memory_gb: Annotated[Amount | None, Field(description="Memory of one GPU in GB, at most.")] = None
+    min_released_year: Annotated[Amount | None, Field(description="Released in this year or later.")] = None
+    max_released_year: Annotated[Amount | None, Field(description="Released in this year or earlier.")] = None
     tensor_cores: Annotated[bool | None, Field(description="Whether it has tensor cores.")] = None
     provider: Annotated[Names, Field(description="Providers that rent it out on the catalog's day.")] = ()
     sort: Annotated[
         Names,
         Field(
             description="`id`, `released_on`, any numeric column, or a dense peak such as `fp16_tflops`; `-` for "
-            "descending. A peak counts where the precision has the support asked for."
+            "descending. A GPU without the requested `precision_support` has no peak and comes last."
         ),
     ] = ()
 
@@ -113,16 +120,18 @@ PEAK = "_tflops"
 
 
 @router.get("/gpus", summary="List GPUs", response_model=Page[GpuResponse])
-def get_gpus(request: Request, query: Annotated[GpusRequest, Query()], live: Live) -> Response:
+def get_gpus(request: Request, query: Annotated[GpusRequest, Query()], live: Pinned) -> Response:
     """Every GPU, TPU and NPU of the catalog with its precisions."""
     catalog = catalog_on(live, query)
     peaks = [name.removeprefix("-").removesuffix(PEAK) for name in query.sort if name.endswith(PEAK)]
     gpus = sorted(_filtered(query, catalog), key=lambda gpu: (sum(map(gpu.is_unfit_for, peaks)), gpu.id))
-    rows = in_order(query.sort, partial(_figure, query.precision_support, catalog), gpus)
+    rows = sorted_by(query.sort, partial(_reader_of, query.precision_support, catalog), gpus)
     return page_answer(request, query, catalog, rows, attrgetter("id"), partial(GpuResponse.of, catalog=catalog))
 
 
 def _filtered(query: GpusRequest, catalog: Catalog) -> list[Gpu]:
+    require_range("memory_gb", query.min_memory_gb, query.max_memory_gb)
+    require_range("released_year", query.min_released_year, query.max_released_year)
     named = {
         "id": resolved("gpu", query.gpu, catalog),
         "vendor": resolved("gpu_vendor", query.vendor, catalog, field="vendor"),
@@ -145,28 +154,26 @@ def _filtered(query: GpusRequest, catalog: Catalog) -> list[Gpu]:
     ]
 
 
-def _figure(support: PrecisionSupport, catalog: Catalog, column: str) -> Callable[[Gpu], Any]:
-    """Returns a function that reads a column of a GPU, or its dense peak at a precision that it runs as well as
-    requested.
-    """
+def _reader_of(support: PrecisionSupport, catalog: Catalog, column: str) -> Callable[[Gpu], Any]:
+    """Returns a function that reads a column of a GPU; a peak is None where the GPU lacks the requested support."""
     precision = column.removesuffix(PEAK)
     if column.endswith(PEAK) and precision in catalog.reference.precisions:
         return lambda gpu: gpu.tflops(precision) if gpu.runs(precision, support) else None
     peaks = (precision + PEAK for precision in catalog.reference.precisions)
-    return column_of(("id", "released_on", *NUMERIC, *peaks), column)
+    return attribute_reader(("id", "released_on", *NUMERIC, *peaks), column)
 
 
 class GpuCandidatesResponse(ResponseModel):
     """The GPUs that a name may mean; one for an id, several for a name such as `a100`."""
 
-    asked: str
-    ambiguous: bool
+    asked: Annotated[str, Field(description="The name in the path.")]
+    ambiguous: Annotated[bool, Field(description="Whether the name means several GPUs.")]
     items: list[GpuResponse]
     catalog: CatalogStamp
 
 
 @router.get("/gpus/{id}", summary="One GPU, or all that a name may mean", response_model=GpuCandidatesResponse)
-def get_gpu(id: Name, query: Annotated[DayRequest, Query()], live: Live) -> Response:  # noqa: A002
+def get_gpu(id: Name, query: Annotated[DayRequest, Query()], live: Pinned) -> Response:  # noqa: A002
     """An id answers with one GPU; an alias such as `a100` answers with every card it may mean."""
     catalog = catalog_on(live, query)
     try:

@@ -10,34 +10,34 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
-from service.api.http.current import CatalogStamp, Followed, stamp
+from service.api.http.current import CatalogStamp, Live, stamp
 from service.api.http.fields import ResponseModel
 from service.api.http.observe import metrics_registry
 from service.db.errors import DatabaseUnusable
 from service.db.feeds.read_feeds import FeedStatus
 
 FEEDS_SECONDS = 1.0
-"""How long the figures of feeds may take. Without an answer of the database, the other figures are sent alone."""
+"""How long reading the metrics of feeds may take. If the database is slower, the answer leaves them out."""
 
 
-async def _not_kept(response: Response) -> None:
-    """These answers are valid for a moment only."""
+async def _forbid_caching(response: Response) -> None:
     response.headers["Cache-Control"] = "no-store"
 
 
-router = APIRouter(tags=["operations"], dependencies=[Depends(_not_kept)])
+router = APIRouter(tags=["operations"], dependencies=[Depends(_forbid_caching)])
 
 
 class AliveResponse(ResponseModel):
-    """The process answers."""
+    """The process is alive."""
 
     status: Literal["ok"]
 
 
 class ReadyResponse(ResponseModel):
-    """The catalog is loaded; `problem` says when it can no longer be refreshed, while the last good one answers.
+    """Whether the process takes requests, and which catalog it answers from.
 
     With `draining` and `database_file_lost`, the status code is 503, and a load balancer should send no more requests.
+    `problem` says why the catalog can no longer be refreshed; null if it can. Until then the last good catalog answers.
     """
 
     status: Literal["ready", "draining", "database_file_lost"]
@@ -53,8 +53,8 @@ async def get_healthz() -> AliveResponse:
 
 
 @router.get("/readyz", summary="Is the catalog loaded")
-async def get_readyz(live: Followed, request: Request, response: Response) -> ReadyResponse:
-    """The catalog in use, and the last check of the database. While that is lost, the last good catalog answers."""
+async def get_readyz(live: Live, request: Request, response: Response) -> ReadyResponse:
+    """The catalog in use, and the last check of the database. Without the database, the last good catalog answers."""
     health = live.health
     draining = getattr(request.state, "draining", False)
     response.status_code = 503 if draining or health.file_lost else 200
@@ -75,7 +75,7 @@ FEED_GAUGES: dict[str, tuple[str, Callable[[FeedStatus], int]]] = {
 
 
 def _add_feeds(registry: CollectorRegistry, now: datetime, statuses: Iterable[FeedStatus]) -> None:
-    """Adds gauges of the feeds that have been read."""
+    """Adds gauges for the feeds that have been read."""
     read = [status for status in statuses if status.last_run_at is not None]
     healthy = Gauge("selector_feed_healthy", "1 while the last run was good.", ["feed"], registry=registry)
     age = Gauge("selector_feed_age_seconds", "Age of the last good content.", ["feed"], registry=registry)
@@ -88,8 +88,8 @@ def _add_feeds(registry: CollectorRegistry, now: datetime, statuses: Iterable[Fe
             counts[name].labels(status.feed.id).set(count(status))
 
 
-@router.get("/metrics", summary="Figures for Prometheus", response_class=PlainTextResponse)
-async def get_metrics(live: Followed) -> Response:
+@router.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)
+async def get_metrics(live: Live) -> Response:
     """Catalog version and size, the age of its newest price, and whether the database answers."""
     registry = CollectorRegistry()
     catalog, health = live.on(None), live.health
@@ -112,5 +112,5 @@ async def get_metrics(live: Followed) -> Response:
     if health.problem is None:
         with suppress(DatabaseUnusable), move_on_after(FEEDS_SECONDS):
             _add_feeds(registry, *await to_thread.run_sync(live.feeds, abandon_on_cancel=True))
-    figures = generate_latest(metrics_registry()) + generate_latest(registry)
-    return Response(figures, media_type=CONTENT_TYPE_LATEST, headers={"Cache-Control": "no-store"})
+    metrics = generate_latest(metrics_registry()) + generate_latest(registry)
+    return Response(metrics, media_type=CONTENT_TYPE_LATEST, headers={"Cache-Control": "no-store"})

@@ -1,6 +1,7 @@
 """An instance type as every endpoint shows it."""
 
 from datetime import date
+from typing import Annotated
 
 from pydantic import Field
 
@@ -19,7 +20,7 @@ class PrecisionRateResponse(ResponseModel):
 
 
 class InstanceGpuResponse(ResponseModel):
-    """The GPUs of an instance type; figures are of one of them unless they say total."""
+    """The GPUs of an instance type. Figures are of one GPU, except for `total_memory_gb`; null: unknown."""
 
     id: str
     name: str
@@ -27,21 +28,28 @@ class InstanceGpuResponse(ResponseModel):
     vendor: str
     architecture: str
     count: int
-    fraction: float = Field(description="1 for a whole card, else the part of a card that each GPU is.")
-    memory_gb: float | None
-    usable_memory_gib: float | None
-    total_memory_gb: float | None
+    fraction: float = Field(description="1 for a whole card; 0.5 where each GPU is half a card.")
+    memory_gb: Annotated[float | None, Field(description="Memory of one GPU as it is sold, in GB.")]
+    usable_memory_gib: Annotated[
+        float | None, Field(description="Memory of one GPU that programs can allocate, in GiB.")
+    ]
+    total_memory_gb: Annotated[float | None, Field(description="Memory of all GPUs together, in GB.")]
     memory_bandwidth_gb_per_second: float | None
-    tdp_watts: float | None
+    tdp_watts: Annotated[float | None, Field(description="Rated power of one GPU.")]
     tensor_core_generation: int | None
-    released_on: str | None
-    interconnect: str | None
-    interconnect_gb_per_second: float | None
+    released_on: Annotated[str | None, Field(description="Year, month or day.")]
+    interconnect: Annotated[
+        str | None,
+        Field(description="How the GPUs are linked, such as `nvlink`; `none` for a single GPU, null: unknown."),
+    ]
+    interconnect_gb_per_second: Annotated[
+        float | None, Field(description="Per GPU, both directions added; null: unknown or none.")
+    ]
     precisions: dict[str, PrecisionRateResponse]
 
 
 class CpuResponse(ResponseModel):
-    """The host's CPU, read from an instance type or from the CPU of a region."""
+    """The CPU of the host; null: unknown."""
 
     architecture: str | None = Field(validation_alias="cpu_architecture")
     vendor: str | None = Field(validation_alias="cpu_vendor")
@@ -52,36 +60,40 @@ class PriceResponse(ResponseModel):
     """The price of an offer per hour, with its source."""
 
     usd_per_hour: float | None = Field(
-        description="The price that is believed today. Filters, rankings and limits use it. Null if it is "
-        "unknown; `unknown_because` then says why."
+        description="The price per machine that is believed on the catalog's day; filters, rankings and limits use it. "
+        "Null if it is unknown; `unknown_because` then says why."
     )
     usd_per_hour_low: float | None = Field(
-        description="Low end of the band in which today's price lies in eight of ten cases."
+        description="Low end of the band that contains the true price in eight of ten cases."
     )
-    usd_per_hour_high: float | None = Field(description="High end of that band.")
+    usd_per_hour_high: float | None = Field(description="High end of the band of `usd_per_hour_low`.")
     listed_usd_per_hour: float | None = Field(description="As the source lists it on `observed_on`.")
     old: bool = Field(description="Whether no recent observation confirms it; it then ranks at `usd_per_hour_high`.")
     suspect: bool = Field(description="Whether one source alone states it, far below the same GPU elsewhere.")
-    market: str
+    market: Annotated[str, Field(description="`on_demand`, `spot` or `reserved`.")]
     term: str | None = Field(description="The commitment of a reserved offer, such as `1y_reserved_all_upfront`.")
-    region: str | None
-    zone: str | None
-    currency: str
+    region: Annotated[str | None, Field(description="Null: the source names no region.")]
+    zone: Annotated[str | None, Field(description="Zone of a spot price; null if the price holds in the whole region.")]
+    currency: Annotated[str, Field(description="The currency of `per_hour`, such as `USD`.")]
     per_hour: float | None = Field(description="As listed, in the provider's currency.")
-    observed_on: date | None
-    dated: str
-    kind: str
-    source: str
-    unknown_because: str | None
+    observed_on: Annotated[
+        date | None, Field(description="The day on which the source showed the price; null: unknown.")
+    ]
+    dated: Annotated[str, Field(description="How well the day is known: `day`, `month`, `not_before` or `unknown`.")]
+    kind: Annotated[
+        str, Field(description="How the price is known: `api`, `published`, `entered` by hand or `assumed`.")
+    ]
+    source: Annotated[str, Field(description="Id of the source.")]
+    unknown_because: Annotated[str | None, Field(description="Why `usd_per_hour` is null; null if it is known.")]
 
     @classmethod
     def of(cls, offer: Offer) -> "PriceResponse":
-        """The price of this offer."""
+        """Returns the price of this offer."""
         price = offer.price
         usd, native = price.listed
         return cls.like(
             price,
-            **believed(price),
+            **ends_of_band(price),
             listed_usd_per_hour=None if usd is None else number(usd),
             old=price.belief is not None and price.belief.old,
             suspect=price.belief is not None and price.belief.suspect,
@@ -94,8 +106,8 @@ class PriceResponse(ResponseModel):
         )
 
 
-def believed(price: Price) -> dict[str, float | None]:
-    """Returns the fields of the low and the high end of a believed price in dollars."""
+def ends_of_band(price: Price) -> dict[str, float | None]:
+    """Returns the low and the high end of a believed price in dollars, by the names of their fields."""
     usd, (low, _, high) = price.usd_per_hour, price.factors
     ends = {"usd_per_hour_low": low, "usd_per_hour_high": high}
     return {name: None if usd is None else round(usd * factor, 6) for name, factor in ends.items()}
@@ -114,26 +126,28 @@ class InstanceTypeResponse(ResponseModel):
 
     provider: str
     name: str
-    service: str
+    service: Annotated[str, Field(description="The service that rents it out, such as `ec2` or `sagemaker`.")]
     family: str
-    lifecycle: str
+    lifecycle: Annotated[str, Field(description="State on the catalog's day, such as `available` or `retired`.")]
     launched_on: date | None
-    gpu: InstanceGpuResponse | None
+    gpu: Annotated[InstanceGpuResponse | None, Field(description="Null: the machine has no GPU.")]
     vcpus: float | None
     cpu: CpuResponse
-    memory_gib: float | None
-    network_gbps: float | None
+    memory_gib: Annotated[float | None, Field(description="Host memory in GiB; null: unknown.")]
+    network_gbps: Annotated[
+        float | None, Field(description="Network of the machine in gigabits per second, at its peak; null: unknown.")
+    ]
     rdma: bool | None
     gpudirect_rdma: bool | None
-    local_storage_gb: float | None
+    local_storage_gb: Annotated[float | None, Field(description="Local disks in GB; 0: none, null: unknown.")]
     bare_metal: bool | None
     orderable: bool | None = Field(description="Whether the provider takes this name in an order; null: unknown.")
     hypervisor: str | None = Field(description="`nitro` or `xen` at AWS; `none` on bare metal; null: unknown.")
-    cpu_fp32_tflops: float | None = Field(description="Dense peak of all vCPUs, where it is known.")
+    cpu_fp32_tflops: float | None = Field(description="Dense fp32 peak of all vCPUs; null: unknown.")
 
     @classmethod
     def of(cls, instance_type: InstanceType, day: date) -> "InstanceTypeResponse":
-        """The instance type as it was on that day."""
+        """Returns the instance type as it was on that day."""
         return InstanceTypeResponse.like(
             instance_type,
             lifecycle=instance_type.state_on(day),
@@ -154,7 +168,7 @@ class RegionCpuResponse(ResponseModel):
 class InstanceResponse(InstanceTypeResponse):
     """An instance type in a list, with its best price."""
 
-    gpus_exclusive: bool | None = Field(description="Whether a renter has the GPUs to itself; null: unknown.")
+    gpus_exclusive: bool | None = Field(description="Whether no other customer shares the GPUs; null: unknown.")
     memory_gib_per_gpu: float | None = Field(description="Host memory for each GPU; null: unknown, or without GPUs.")
     region_cpus: list[RegionCpuResponse] = Field(description="CPUs that regions are known to combine with the GPU.")
     price: PriceResponse | None = Field(
@@ -180,7 +194,7 @@ def _gpu_response(instance_type: InstanceType, gpu: Gpu) -> InstanceGpuResponse:
 
 
 def instance_response(catalog: Catalog, index: int, offer_index: int | None = None) -> InstanceResponse:
-    """Returns an instance type with one of its offers: its default one unless another is given; -1 for none."""
+    """Returns an instance type with an offer: its default one unless another is given; -1 means no offer."""
     offer = int(catalog.default_offers[index]) if offer_index is None else offer_index
     instance_type = catalog.instance_types[index]
     memory, gpus = instance_type.memory_gib, instance_type.gpu_count

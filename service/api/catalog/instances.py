@@ -17,10 +17,10 @@ from service.api.catalog.instance_type import (
     region_cpus,
 )
 from service.api.http.computing import in_thread
-from service.api.http.current import CatalogStamp, Live, catalog_on, stamp, visible_to_caller
+from service.api.http.current import CatalogStamp, Pinned, catalog_on, stamp, visible_to_caller
 from service.api.http.etag import json_answer, wants_csv
 from service.api.http.fields import DayRequest, FourDecimals, Name, Names, PageRequest, ResponseModel, copy_of
-from service.api.http.listing import Page, page_answer
+from service.api.http.listing import Page, page_answer, require_column
 from service.api.http.query import QueryRoute, query_parameters, query_reader
 from service.db.live_catalog import PinnedCatalog
 from service.domain.catalog.catalog import Catalog
@@ -29,10 +29,10 @@ from service.domain.catalog.names import resolve_instance
 from service.domain.catalog.precision import Rate
 from service.domain.catalog.reference import SoftwareRule
 from service.domain.catalog.similar import similar_types
-from service.domain.catalog.software_support import speaks_of
+from service.domain.catalog.software_support import applies_to
 from service.domain.errors import NotFound, QuestionError, UnknownName
 from service.domain.selection.constraints import Constraints
-from service.domain.selection.instance_list import count_values, list_instances
+from service.domain.selection.instance_list import count_values, list_instances, sort_columns
 from service.domain.selection.successors import successor
 
 router = APIRouter(tags=["catalog"])
@@ -51,11 +51,11 @@ class InstancesRequest(InstanceFilters, PageRequest):
         Field(description="`native` (default) includes accelerated; `any` also includes reduced rates."),
     ] = "native"
     task: Annotated[
-        Task | None, Field(description="Leaves out the types on which no software does the task, and no others.")
+        Task | None, Field(description="Leaves out the types on which no known software does the task.")
     ] = None
     q: Annotated[
         Name | None,
-        Field(description="Words to be found in names, families, CPUs, GPUs, aliases, links and networks such as EFA."),
+        Field(description="Words that must occur in names, families, CPUs, GPUs, aliases, links or networks (`EFA`)."),
     ] = None
     sort: Annotated[
         Names,
@@ -63,7 +63,7 @@ class InstancesRequest(InstanceFilters, PageRequest):
     ] = ()
     facets: Annotated[
         Names,
-        Field(description="Columns whose values in the whole list are counted: any word or range filter."),
+        Field(description="Columns to count by value over the whole list, each a word filter or a range filter."),
     ] = ()
 
 
@@ -79,7 +79,7 @@ class InstancesPageResponse(Page[InstanceResponse]):
 
     facets: Annotated[
         dict[str, list[FacetResponse]] | None,
-        Field(description="By column: each value in the whole list, with its count. Null if no column is asked for."),
+        Field(description="For each requested column, its values in the whole list with their counts; null without."),
     ]
 
 
@@ -93,14 +93,14 @@ _read_query = query_reader(InstancesRequest)
     openapi_extra=query_parameters(InstancesRequest),
 )
 async def get_instances(request: Request) -> Response:
-    """Instance types with their GPUs and best price, filtered and sorted; every unknown parameter is refused.
+    """Instance types with their GPUs and best price, filtered and sorted; an unknown parameter is an error.
 
-    The price is the lowest on-demand one that the filters leave, or the lowest at spot where there is none;
-    prices of commitments are shown where `market=reserved` is asked.
+    The price is the lowest on-demand price that passes the filters, or else the lowest spot price. Prices of
+    commitments are shown only with `market=reserved`.
     """
-    # Not a parameter of the function: FastAPI would take two fifths of the time to read fifty fields.
+    # FastAPI would take two fifths of the time to read fifty fields as a parameter of this function.
     query = _read_query(request)
-    # The first list of a catalog fills its tables. A thread costs a fifth of what a plain list takes.
+    # The first list of a catalog is slow, because it fills tables. A thread costs a fifth of what a plain list takes.
     live = visible_to_caller(request)
     first = live.on(None).encoded_items.is_empty
     if first or query.as_of is not None or query.known_at is not None or query.facets or wants_csv(request):
@@ -110,6 +110,8 @@ async def get_instances(request: Request) -> Response:
 
 def _list_answer(request: Request, query: InstancesRequest, live: PinnedCatalog) -> Response:
     catalog = catalog_on(live, query)
+    for column in query.sort:
+        require_column(column.removeprefix("-"), sort_columns(catalog))
     rows = list_instances(_constraints(query, catalog), query.q, query.sort, catalog)
     counts = {name: count_values(name, rows[:, 0], catalog) for name in query.facets}
     facets = {name: [FacetResponse(value=value, count=count) for value, count in counts[name]] for name in counts}
@@ -186,16 +188,20 @@ class InstanceDetailResponse(InstanceTypeResponse):
     name_parts: NamePartsResponse | None
     gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs to itself; null: unknown.")]
     vcpus_per_gpu: float | None
-    interconnect: str | None
-    network_baseline_gbps: float | None
+    interconnect: Annotated[
+        str | None,
+        Field(description="How the GPUs are linked, such as `nvlink`; `none` for a single GPU, null: unknown."),
+    ]
+    network_baseline_gbps: Annotated[
+        float | None, Field(description="Network that is sustained without credits; null: unknown.")
+    ]
     cpu_baseline_share: Annotated[
         float | None,
         Field(
-            description="Share of its time that each vCPU of a burstable type can run without "
-            "end; null: any other type."
+            description="Share of a vCPU's time that a burstable type sustains without credits; null: not burstable."
         ),
     ]
-    twin_of: str | None
+    twin_of: Annotated[str | None, Field(description="Another name of the same machine, as `provider/name`.")]
     superseded_by: Annotated[
         str | None, Field(description="The newer type that is faster, costs no more and has as much memory.")
     ]
@@ -211,14 +217,14 @@ class InstanceDetailResponse(InstanceTypeResponse):
 
 
 @router.get("/instances/{provider}/{name}", summary="One instance type in full", response_model=InstanceDetailResponse)
-def get_instance(provider: Name, name: Name, query: Annotated[DayRequest, Query()], live: Live) -> Response:
+def get_instance(provider: Name, name: Name, query: Annotated[DayRequest, Query()], live: Pinned) -> Response:
     """Specs, precisions, offers, lifecycle, software and measurements of one instance type, with their sources."""
     catalog = catalog_on(live, query)
     return json_answer(_detail(catalog, _index_of(provider, name, catalog)), catalog)
 
 
 def _index_of(provider: str, name: str, catalog: Catalog) -> int:
-    """The index of the instance type. Raises `NotFound` with near names."""
+    """Returns the index of the instance type. Raises `NotFound` with near names."""
     try:
         return catalog.index_of[resolve_instance(f"{provider}/{name}", catalog, "name")]
     except UnknownName as error:
@@ -239,7 +245,7 @@ def _detail(catalog: Catalog, index: int) -> InstanceDetailResponse:
         precisions=gpu.rates if gpu else {},
         offers=[PriceResponse.of(catalog.offers.offer(offer)) for offer in catalog.offers_of(index)],
         lifecycle_events=[event for event in instance_type.lifecycle if event.starts_on <= catalog.day],
-        software=[rule for rule in catalog.software if speaks_of(rule, instance_type)],
+        software=[rule for rule in catalog.software if applies_to(rule, instance_type)],
         region_cpus=region_cpus(catalog, index),
         evidence=list(catalog.measurements.on(instance_type.id)),
         catalog=stamp(catalog),
@@ -250,18 +256,18 @@ def _detail(catalog: Catalog, index: int) -> InstanceDetailResponse:
 
 
 class SimilarRequest(DayRequest):
-    """Query of the list of instance types that are similar to one."""
+    """How many similar instance types to list."""
 
-    limit: Annotated[int, Field(ge=1, le=100)] = 10
+    limit: Annotated[int, Field(ge=1, le=100, description="Most instance types in the answer.")] = 10
 
 
 class SpecChangeResponse(ResponseModel):
-    """A figure that differs."""
+    """A specification that differs."""
 
     figure: str
-    here: float
-    there: float
-    ratio: FourDecimals
+    here: Annotated[float, Field(description="The figure of the instance type in the path.")]
+    there: Annotated[float, Field(description="The figure of the similar instance type.")]
+    ratio: Annotated[FourDecimals, Field(description="`there` over `here`.")]
 
 
 class SimilarInstanceResponse(ResponseModel):
@@ -288,7 +294,7 @@ class SimilarResponse(ResponseModel):
     summary="Instance types like this one",
     response_model=SimilarResponse,
 )
-def get_similar(provider: Name, name: Name, query: Annotated[SimilarRequest, Query()], live: Live) -> Response:
+def get_similar(provider: Name, name: Name, query: Annotated[SimilarRequest, Query()], live: Pinned) -> Response:
     """The nearest types by GPU memory, peak rates, host and network, and what each gains or loses."""
     catalog = catalog_on(live, query)
     index = _index_of(provider, name, catalog)

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from service.api.catalog.filters import resolved
-from service.api.http.current import Live, catalog_on
+from service.api.http.current import Pinned, catalog_on
 from service.api.http.fields import Names, PageRequest, ResponseModel
-from service.api.http.listing import Page, column_of, in_order, page_answer
+from service.api.http.listing import Page, attribute_reader, having, mentions, page_answer, sorted_by
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve, resolve_model
 from service.domain.catalog.reference import RUN_KINDS, Measurement, PublishedRun
@@ -35,12 +35,12 @@ class MeasurementsRequest(PageRequest):
         Names,
         Field(
             description="`train_throughput`, `train_mfu`, `train_time`, `train_gpu_hours`, `train_memory_fit`, "
-            "`infer_throughput`, `infer_memory_fit`, `oom` (a report of too little memory) or `workload_throughput` "
-            "(a workload by its own name)."
+            "`infer_throughput`, `infer_memory_fit`, `oom` (a run that ran out of memory) or `workload_throughput` "
+            "(sent by a caller under the name of a workload)."
         ),
     ] = ()
-    framework: Annotated[Names, Field(description="Lines of software, such as `vllm` or `pytorch`.")] = ()
-    workload: Annotated[Names, Field(description="Workloads by their own names.")] = ()
+    framework: Annotated[Names, Field(description="Frameworks or engines, such as `vllm` or `pytorch`.")] = ()
+    workload: Annotated[Names, Field(description="Names of workloads under which measurements were sent.")] = ()
     q: Annotated[
         str | None,
         Field(max_length=200, description="Words that id, names, software, source or note must contain."),
@@ -66,7 +66,7 @@ class MeasurementResponse(ResponseModel):
 
     id: str
     kind: str
-    workload: str | None = Field(description="The workload's own name; null for a published run.")
+    workload: str | None = Field(description="The name of the workload; null for a published run.")
     model: str | None = Field(description="Null where only a workload is named.")
     task: str | None
     gpu: str | None = Field(description="Null if the catalog does not have the machine.")
@@ -76,17 +76,17 @@ class MeasurementResponse(ResponseModel):
     precision: str | None
     format: str | None = Field(description="The number format in the words of the source.")
     weight_bits: float | None
-    framework: str | None = Field(description="The framework or engine, by our name.")
+    framework: str | None = Field(description="The framework or engine, as `/frameworks` names it.")
     software: str | None = Field(description="The software in the words of the source.")
     sequence_length: int | None
     input_length: int | None
     output_length: int | None
-    batch_size: int | None = Field(description="Of all GPUs together.")
-    micro_batch: int | None
-    concurrency: int | None = Field(description="Requests at once; null: unknown, or as many as fit.")
+    batch_size: int | None = Field(description="Samples per step of all GPUs together.")
+    micro_batch: int | None = Field(description="Samples per GPU and pass.")
+    concurrency: int | None = Field(description="Requests in flight; null: unknown, or as many as fit.")
     tokens: float | None = Field(description="Amount of work of the run, if `value` is its time.")
     samples: float | None = Field(description="Amount of work of the run, if `value` is its time.")
-    samples_per_second: float | None = Field(description="The same as `value`, if that is in samples per second.")
+    samples_per_second: float | None = Field(description="The same as `value` if its unit is this one, else null.")
     seconds_per_batch: float | None
     usd_per_hour: float | None = Field(description="Price paid for one machine.")
     value: float
@@ -98,7 +98,7 @@ class MeasurementResponse(ResponseModel):
         description="`A`: from a log or table; `B`: from elsewhere, or with a setting missing. Null: sent by a caller."
     )
     source: str
-    detail: str | None = Field(description="Where in the source.")
+    detail: str | None = Field(description="The place in the source, such as a table.")
     note: str | None
 
     @classmethod
@@ -138,18 +138,18 @@ SORTABLE = ("id", "kind", "model", "gpu", "gpu_count", "value", "year", "measure
 
 
 @router.get("/measurements", summary="List measurements", response_model=Page[MeasurementResponse])
-def get_measurements(request: Request, query: Annotated[MeasurementsRequest, Query()], live: Live) -> Response:
+def get_measurements(request: Request, query: Annotated[MeasurementsRequest, Query()], live: Pinned) -> Response:
     """Measurements made by that day: named workloads on machines, and published runs of models on GPUs.
 
-    Measurements of named workloads are those that are public and those of the caller's own keys.
+    Of named workloads, the list has the public measurements and the caller's own.
     """
     catalog = catalog_on(live, query)
-    rows = in_order(query.sort, partial(column_of, SORTABLE), _filtered(query, catalog))
+    rows = sorted_by(query.sort, partial(attribute_reader, SORTABLE), _filtered(query, catalog))
     return page_answer(request, query, catalog, rows, attrgetter("id"), lambda row: row)
 
 
 def _all(catalog: Catalog) -> list[MeasurementResponse]:
-    """Every measurement of the catalog's day, by id."""
+    """Returns every measurement of the catalog's day, sorted by id."""
     named = (MeasurementResponse.of_named(row, catalog) for row in catalog.measurements)
     published = map(MeasurementResponse.of_published, catalog.published_runs)
     return sorted((*named, *published), key=attrgetter("id"))
@@ -166,14 +166,5 @@ def _filtered(query: MeasurementsRequest, catalog: Catalog) -> list[MeasurementR
         "framework": resolve("framework", query.framework, frameworks, "framework"),
         "workload": resolve("workload", query.workload, workloads, "workload"),
     }
-    words = (query.q or "").lower().split()
-    return [
-        row
-        for row in measurements
-        if all(not values or getattr(row, name) in values for name, values in wanted.items())
-        and (not words or all(word in _searched(row) for word in words))
-    ]
-
-
-def _searched(row: MeasurementResponse) -> str:
-    return "\n".join(text for name in SEARCHED if (text := getattr(row, name))).lower()
+    rows = having(wanted, measurements)
+    return [row for row in rows if mentions(query.q, (getattr(row, name) for name in SEARCHED))]

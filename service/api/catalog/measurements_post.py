@@ -1,4 +1,4 @@
-"""POST /measurements: figures that callers measured, stored all together or not at all."""
+"""POST /measurements: measurements of callers; all of a request are stored, or none."""
 
 from datetime import date
 from typing import Annotated
@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 
 from service.api.access.scopes import KeyedItemsRoute, needs, require_scope
 from service.api.catalog.measurements import MeasurementResponse
-from service.api.http.current import EARLIEST, Followed, caller_of
+from service.api.http.current import EARLIEST, Live, caller_of
 from service.api.http.examples import MEASUREMENTS
 from service.api.http.fields import (
     LARGEST,
@@ -35,22 +35,23 @@ from service.domain.versions import split_requirement
 
 router = APIRouter(tags=["catalog"], route_class=KeyedItemsRoute)
 
-MOST_ITEMS = 1000
-LEAST = 1e-9
-MOST_SAMPLES_A_BATCH = 1_000_000_000
+MAX_ITEMS = 1000
+LOWEST_RATE = 1e-9
+MAX_BATCH_SIZE = 1_000_000_000
 UNNAMED_SOURCE = "sent"
 LOOP = ("steps", "seconds", "batch_size", "world_size")
+"""Fields that describe a training loop, from which the rate follows."""
 
 PrintedName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Text = Annotated[str, StringConstraints(max_length=1000, pattern=r"^[^\x00]*$")]
-Rate = Annotated[float, Field(ge=LEAST, le=LARGEST, allow_inf_nan=False)]
+Rate = Annotated[float, Field(ge=LOWEST_RATE, le=LARGEST, allow_inf_nan=False)]
 UsdPerHour = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]
 Steps = Annotated[int, Field(ge=1, le=1_000_000_000_000), BeforeValidator(whole)]
 Workers = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(whole)]
 
 
 class NamedWorkloadRequest(BodyModel):
-    """A workload by its own name."""
+    """The name of a workload, as an object."""
 
     name: PrintedName
 
@@ -62,42 +63,44 @@ class SoftwareUsedRequest(BodyModel):
 
 
 class MeasurementRequest(BodyModel):
-    """One measurement: whose, where, and how fast, as a rate or as the times of a loop."""
+    """One measurement: of which workload, on which machine, and how fast, as a rate or as the time of a loop."""
 
-    name: Annotated[PrintedName | None, Field(description="The workload's own name; or send `workload`.")] = None
+    name: Annotated[PrintedName | None, Field(description="The name of the workload; or send `workload`.")] = None
     workload: Annotated[
-        Named[PrintedName, NamedWorkloadRequest] | None, Field(description="The workload's name, plain or as `name`.")
+        Named[PrintedName, NamedWorkloadRequest] | None,
+        Field(description="The name of the workload, as a text or as an object with `name`; or send `name`."),
     ] = None
     machine: Annotated[Name, Field(description="The instance type, as `name` or `provider/name`.")]
-    nodes: Annotated[AtLeastOne, Field(description="Such machines that ran it together.")] = 1
+    nodes: Annotated[AtLeastOne, Field(description="Machines of this type that ran it together.")] = 1
     precision: Annotated[
-        Name | None, Field(description="The number format of the multiplications, see `/precisions`.")
+        Name | None, Field(description="The number format of the multiplications, see `/precisions`. Null: unknown.")
     ] = None
     software: SoftwareUsedRequest = SoftwareUsedRequest()
-    samples_per_second: Annotated[Rate | None, Field(description="Of all nodes together.")] = None
+    samples_per_second: Annotated[Rate | None, Field(description="Samples per second of all nodes together.")] = None
     steps: Annotated[
         Steps | None,
         Field(description="With `seconds`, `batch_size` and `world_size`: the rate is computed from them."),
     ] = None
-    seconds: Annotated[Positive | None, Field(description="That the steps took.")] = None
+    seconds: Annotated[Positive | None, Field(description="Seconds that all `steps` took.")] = None
     batch_size: Annotated[
-        AtLeastOneOfMany | None, Field(description="Samples a step: of one worker with `steps`, else of all together.")
+        AtLeastOneOfMany | None,
+        Field(description="Samples per step: of each worker if `steps` is sent, else of all workers together."),
     ] = None
-    world_size: Annotated[Workers | None, Field(description="Workers, each with a batch of its own.")] = None
+    world_size: Annotated[Workers | None, Field(description="Number of workers, each with its own batch.")] = None
     usd_per_hour: Annotated[UsdPerHour | None, Field(description="Price paid for one machine.")] = None
     watts: Annotated[Positive | None, Field(description="Power that one machine drew.")] = None
     measured_at: Annotated[Day | None, Field(description="The day of the measurement. Default: today, in UTC.")] = None
     source: Annotated[PrintedName, Field(description="Who or what measured.")] = UNNAMED_SOURCE
     note: Text | None = None
     public: Annotated[
-        bool, Field(description="Whether every caller sees and uses it; takes a key with the scope `admin` as well.")
+        bool, Field(description="Whether every caller sees and uses it; needs a key with the scope `admin`, too.")
     ] = False
 
 
 class MeasurementsPostRequest(BodyModel):
     """Measurements to store."""
 
-    items: Annotated[list[MeasurementRequest], Field(min_length=1, max_length=MOST_ITEMS)]
+    items: Annotated[list[MeasurementRequest], Field(min_length=1, max_length=MAX_ITEMS)]
 
 
 class MeasurementsPostResponse(ResponseModel):
@@ -116,16 +119,16 @@ class MeasurementsPostResponse(ResponseModel):
 def post_measurements(
     sent: Annotated[MeasurementsPostRequest, Body(openapi_examples=MEASUREMENTS)],
     _query: Annotated[RequestModel, Query()],
-    live: Followed,
+    live: Live,
     request: Request,
 ) -> MeasurementsPostResponse:
-    """Store measurements of named workloads; every process uses them within seconds, and this one immediately.
+    """Store measurements of named workloads; every process of the service uses them within seconds.
 
-    They belong to the owner of the key: no other caller sees them or gets an answer that rests on them, unless they
-    are `public`.
+    Measurements belong to the owner of the key: unless they are `public`, no other caller sees them or gets an answer
+    that rests on them.
 
-    All items are stored, or none. A measurement that is sent again is stored once and gets the same answer, so a call
-    whose answer was lost can be repeated; such a call should send `measured_at`.
+    All items are stored, or none. A measurement that is sent twice is stored once, so a client that lost the answer can
+    send the request again; with `measured_at`, that also holds on a later day.
     """
     catalog, key = live.on(None), caller_of(request)
     assert key is not None, "the route takes a key"
@@ -138,7 +141,7 @@ def post_measurements(
 
 
 def _measurement_of(sent: MeasurementRequest, catalog: Catalog, owner: str, field: str) -> Measurement:
-    """The measurement under the catalog's names. Raises `QuestionError`."""
+    """Returns the measurement with the names of the catalog. Raises `QuestionError`."""
     machine = resolve_instance(sent.machine, catalog, f"{field}.machine")
     precision = (
         sent.precision and resolve("precision", [sent.precision], catalog.reference.precisions, f"{field}.precision")[0]
@@ -151,7 +154,7 @@ def _measurement_of(sent: MeasurementRequest, catalog: Catalog, owner: str, fiel
         Measurement(
             id="",
             workload=_workload_of(sent, field),
-            framework=software and _line_of(software, f"{field}.software.framework", catalog),
+            framework=software and _framework_of(software, f"{field}.software.framework", catalog),
             machine=machine,
             gpu_count=instance_type.gpu_count,
             precision=precision,
@@ -178,7 +181,7 @@ def _workload_of(sent: MeasurementRequest, field: str) -> str:
 
 
 def _speed_of(sent: MeasurementRequest, field: str) -> tuple[float, int | None, float | None]:
-    """Samples per second, samples per step, and seconds per step if the times of a loop were sent."""
+    """Returns samples per second, samples per step, and seconds per step if the time of a loop was sent."""
     values = {name: getattr(sent, name) for name in LOOP}
     loop = any(values[name] is not None for name in LOOP if name != "batch_size")
     if loop == (sent.samples_per_second is not None):
@@ -194,14 +197,12 @@ def _speed_of(sent: MeasurementRequest, field: str) -> tuple[float, int | None, 
             f"'{field}.{missing}' is missing: steps need {', '.join(LOOP[1:])}.", field=f"{field}.{missing}"
         )
     batch_size = sent.batch_size * sent.world_size
-    if batch_size > MOST_SAMPLES_A_BATCH:
-        raise QuestionError(
-            f"batch_size x world_size must be at most {MOST_SAMPLES_A_BATCH:,}.", field=f"{field}.batch_size"
-        )
+    if batch_size > MAX_BATCH_SIZE:
+        raise QuestionError(f"batch_size x world_size must be at most {MAX_BATCH_SIZE:,}.", field=f"{field}.batch_size")
     rate = samples_per_second(sent.steps, sent.seconds, sent.batch_size, sent.world_size)
-    if not LEAST <= rate <= LARGEST:
+    if not LOWEST_RATE <= rate <= LARGEST:
         raise QuestionError(
-            f"That is {rate:.3g} samples per second; it must be between {LEAST:g} and {LARGEST:g}.",
+            f"That is {rate:.3g} samples per second; the rate must be between {LOWEST_RATE:g} and {LARGEST:g}.",
             field=f"{field}.seconds",
         )
     return rate, batch_size, sent.seconds / sent.steps
@@ -219,8 +220,8 @@ def _require_possible(rate: float, instance_type: InstanceType, sent: Measuremen
         )
 
 
-def _line_of(text: str, field: str, catalog: Catalog) -> str:
-    """The software by our name, or by the caller's name if we have none."""
+def _framework_of(text: str, field: str, catalog: Catalog) -> str:
+    """Returns the name of the software in the catalog, or as it was sent if the catalog has none."""
     name, _ = split_requirement(text, field)
     line = software_called(name).line
     known = catalog.derive(software_names)

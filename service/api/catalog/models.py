@@ -7,10 +7,19 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
+from service.api.http.current import CatalogStamp, Pinned, catalog_on, stamp
 from service.api.http.etag import json_answer
 from service.api.http.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel, copy_of
-from service.api.http.listing import Page, column_of, having, in_order, page_answer, within
+from service.api.http.listing import (
+    Page,
+    attribute_reader,
+    having,
+    mentions,
+    page_answer,
+    require_range,
+    sorted_by,
+    within,
+)
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve, resolve_model
 from service.domain.errors import NotFound, QuestionError, UnknownName
@@ -28,12 +37,12 @@ from service.domain.models.model import FAMILIES, Model, Transformer
 router = APIRouter(tags=["catalog"])
 
 USUAL_CONTEXT = 2048
-"""Tokens per sequence if the caller gives none: for years the usual length in training."""
+"""Tokens per sequence unless the caller gives another number: for years the usual length in training."""
 FP16_BYTES = 2
 
 
 class TransformerResponse(copy_of(Transformer)):  # type: ignore[misc]
-    """Dimensions; 0 is *has none*. In a hybrid, a layer is one of attention, a state space (ssm) or an FFN."""
+    """Dimensions; 0: the network has none. A layer of a hybrid is attention, a state space (ssm) or an FFN."""
 
     context_tokens: int = Field(description="Maximum tokens of a sequence; 0: unknown or unlimited.")
 
@@ -47,25 +56,27 @@ class ModelResponse(ResponseModel):
     aliases: list[str]
     parameters: int
     active_parameters: int = Field(description="Parameters that take part in one token or sample.")
-    sample: str = Field(description="The meaning of one sample.")
+    sample: str = Field(description="What one sample is, such as `token` or `image 1024x1024`.")
     forward_flops_per_sample: float | None = Field(
         description="2 x multiply-accumulates of one forward pass; generating a sample may take several."
     )
-    activation_values_per_sample: float | None = Field(description="Values that its layers write for a sample.")
+    activation_values_per_sample: float | None = Field(description="Values that the layers write for one sample.")
     saved_values_per_sample: float | None = Field(
-        description="Values that a training step keeps of a sample for its backward pass, without checkpointing."
+        description="Values per sample that a training step keeps for the backward pass, without checkpointing."
     )
     blocks: int | None = Field(
-        description="Equal blocks of a network without `dimensions`, which checkpointing recomputes one by one."
+        description="Blocks of a network without `dimensions`; checkpointing recomputes them one by one."
     )
-    block_inputs_per_sample: float | None = Field(description="Values that all of these blocks read of a sample.")
+    block_inputs_per_sample: float | None = Field(description="Input values of all `blocks` together, per sample.")
     weight_layers: int | None = Field(description="Convolutions and matrix products of a network without `dimensions`.")
-    input_tokens_per_sample: float | None = Field(description="Tokens that it reads of a sample, if it fixes them.")
-    output_tokens_per_sample: float | None = Field(description="Tokens that it usually writes for a sample.")
-    steps_per_sample: float | None = Field(description="Denoising steps of a sample by default, see `note`.")
-    passes_per_step: float | None = Field(description="2 with classifier-free guidance, 1 where it is distilled.")
+    input_tokens_per_sample: float | None = Field(description="Input tokens of a sample; null if they are not fixed.")
+    output_tokens_per_sample: float | None = Field(description="Usual output tokens of a sample.")
+    steps_per_sample: float | None = Field(description="Default number of denoising steps per sample, see `note`.")
+    passes_per_step: float | None = Field(
+        description="Forward passes per denoising step: 2 with classifier-free guidance, 1 if guidance is distilled."
+    )
     other_parameters: float | None = Field(
-        description="Parameters of text encoders and image decoders, or of the encoder of images."
+        description="Parameters outside of the main network: text encoders and image decoders, or the image encoder."
     )
     other_flops_per_sample: float | None = Field(
         description="FLOPs of `other_parameters`; in a language model, for each token of an image."
@@ -84,8 +95,8 @@ class ModelsRequest(PageRequest):
     """Which models to list, and in which order."""
 
     family: Annotated[Names, Field(description="Such as `llm`, `moe`, `cnn` or `diffusion`.")] = ()
-    min_parameters: Amount | None = None
-    max_parameters: Amount | None = None
+    min_parameters: Annotated[Amount | None, Field(description="Parameters, at least; such as 7e9.")] = None
+    max_parameters: Annotated[Amount | None, Field(description="Parameters, at most; such as 7e9.")] = None
     q: Annotated[str | None, Field(max_length=200, description="Words that id, name or an alias must contain.")] = None
     sort: Annotated[
         Names, Field(description="`id`, `parameters`, `active_parameters` or `released_on`, `-` for descending.")
@@ -96,43 +107,36 @@ SORTABLE = ("id", "parameters", "active_parameters", "released_on")
 
 
 @router.get("/models", summary="List ML models", response_model=Page[ModelResponse])
-def get_models(request: Request, query: Annotated[ModelsRequest, Query()], live: Live) -> Response:
+def get_models(request: Request, query: Annotated[ModelsRequest, Query()], live: Pinned) -> Response:
     """Models that requests can name, with their dimensions and sources."""
     catalog = catalog_on(live, query)
     models = sorted(_filtered(query, catalog), key=attrgetter("id"))
-    rows = in_order(query.sort, partial(column_of, SORTABLE), models)
+    rows = sorted_by(query.sort, partial(attribute_reader, SORTABLE), models)
     return page_answer(request, query, catalog, rows, attrgetter("id"), ModelResponse.model_validate)
 
 
 def _filtered(query: ModelsRequest, catalog: Catalog) -> list[Model]:
     low, high = query.min_parameters, query.max_parameters
-    # Without the error, swapped limits would look like a catalog without models.
-    if low is not None and high is not None and low > high:
-        raise QuestionError(
-            f"min_parameters ({low:g}) is above max_parameters ({high:g}), so nothing can match.",
-            field="min_parameters",
-        )
+    require_range("parameters", low, high)
     families = resolve("family", query.family, FAMILIES, "family")
-    words = (query.q or "").lower().split()
     return [
         model
         for model in having({"family": families}, catalog.reference.models.values())
-        if within(model.parameters, low, high) and all(word in _searched(model) for word in words)
+        if within(model.parameters, low, high) and mentions(query.q, (model.id, model.name, *model.aliases))
     ]
-
-
-def _searched(model: Model) -> str:
-    return "\n".join((model.id, model.name, *model.aliases)).lower()
 
 
 # One model, and what follows from its dimensions
 
 
 class ModelRequest(DayRequest):
-    """The sequence length to compute for."""
+    """The sequence length for the computed figures."""
 
     context_tokens: Annotated[
-        int | None, Field(ge=1, le=1_000_000_000, description="Default: 2048, or all that the model reads if less.")
+        int | None,
+        Field(
+            ge=1, le=1_000_000_000, description="Tokens of the sequence. Default: 2048, or the model's limit if less."
+        ),
     ] = None
 
 
@@ -144,7 +148,7 @@ class FlopsResponse(ResponseModel):
     """Forward FLOPs of one token."""
 
     matrix: float = Field(description="Products with weights; the same at every length.")
-    attention: float = Field(description="Attention to all `context_tokens` tokens before it.")
+    attention: float = Field(description="Attention to the `context_tokens` tokens before this one.")
     total: float
 
 
@@ -160,13 +164,13 @@ class ComputedResponse(ResponseModel):
     forward_flops_per_token: FlopsResponse = Field(
         description="For a model with an encoder and a decoder: FLOPs of one token on each side."
     )
-    kv_bytes_per_token_fp16: float = Field(description="Cache of one token, without the effect of sliding windows.")
-    kv_cache_bytes_fp16: float = Field(description="Cache of a sequence of `context_tokens`, with its sliding windows.")
+    kv_bytes_per_token_fp16: float = Field(description="KV cache of one token, without the effect of sliding windows.")
+    kv_cache_bytes_fp16: float = Field(description="KV cache of `context_tokens` tokens, with sliding windows.")
     state_bytes_fp16: float = Field(description="State of the state-space layers, independent of the sequence length.")
 
     @classmethod
     def of(cls, transformer: Transformer, context_tokens: int) -> "ComputedResponse":
-        """Returns the figures of a transformer for a context of this many tokens."""
+        """Returns the figures of a transformer for sequences of this length."""
         parts = parameter_parts(transformer)
         return cls(
             context_tokens=context_tokens,
@@ -188,7 +192,7 @@ class ModelDetailResponse(ModelResponse):
 
 
 @router.get("/models/{id:path}", summary="One ML model", response_model=ModelDetailResponse)
-def get_model(id: Name, query: Annotated[ModelRequest, Query()], live: Live) -> Response:  # noqa: A002
+def get_model(id: Name, query: Annotated[ModelRequest, Query()], live: Pinned) -> Response:  # noqa: A002
     """A model by id, name or alias, such as `meta-llama/Llama-3.1-8B`, with its parameters by part, FLOPs and cache."""
     catalog = catalog_on(live, query)
     try:
@@ -202,11 +206,11 @@ def get_model(id: Name, query: Annotated[ModelRequest, Query()], live: Live) -> 
 
 
 def _computed(model: Model, asked_tokens: int | None) -> ComputedResponse | None:
-    """Raises `QuestionError` where the model cannot read that many tokens."""
+    """Returns the computed figures of a transformer. Raises `QuestionError` for more tokens than it can read."""
     transformer = model.transformer
     if transformer is None:
         return None
-    most = transformer.context_tokens
-    if asked_tokens is not None and most and asked_tokens > most:
-        raise QuestionError(f"{model.name} reads at most {most} tokens.", field="context_tokens")
-    return ComputedResponse.of(transformer, asked_tokens or min(USUAL_CONTEXT, most or USUAL_CONTEXT))
+    limit = transformer.context_tokens
+    if asked_tokens is not None and limit and asked_tokens > limit:
+        raise QuestionError(f"{model.name} reads at most {limit} tokens.", field="context_tokens")
+    return ComputedResponse.of(transformer, asked_tokens or min(USUAL_CONTEXT, limit or USUAL_CONTEXT))

@@ -1,21 +1,25 @@
 """Prices of offers: those in force on a day, or their history."""
 
+from collections.abc import Sequence
 from datetime import date
 from functools import partial
 from typing import Annotated
 
+import numpy as np
 from fastapi import APIRouter, Query, Request, Response
+from numpy.typing import NDArray
 from pydantic import Field
 
-from service.api.catalog.filters import resolved
+from service.api.catalog.filters import MARKET, resolved
 from service.api.catalog.instance_type import PriceResponse
-from service.api.http.current import Live, catalog_on, known_on
+from service.api.http.current import Pinned, catalog_on, known_on
 from service.api.http.fields import Day, Names, PageRequest
-from service.api.http.listing import Page, page_answer
+from service.api.http.listing import Page, page_answer, require_column
 from service.domain.arrays import Mask
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.history import CatalogHistory, day_of
 from service.domain.catalog.names import resolve
+from service.domain.catalog.offer import UNKNOWN, PriceColumns
 from service.domain.catalog.price_history import (
     offer_key,
     offer_of,
@@ -28,18 +32,22 @@ from service.domain.errors import QuestionError
 
 router = APIRouter(tags=["catalog"])
 
-NAMES = ("provider", "instance", "region", "market")
+NAMES = ("provider", "instance", "gpu", "region", "market")
 """Filters whose values the catalog resolves."""
+
+SORTABLE = {"usd_per_hour": "usd_micros", "observed_on": "observed_day", "valid_from": "valid_from"}
+"""Columns to sort by, with their names in the history."""
 
 
 class PriceFilters(PageRequest):
     """Which offers to include."""
 
-    provider: Names = ()
+    provider: Annotated[Names, Field(description="Provider ids or names, see `/providers`.")] = ()
     instance: Annotated[Names, Field(description="Instance types, as `name` or `provider/name`.")] = ()
-    region: Names = ()
-    zone: Names = ()
-    market: Names = ()
+    gpu: Annotated[Names, Field(description="GPU ids, names or aliases; `a100` finds every A100 card.")] = ()
+    region: Annotated[Names, Field(description="Region ids, see `/regions`, or countries and continents.")] = ()
+    zone: Annotated[Names, Field(description="Zone ids, such as `us-east-1a`.")] = ()
+    market: Annotated[Names, Field(description=MARKET)] = ()
 
 
 class PricesRequest(PriceFilters):
@@ -49,11 +57,25 @@ class PricesRequest(PriceFilters):
         None
     )
     to: Annotated[Day | None, Field(description="History: prices in force on this day or earlier.")] = None
+    sort: Annotated[
+        Names,
+        Field(
+            description="`usd_per_hour`, `observed_on` or `valid_from`, `-` for descending; unknown values come last. "
+            "Default: by instance type."
+        ),
+    ] = ()
 
 
 class OfferResponse(PriceResponse):
-    """A price of an offer, and the days on which it holds."""
+    """A listed price of an offer, and the days on which it is in force. `/instances` shows what is believed today."""
 
+    usd_per_hour: float | None = Field(
+        description="The listed price in US dollars. Null if it is unknown; `unknown_because` then says why."
+    )
+    usd_per_hour_low: float | None = Field(description="In this list the same as `usd_per_hour`.")
+    usd_per_hour_high: float | None = Field(description="In this list the same as `usd_per_hour`.")
+    old: bool = Field(description="Always false in this list: listed prices are not judged.")
+    suspect: bool = Field(description="Always false in this list: listed prices are not judged.")
     provider: str
     instance: str
     valid_from: date
@@ -61,7 +83,7 @@ class OfferResponse(PriceResponse):
 
     @classmethod
     def of_row(cls, row: int, history: CatalogHistory) -> "OfferResponse":
-        """A recorded price of the history."""
+        """Returns a recorded price of the history."""
         instance_type, offer = offer_of(history, row)
         end = offer.price.valid_to
         return cls(
@@ -74,23 +96,35 @@ class OfferResponse(PriceResponse):
 
 
 @router.get("/prices", summary="List prices", response_model=Page[OfferResponse])
-def get_prices(request: Request, query: Annotated[PricesRequest, Query()], live: Live) -> Response:
-    """Prices per offer – per zone for spot – on the catalog's day, or with `from` and `to` as they were over time."""
+def get_prices(request: Request, query: Annotated[PricesRequest, Query()], live: Pinned) -> Response:
+    """Listed prices per offer – per zone for spot – on the catalog's day, or over time with `from` and `to`."""
     catalog = catalog_on(live, query)
     history = known_on(live, query.known_at).history
     if query.from_ and query.to and query.from_ > query.to:
         raise QuestionError(f"from ({query.from_}) is after to ({query.to}).", field="from")
     offers = offers_admitted_by(query, catalog, history)
-    # Either bound asks for the history; neither asks for the state on the day of the catalog.
+    # With either bound the answer is the history; without, the prices on the catalog's day.
     if query.from_ or query.to:
         rows = prices_in_force(history, offers, query.from_, min(query.to or catalog.day, catalog.day))
     else:
         rows = prices_on(history, offers, catalog.day)
+    rows = _sorted(rows, query.sort, history.prices)
 
     def key(row: int) -> str:
         return f"{offer_key(history, row)}|{history.prices.valid_from[row]}"
 
     return page_answer(request, query, catalog, rows, key, partial(OfferResponse.of_row, history=history))
+
+
+def _sorted(rows: NDArray[np.int64], sort: Sequence[str], prices: PriceColumns) -> NDArray[np.int64]:
+    """Returns rows of the history sorted by columns, unknown values last; ties keep their order."""
+    for column in reversed(sort):
+        name = column.removeprefix("-")
+        require_column(name, SORTABLE)
+        values = getattr(prices, SORTABLE[name])[rows]
+        # lexsort sorts by the last key first.
+        rows = rows[np.lexsort((-values if column.startswith("-") else values, values == UNKNOWN))]
+    return rows
 
 
 def offers_admitted_by(query: PriceFilters, catalog: Catalog, history: CatalogHistory) -> Mask:

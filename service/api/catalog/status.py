@@ -1,4 +1,4 @@
-"""The content of the catalog, the age of its prices, and the rows that imports kept or set aside."""
+"""The size of the catalog, the age of its prices, and the rows that imports kept or set aside."""
 
 from collections import Counter
 from datetime import date
@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
+from service.api.http.current import CatalogStamp, Pinned, catalog_on, stamp
 from service.api.http.etag import json_answer
 from service.api.http.fields import DayRequest, ResponseModel, copy_of
 from service.domain.catalog.catalog import Catalog
@@ -44,7 +44,7 @@ class ProviderFreshnessResponse(ResponseModel):
 
 
 class ImportResponse(copy_of(ImportSummary)):  # type: ignore[misc]
-    """The last import of a feed that took effect: rows read, kept, and set aside by reason."""
+    """The last import of a feed that changed the catalog: rows read, kept, and set aside by reason."""
 
 
 class CatalogResponse(ResponseModel):
@@ -57,7 +57,7 @@ class CatalogResponse(ResponseModel):
 
     @classmethod
     def of(cls, catalog: Catalog) -> "CatalogResponse":
-        """The contents of this catalog."""
+        """Returns the size, the age and the imports of this catalog."""
         reference = catalog.reference
         return cls(
             catalog=stamp(catalog),
@@ -81,7 +81,7 @@ class CatalogResponse(ResponseModel):
 def _freshness(catalog: Catalog) -> list[ProviderFreshnessResponse]:
     types = Counter(instance_type.provider for instance_type in catalog.instance_types)
     providers = catalog.columns.words["provider"]
-    # By columns: a loop over hundreds of thousands of offers would hold up every other request.
+    # Computed with numpy: a loop over hundreds of thousands of offers would delay every other request.
     provider_of_offer = providers.codes[catalog.offers.instance_type]
     freshness = []
     for code, provider in enumerate(providers.words):
@@ -101,8 +101,8 @@ def _freshness(catalog: Catalog) -> list[ProviderFreshnessResponse]:
     return freshness
 
 
-@router.get("/catalog", summary="What the catalog holds", response_model=CatalogResponse)
-def get_catalog(query: Annotated[DayRequest, Query()], live: Live) -> Response:
+@router.get("/catalog", summary="Size and age of the catalog", response_model=CatalogResponse)
+def get_catalog(query: Annotated[DayRequest, Query()], live: Pinned) -> Response:
     """Version, row counts, freshness per provider, and what the last import of each feed kept and set aside."""
     catalog = catalog_on(live, query)
     return json_answer(CatalogResponse.of(catalog), catalog)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from service.api.catalog.filters import resolved
 from service.api.catalog.instance_type import RegionCpuResponse
-from service.api.http.current import Live, catalog_on
+from service.api.http.current import Pinned, catalog_on
 from service.api.http.fields import Names, PageRequest, ResponseModel, copy_of
 from service.api.http.listing import Page, having, page_answer
 from service.domain.catalog.catalog import Catalog
@@ -26,16 +26,16 @@ class PrecisionResponse(copy_of(Precision)):  # type: ignore[misc]
     """A number format, and how many GPUs run it."""
 
     stored_bits: Annotated[
-        float, Field(description="Bits of a stored value, including its share of the scales of its block.")
+        float, Field(description="Bits per stored value; in block formats including its share of the block's scales.")
     ]
-    runs_as: Annotated[str, Field(description="The precision at whose rate a GPU multiplies it.")]
+    runs_as: Annotated[str, Field(description="The precision whose rate a GPU reaches when it multiplies this format.")]
     gpus_accelerated: int
     gpus_native: int
 
 
 @router.get("/precisions", summary="List precisions", response_model=Page[PrecisionResponse])
-def get_precisions(request: Request, query: Annotated[PageRequest, Query()], live: Live) -> Response:
-    """Number formats, and how many GPUs of the catalog run each."""
+def get_precisions(request: Request, query: Annotated[PageRequest, Query()], live: Pinned) -> Response:
+    """Number formats, with how many GPUs of the catalog run them."""
     catalog = catalog_on(live, query)
     return page_answer(
         request,
@@ -70,15 +70,15 @@ class ServiceResponse(copy_of(Service, "provider", "lifecycle"), ResponseModel):
 
     @classmethod
     def of(cls, service: Service, day: date) -> "ServiceResponse":
-        """The service as it was on that day."""
+        """Returns the service as it was on that day."""
         events = [event for event in service.lifecycle if event.starts_on <= day]
         return cls.like(service, state=service.state_on(day), lifecycle_events=events)
 
 
 class FeeResponse(copy_of(Fee, "provider", "note")):  # type: ignore[misc]
-    """A managed service's premium on the plain machine's price."""
+    """The surcharge of a managed service on the price of the machine."""
 
-    family: str = Field(description="Empty: every family without a row of its own.")
+    family: str = Field(description="The family of machines; empty: every family without a fee of its own.")
 
 
 class ProviderResponse(copy_of(Provider, "priced_by_region"), ResponseModel):  # type: ignore[misc]
@@ -87,10 +87,12 @@ class ProviderResponse(copy_of(Provider, "priced_by_region"), ResponseModel):  #
     seller_class: Annotated[
         str | None, Field(description="`hyperscaler`, `neocloud`, `marketplace` or `reseller`; null: unknown.")
     ]
-    gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs to itself; null: unknown.")]
+    gpus_exclusive: Annotated[
+        bool | None, Field(description="Whether no other customer shares the GPUs; null: unknown.")
+    ]
     rdma_fabric: Annotated[
         str | None,
-        Field(description="Network of its machines with RDMA: `efa`, `infiniband` or `roce`; null: unknown or none."),
+        Field(description="The RDMA network of its machines: `efa`, `infiniband` or `roce`; null: unknown or none."),
     ]
     instance_types: int
     offers: int
@@ -99,7 +101,7 @@ class ProviderResponse(copy_of(Provider, "priced_by_region"), ResponseModel):  #
 
     @classmethod
     def of(cls, provider: Provider, catalog: Catalog) -> "ProviderResponse":
-        """The provider, with its services and fees on the catalog's day."""
+        """Returns the provider with its services and fees on the catalog's day."""
         types = [index for index, type_ in enumerate(catalog.instance_types) if type_.provider == provider.id]
         services = (service for service in catalog.reference.services if service.provider == provider.id)
         return cls.like(
@@ -114,8 +116,8 @@ class ProviderResponse(copy_of(Provider, "priced_by_region"), ResponseModel):  #
 
 
 @router.get("/providers", summary="List providers", response_model=Page[ProviderResponse])
-def get_providers(request: Request, query: Annotated[PageRequest, Query()], live: Live) -> Response:
-    """Providers with their own terms, the other services they rent out, and the fees of managed services."""
+def get_providers(request: Request, query: Annotated[PageRequest, Query()], live: Pinned) -> Response:
+    """Providers with the terms that they use, their other services, and the fees of managed services."""
     catalog = catalog_on(live, query)
     rows = list(catalog.reference.providers.values())
     return page_answer(request, query, catalog, rows, attrgetter("id"), partial(ProviderResponse.of, catalog=catalog))
@@ -124,8 +126,9 @@ def get_providers(request: Request, query: Annotated[PageRequest, Query()], live
 class RegionsRequest(PageRequest):
     """Which regions to list."""
 
-    provider: Names = ()
-    country: Annotated[Names, Field(description="ISO 3166 alpha-2, such as `DE`.")] = ()
+    provider: Annotated[Names, Field(description="Provider ids or names, see `/providers`.")] = ()
+    country: Annotated[Names, Field(description="Names, or ISO 3166 alpha-2 codes such as `DE`.")] = ()
+    continent: Annotated[Names, Field(description="Continents, such as `europe`.")] = ()
 
 
 class RegionResponse(copy_of(Region), ResponseModel):  # type: ignore[misc]
@@ -135,17 +138,18 @@ class RegionResponse(copy_of(Region), ResponseModel):  # type: ignore[misc]
 
     @classmethod
     def of(cls, region: Region) -> "RegionResponse":
-        """The region with its CPUs."""
+        """Returns the region with its CPUs."""
         return cls.like(region, cpus=[RegionCpuResponse.like(cpu, region=region.id, cpu=cpu) for cpu in region.cpus])
 
 
 @router.get("/regions", summary="List regions", response_model=Page[RegionResponse])
-def get_regions(request: Request, query: Annotated[RegionsRequest, Query()], live: Live) -> Response:
+def get_regions(request: Request, query: Annotated[RegionsRequest, Query()], live: Pinned) -> Response:
     """Regions with their country, and the CPU model combined with a GPU, if it is known."""
     catalog = catalog_on(live, query)
     named = {
         "provider": resolved("provider", query.provider, catalog),
         "country": resolved("country", query.country, catalog),
+        "continent": resolved("continent", query.continent, catalog),
     }
     rows = having(named, catalog.reference.regions)
     return page_answer(
@@ -154,20 +158,22 @@ def get_regions(request: Request, query: Annotated[RegionsRequest, Query()], liv
 
 
 class FrameworksRequest(PageRequest):
-    """Query of the list of software."""
+    """Which software to list."""
 
     software: Annotated[Names, Field(description="Names, such as `pytorch`.")] = ()
 
 
 class SoftwareRuleResponse(copy_of(SoftwareRule, "software", "kind")):  # type: ignore[misc]
-    """A rule in force: how the software runs on some hardware. The rule of the narrowest scope decides."""
+    """A rule in force on how the software runs on some hardware. Where several apply, the narrowest scope decides."""
 
 
 class PlatformSupportResponse(ResponseModel):
     """How software runs on a platform."""
 
     platform: str
-    supported: Annotated[str, Field(description="The best level on a GPU of the platform: `yes`, `partly` or `no`.")]
+    supported: Annotated[
+        str, Field(description="`yes`, `partly` or `no`, on the GPU of the platform that it suits best.")
+    ]
     sources: list[str]
 
 
@@ -182,7 +188,7 @@ class FrameworkResponse(ResponseModel):
 
     @classmethod
     def of(cls, name: str, catalog: Catalog) -> "FrameworkResponse":
-        """The software with the rules that are in force."""
+        """Returns the software with the rules that are in force."""
         rules = [rule for rule in catalog.software if rule.software == name]
         platforms = platforms_of(rules, catalog)
         return cls(
@@ -201,7 +207,7 @@ def _platform_support(platform: str, rules: list[SoftwareRule]) -> PlatformSuppo
 
 
 @router.get("/frameworks", summary="List software and where it runs", response_model=Page[FrameworkResponse])
-def get_frameworks(request: Request, query: Annotated[FrameworksRequest, Query()], live: Live) -> Response:
+def get_frameworks(request: Request, query: Annotated[FrameworksRequest, Query()], live: Pinned) -> Response:
     """Toolkits, frameworks, engines and libraries with their other names, platforms, and rules in force on that day."""
     catalog = catalog_on(live, query)
     names = resolved("framework", query.software, catalog, field="software") or software_names(catalog)

@@ -10,8 +10,8 @@ from service.api.estimate.cost_request import only_one
 from service.api.estimate.estimate import ANSWER, EstimateResponse, response_of
 from service.api.estimate.request import EstimateRequest, question_of
 from service.api.estimate.what_if import ASKED, MatrixRequest, MatrixResponse, combinations, matrix
-from service.api.http.batch import BatchRoute, Budget, RefusedItem, answered, in_thread, items_of
-from service.api.http.current import Live, catalog_on
+from service.api.http.batch import BatchRoute, Budget, RefusedItem, answered, in_thread_while_connected, items_of
+from service.api.http.current import Pinned, catalog_on
 from service.api.http.examples import ESTIMATE_BATCH
 from service.api.http.fields import BodyModel, RequestModel
 from service.domain.bill.estimate import estimate
@@ -50,7 +50,7 @@ class EstimateBatchResponse:
 async def post_estimate_batch(
     body: Annotated[EstimateBatchRequest, Body(openapi_examples=ESTIMATE_BATCH)],
     _query: Annotated[RequestModel, Query()],
-    live: Live,
+    live: Pinned,
     request: Request,
 ) -> Response:
     """Up to 1,000 estimates; a bad one has a `problem` and does not fail the others.
@@ -78,4 +78,4 @@ async def post_estimate_batch(
         with budget.charged():
             return matrix(base, cells, live, budget, request)
 
-    return Response(await in_thread(encoded, request), media_type="application/json")
+    return Response(await in_thread_while_connected(encoded, request), media_type="application/json")

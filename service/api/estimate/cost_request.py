@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from service.api.catalog.filters import resolved
-from service.api.http.fields import LARGEST, MOST_VALUES, Amount, AtLeastOne, BodyModel, Name, Positive, split_commas
+from service.api.http.fields import LARGEST, MAX_VALUES, Amount, AtLeastOne, BodyModel, Name, Names, Positive
 from service.api.workload.workload import CheckpointRequest, ServingRequest, WorkloadRequest
 from service.domain.band import Band
 from service.domain.bill.run import LONGEST_HOURS, BilledRun, StoredData, TransferredData
@@ -20,32 +20,19 @@ Rate = Annotated[float, Field(ge=1e-9, le=LARGEST, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
 
-def _one_or_more(value: Any) -> Any:
-    """A name, names between commas, a list of names, or null for none."""
-    return () if value is None else split_commas(value)
-
-
-OneOrMore = Annotated[
-    tuple[Name, ...],
-    Field(max_length=MOST_VALUES),
-    BeforeValidator(
-        _one_or_more, json_schema_input_type=Annotated[list[Name], Field(max_length=MOST_VALUES)] | Name | None
-    ),
-]
-
-
 class StorageRequest(BodyModel):
-    """Data that is stored as long as the run lasts, or for hours of its own."""
+    """Data that is stored while the run lasts, or for a stated number of hours."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    gib: Amount
+    gib: Annotated[Amount, Field(description="Stored GiB; for block storage, on each machine.")]
     storage_class: Annotated[Name, Field(alias="class", description="Such as `gp3`, `s3-standard` or `pd-ssd`.")]
-    hours: Annotated[Hours | None, Field(description="Default: as long as the run lasts.")] = None
+    hours: Annotated[Hours | None, Field(description="Hours of storage. Default: as long as the run lasts.")] = None
     what: Annotated[Name, Field(description="A name on the bill, such as `dataset` or `checkpoints`.")] = "volume"
 
 
 def _one_or_several(value: Any) -> Any:
+    """Returns one object, a list of objects, or null for none, as a tuple."""
     if value is None:
         return ()
     return tuple(value) if isinstance(value, list) else (value,) if isinstance(value, dict) else value
@@ -53,10 +40,10 @@ def _one_or_several(value: Any) -> Any:
 
 Storages = Annotated[
     tuple[StorageRequest, ...],
-    Field(max_length=MOST_VALUES),
+    Field(max_length=MAX_VALUES),
     BeforeValidator(
         _one_or_several,
-        json_schema_input_type=Annotated[list[StorageRequest], Field(max_length=MOST_VALUES)] | StorageRequest | None,
+        json_schema_input_type=Annotated[list[StorageRequest], Field(max_length=MAX_VALUES)] | StorageRequest | None,
     ),
 ]
 
@@ -64,8 +51,8 @@ Storages = Annotated[
 class BaselineRequest(BodyModel):
     """The cost of an earlier run, to compare with."""
 
-    usd: Annotated[float, Field(ge=0.000001, le=LARGEST, allow_inf_nan=False)]
-    fail_above_percent: Annotated[Amount, Field(description="How many percent more are allowed.")] = 0
+    usd: Annotated[float, Field(ge=0.000001, le=LARGEST, allow_inf_nan=False, description="Cost in US dollars.")]
+    fail_above_percent: Annotated[Amount, Field(description="Allowed increase in percent of `usd`.")] = 0
 
 
 class BillingRequest(BodyModel):
@@ -73,28 +60,33 @@ class BillingRequest(BodyModel):
 
     managed_service: Annotated[
         Name | None,
-        Field(description="Rents the machine through it, such as `sagemaker-training`; its premium is a part."),
+        Field(
+            description="The managed service that rents the machine, such as `sagemaker-training`; its surcharge is "
+            "part of the bill. Default: none."
+        ),
     ] = None
-    storage: Annotated[Storages, Field(description="One, or a list.")] = ()
-    data_transfer_out_gb: Annotated[Amount, Field(description="To the internet.")] = 0
+    storage: Annotated[Storages, Field(description="Stored data: one object or a list.")] = ()
+    data_transfer_out_gb: Annotated[Amount, Field(description="GB that are sent to the internet.")] = 0
     data_transfer_already_gb: Annotated[
-        Amount, Field(description="Sent to the internet earlier in the month, which decides the price tier.")
+        Amount, Field(description="GB sent to the internet earlier in the month, which decide the price tier.")
     ] = 0
-    data_transfer_between_regions_gb: Amount = 0
-    data_transfer_between_zones_gb: Amount = 0
+    data_transfer_between_regions_gb: Annotated[Amount, Field(description="GB that are sent to other regions.")] = 0
+    data_transfer_between_zones_gb: Annotated[
+        Amount, Field(description="GB that are sent to other zones of the region.")
+    ] = 0
     setup_minutes: Annotated[
-        float, Field(ge=0, le=1_000_000, allow_inf_nan=False, description="Boot and set-up, per machine.")
+        float, Field(ge=0, le=1_000_000, allow_inf_nan=False, description="Minutes of boot and set-up, per machine.")
     ] = 0
     commitments_held: Annotated[
-        OneOrMore,
+        Names,
         Field(
-            description="Commitments that are paid for anyway, such as `1y_reserved_no_upfront`, or `reserved` for "
-            "all. The run then pays only its hours; under any other commitment it pays whole terms."
+            description="Commitments that the caller pays for anyway, such as `1y_reserved_no_upfront`, or `reserved` "
+            "for all. Under these, a bill has only the hours of the run; under any other commitment, whole terms."
         ),
     ] = ()
-    idle_fraction: Annotated[Share, Field(description="The share of paid time in which nothing runs.")] = 0
+    idle_fraction: Annotated[Share, Field(description="Share of the paid time in which nothing runs, below 1.")] = 0
     checkpoint: Annotated[
-        CheckpointRequest | None, Field(description="How the run saves and resumes; overrides the workload's own.")
+        CheckpointRequest | None, Field(description="How the run saves and resumes. Default: `workload.checkpoint`.")
     ] = None
 
     def checkpoint_of(self, work: WorkloadRequest | None) -> CheckpointRequest:
@@ -105,30 +97,30 @@ class BillingRequest(BodyModel):
 
 
 class CostRequest(BillingRequest):
-    """The run apart from its hours, its markets and regions, and the limits of its cost."""
+    """The part of an estimate that is about cost: instances, markets, regions, prices and limits."""
 
     instances: Annotated[
         AtLeastOne,
         Field(
-            description="Independent gangs of `nodes`: they share the amount of work, and each runs plain `hours`. "
-            "Default: one for each of the workload's `concurrent_runs`."
+            description="Independent copies of the `nodes`. They share an amount of work; plain `hours` are those of "
+            "each. Default: `workload.concurrent_runs`."
         ),
     ] = 1
-    region: Annotated[OneOrMore, Field(description="Default: the cheapest region of every market.")] = ()
+    region: Annotated[Names, Field(description="Default: the cheapest region of every market.")] = ()
     market: Annotated[
-        OneOrMore,
+        Names,
         Field(
             description="`on_demand`, `spot`, `reserved`, or a term such as `1y_reserved_no_upfront`. "
-            "Default: every market side by side, and managed services too."
+            "Default: every market, and every managed service."
         ),
     ] = ()
     usd_per_hour: Annotated[
         dict[Market, Positive] | None,
-        Field(description="Own prices of the machine by market, in place of the catalog's; billed as used."),
+        Field(description="The caller's prices per machine and hour by market, instead of those of the catalog."),
     ] = None
     load: Annotated[ServingRequest | None, Field(description="The same as `workload.serving`.")] = None
-    baseline: Annotated[BaselineRequest | None, Field(description="The verdict compares with it.")] = None
-    budget_usd: Annotated[Positive | None, Field(description="The verdict fails above it.")] = None
+    baseline: Annotated[BaselineRequest | None, Field(description="An earlier cost, for the verdict.")] = None
+    budget_usd: Annotated[Positive | None, Field(description="The most that may be paid, for the verdict.")] = None
 
 
 def run_of(body: BillingRequest, catalog: Catalog, nodes: int = 1, instances: int = 1) -> BilledRun:
@@ -145,7 +137,7 @@ def run_of(body: BillingRequest, catalog: Catalog, nodes: int = 1, instances: in
         setup_minutes=body.setup_minutes,
         idle_fraction=body.idle_fraction,
         stored=tuple([StoredData(data.what, data.gib, data.storage_class, data.hours) for data in body.storage]),
-        # Nothing sent needs no known price.
+        # Without a transfer, an unknown price of transfers does not matter.
         sent=tuple([TransferredData(gb, destination, already) for gb, destination, already in sent if gb]),
         commitments_held=resolved("commitment", body.commitments_held, catalog, field="commitments_held"),
     )

@@ -1,4 +1,4 @@
-"""The bills of an answer: every amount in dollars and in the seller's currency, with how it is known."""
+"""The bills of an answer: each amount in dollars and in the seller's currency, with its basis."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from service.api.catalog.instance_type import believed
+from service.api.catalog.instance_type import ends_of_band
 from service.api.estimate.response import BandResponse, MoneyResponse, like, shown, shown_fields
 from service.api.estimate.sentences import (
     break_even_text,
@@ -31,28 +31,28 @@ OWN_PRICE_SOURCE = "the request"
 
 @dataclass(slots=True)
 class CostPartResponse:
-    """One line of the bill; the parts add up to the total to the last millionth, in both currencies."""
+    """One part of the bill. The parts add up exactly to the total, to a millionth, in both currencies."""
 
     name: PartName
-    usd: Annotated[MoneyResponse | None, Field(description="Null when it is not known; `reason` then says why.")]
-    native: Annotated[MoneyResponse | None, Field(description="In the seller's currency.")]
+    usd: Annotated[MoneyResponse | None, Field(description="Dollars; null: unknown, and `reason` says why.")]
+    native: Annotated[MoneyResponse | None, Field(description="The amount in the seller's currency; null: unknown.")]
     basis: Annotated[
         str,
         Field(
-            description="How it is known: `given`, `measured`, `modelled`, `prior`, `published`, `rule`, `contained`, "
-            "`exact`, `none` (there is nothing to pay) or `unknown`."
+            description="How the amount is known: `given`, `measured`, `modelled`, `prior`, `published`, `rule`, "
+            "`contained` (in the price of the machine), `exact`, `none` (nothing to pay) or `unknown`."
         ),
     ]
-    text: Annotated[str, Field(description="How it was computed.")]
+    text: Annotated[str, Field(description="How the amount was computed.")]
     reason: str | None
     source: str | None
 
     @classmethod
     def of(cls, part: Part) -> "CostPartResponse":
         """Returns a part of a bill with the sentence that says how it was computed."""
-        # Written out, because a bill has dozens of parts and looking for the fields takes twice as long.
+        # Without `like`, because a bill has dozens of parts and looking up the fields takes twice as long.
         text, source, usd = part_text(part), part.source or None, shown(part.usd)
-        # A seller who asks dollars has one amount.
+        # The two amounts are the same if the seller's currency is the dollar.
         native = usd if part.native is part.usd else shown(part.native)
         return cls(part.name, usd, native, part.basis, text, part.reason, source)
 
@@ -90,26 +90,26 @@ class PerUnitResponse:
 
     usd_per_epoch: MoneyResponse | None
     usd_per_million_tokens: Annotated[
-        MoneyResponse | None, Field(description="The whole bill over the tokens trained on, or answered.")
+        MoneyResponse | None, Field(description="The whole bill over the tokens that were trained on or generated.")
     ]
     usd_per_thousand_samples: Annotated[
         MoneyResponse | None,
-        Field(description="The whole bill over the samples; of a load, machine time over its requests."),
+        Field(description="The whole bill over the samples; for a load, machine time over the requests."),
     ]
     samples_per_usd: Annotated[
-        BandResponse | None, Field(description="Of machine time alone: samples per second x 3600 / hourly price.")
+        BandResponse | None, Field(description="For machine time alone: samples per second x 3600 / hourly price.")
     ]
     usd_per_million_input_tokens: Annotated[
-        MoneyResponse | None, Field(description="Of machine time, at the rate at which prompts are read.")
+        MoneyResponse | None, Field(description="For machine time alone, at the speed of reading prompts.")
     ]
     usd_per_million_output_tokens: Annotated[
-        MoneyResponse | None, Field(description="Of machine time, at the rate at which answers are written.")
+        MoneyResponse | None, Field(description="For machine time alone, at the speed of writing answers.")
     ]
 
 
 @dataclass(slots=True)
 class MonthResponse:
-    """The load of a month of 730 hours, day and night: machine time of all instances, without storage and transfer."""
+    """The cost of a load for a month of 730 hours: machine time of all instances, without storage and transfer."""
 
     usd: MoneyResponse | None
     hours: int
@@ -126,56 +126,62 @@ class MonthResponse:
 
 @dataclass(slots=True)
 class CommitmentResponse:
-    """The cost of a term, whatever share of it the run uses. The bill pays it, unless the caller holds the term."""
+    """The cost of the whole term of a commitment. The bill includes it, unless the caller holds the commitment."""
 
     plan: str
     held: Annotated[
         bool,
-        Field(description="Whether the caller pays for the term anyway, so that the bill has the used hours alone."),
+        Field(description="Whether the caller pays for the term anyway; the bill then has only the used hours."),
     ]
     committed_hours: Annotated[
         BandResponse,
         Field(
-            description="Hours of whole terms, for each machine; of one term where the hours of the run are not known."
+            description="Hours of the whole terms that the run needs, per machine; of one term if its hours are "
+            "unknown."
         ),
     ]
-    usd_used: Annotated[MoneyResponse | None, Field(description="The hours of the run, at the price of the term.")]
-    usd_committed: Annotated[MoneyResponse | None, Field(description="All committed hours of all machines.")]
+    usd_used: Annotated[MoneyResponse | None, Field(description="Dollars for the used hours of all machines.")]
+    usd_committed: Annotated[
+        MoneyResponse | None, Field(description="Dollars for the committed hours of all machines.")
+    ]
     usd_upfront: Annotated[
         MoneyResponse | None,
         Field(description="The part of `usd_committed` that is paid at the start; null where the plan does not say."),
     ]
-    used_share: Annotated[float | None, Field(description="Null where the hours of the run are not known.")]
+    used_share: Annotated[float | None, Field(description="Share of the hours that the run uses; null: unknown.")]
     break_even_utilisation: Annotated[
-        float | None, Field(description="The share of a term that must be used to cost no more than on demand.")
+        float | None, Field(description="Used share of a term at which it costs no more than on demand.")
     ]
-    break_even_hours: Annotated[float | None, Field(description="That share in hours of one term.")]
+    break_even_hours: Annotated[float | None, Field(description="`break_even_utilisation` in hours of one term.")]
     text: str
 
     @classmethod
     def of(cls, cost: CommittedCost) -> "CommitmentResponse":
-        """Returns what a commitment costs, as figures and as a sentence."""
+        """Returns the cost of a commitment as figures and as a sentence."""
         return like(cls, cost, text=commitment_text(cost))
 
 
 @dataclass(slots=True)
 class BreakEvenResponse:
-    """Where the market costs as much as renting on demand in the same region."""
+    """How the market compares with renting on demand in the same region."""
 
     against: Literal["on_demand"]
     saves_percent: Annotated[
         float | None,
-        Field(description="Share of the likely bill; negative if it costs more. Null where either is unknown."),
+        Field(description="Saving in percent of the likely bill; negative if it costs more; null: unknown."),
     ]
     interruptions_per_hour: Annotated[
         float | None,
-        Field(description="Interruptions at which spot costs as much. Null in other markets, and if spot never pays."),
+        Field(
+            description="Interruptions per hour at which spot costs as much; null in other markets, or if it "
+            "never pays."
+        ),
     ]
     text: str
 
     @classmethod
     def of(cls, bill: MarketBill) -> "BreakEvenResponse | None":
-        """Returns where a market stops saving money against on-demand; None where it is not known."""
+        """Returns how a market compares with on demand; None if that is unknown."""
         even = bill.break_even
         if even is None or bill.option is None:
             return None
@@ -187,11 +193,11 @@ class BreakEvenResponse:
 class PriceUsedResponse:
     """The hourly price of one machine."""
 
-    usd_per_hour: Annotated[float | None, Field(description="As it is believed today; the bill uses it.")]
+    usd_per_hour: Annotated[float | None, Field(description="The price that is believed today and that the bill uses.")]
     usd_per_hour_low: float | None
     usd_per_hour_high: float | None
-    listed_usd_per_hour: Annotated[float | None, Field(description="As the source lists it on `observed_on`.")]
-    per_hour: Annotated[float | None, Field(description="As listed, in the seller's currency.")]
+    listed_usd_per_hour: Annotated[float | None, Field(description="The listed price on `observed_on`.")]
+    per_hour: Annotated[float | None, Field(description="The listed price in the seller's currency.")]
     currency: str
     kind: str
     observed_on: date | None
@@ -205,7 +211,7 @@ class PriceUsedResponse:
             return cls(usd, usd, usd, usd, usd, USD, "given", None, OWN_PRICE_SOURCE)
         price = bill.option.offer.price
         listed, native = (None if micros is None else number(micros) for micros in price.listed)
-        return like(cls, price, **believed(price), usd_per_hour=usd, listed_usd_per_hour=listed, per_hour=native)
+        return like(cls, price, **ends_of_band(price), usd_per_hour=usd, listed_usd_per_hour=listed, per_hour=native)
 
 
 @dataclass(slots=True)
@@ -217,28 +223,28 @@ class CostResponse:
     region: str | None
     zone: str | None
     managed_service: str | None
-    usd_per_hour: Annotated[float | None, Field(description="Price of all machines; null when it is unknown.")]
+    usd_per_hour: Annotated[float | None, Field(description="Price of all machines; null: unknown.")]
     price: PriceUsedResponse
     hours: Annotated[
         BandResponse | None,
-        Field(description="Hours in which each machine is in use: work, interruptions, set-up and idle time."),
+        Field(description="Hours that each machine is in use: work, interruptions, set-up and idle time."),
     ]
-    billed_hours: Annotated[BandResponse | None, Field(description="Hours for which each machine is paid.")]
+    billed_hours: Annotated[BandResponse | None, Field(description="Hours that are paid for each machine.")]
     elapsed_hours: Annotated[
         BandResponse | None,
-        Field(description="Calendar hours, including the wait for capacity; null when that is unknown."),
+        Field(description="Calendar hours, including the wait for capacity; null if that wait is unknown."),
     ]
     billing: BillingResponse | None
     parts: list[CostPartResponse]
     usd: Annotated[MoneyResponse | None, Field(description="Null without a price of the machine or an amount of work.")]
     usd_complete: Annotated[
-        bool, Field(description="False: something is not known, and `usd` is a lower bound or null.")
+        bool, Field(description="Whether every part is known; otherwise `usd` is a lower bound or null.")
     ]
-    missing: Annotated[list[str], Field(description="Sentences about everything that is not known.")]
+    missing: Annotated[list[str], Field(description="A sentence for each part that is not known.")]
     native: Annotated[MoneyResponse | None, Field(description="The total in the seller's currency.")]
     currency: str
     exchange_rate: Annotated[
-        ExchangeRateResponse | None, Field(description="Null where the seller's prices are in dollars.")
+        ExchangeRateResponse | None, Field(description="Null if the seller's prices are in dollars.")
     ]
     per_unit: PerUnitResponse
     month: Annotated[MonthResponse | None, Field(description="Null without a load.")]
@@ -278,11 +284,13 @@ class CostResponse:
 
 @dataclass(slots=True)
 class VerdictResponse:
-    """Why the gate passed or failed: one entry of `cost` against the baseline and the budget."""
+    """The entry of `cost` that was compared with the baseline and the budget, and the result in a sentence."""
 
     sentence: str
     usd: MoneyResponse | None
-    change_percent: Annotated[float | None, Field(description="Against the baseline; 10 is a tenth more.")]
+    change_percent: Annotated[
+        float | None, Field(description="Change against the baseline in percent; null without a baseline.")
+    ]
     market: str | None
     term: str | None
     region: str | None
@@ -307,7 +315,7 @@ class VerdictResponse:
 
 @dataclass(slots=True)
 class GpuHourResponse:
-    """The price of one GPU of the same model for an hour on another machine, on demand."""
+    """The on-demand price per GPU and hour on another machine with the same GPU."""
 
     instance: str
     region: str | None
@@ -315,7 +323,7 @@ class GpuHourResponse:
     usd_per_gpu_hour: float
     observed_on: date | None
     saves_percent: Annotated[
-        float | None, Field(description="Saving over this machine's own on-demand hour; negative if it costs more.")
+        float | None, Field(description="Saving over this machine on demand, in percent; negative if it costs more.")
     ]
 
     @classmethod

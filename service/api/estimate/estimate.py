@@ -1,4 +1,4 @@
-"""POST /estimate: the memory, the speed, the duration and the cost of a workload on a machine."""
+"""POST /estimate: memory, speed, duration and cost of a workload on a machine."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -20,7 +20,7 @@ from service.api.estimate.response import (
 from service.api.estimate.sentences import OWN_MACHINE, fit_change_text, warning_text
 from service.api.estimate.serving import ServedResponse, served_response
 from service.api.http.body import JsonRoute
-from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
+from service.api.http.current import CatalogStamp, Pinned, catalog_on, stamp
 from service.api.http.examples import ESTIMATES
 from service.api.http.fields import RequestModel, StatementResponse
 from service.api.workload.checkpoints import assumed_of
@@ -46,7 +46,7 @@ class MachineResponse:
     gpus_per_node: int
     nodes: int
     interconnect: str
-    link_gb_per_second: Annotated[float, Field(description="One direction, per GPU.")]
+    link_gb_per_second: Annotated[float, Field(description="Bandwidth between GPUs per GPU, in one direction.")]
     network_gbps: float
     usable_gib_per_gpu: Annotated[float, Field(description="Memory of a GPU that programs can allocate.")]
 
@@ -72,16 +72,18 @@ class EstimateResponse:
 
     catalog: CatalogStamp
     machine: MachineResponse | None
-    fits: bool | None
+    fits: Annotated[
+        bool | None, Field(description="Whether the job fits in the memory of its GPUs; null without a job.")
+    ]
     estimate: ModelledEstimateResponse | None
     code_change_required: Annotated[
-        str | None, Field(description="What has to change in code written for CUDA; null if it runs as it is.")
+        str | None, Field(description="What has to change in code written for CUDA; null if it runs unchanged.")
     ]
     measured_per_second: Annotated[
         float | None,
         Field(
-            description="The measured rate in its unit, of the GPUs or of the host, whichever is lower. For work "
-            "known by its name alone: samples per second, measured on this machine or scaled from another one."
+            description="The rate of `measured` in its unit: of the GPUs or of the host, whichever is lower. For a "
+            "workload without a model: samples per second, measured on this machine or scaled from another."
         ),
     ]
     cost: Annotated[
@@ -97,21 +99,20 @@ class EstimateResponse:
     ]
     verdict_of: Annotated[
         VerdictResponse | None,
-        Field(description="The entry that was judged: the cheapest on-demand one, else the cheapest."),
+        Field(description="The entry of `cost` that was judged: the cheapest on-demand one, else the cheapest."),
     ]
     warnings: list[StatementResponse]
     evidence: Annotated[list[dict[str, str]], Field(description="The published runs nearest to the question.")]
     nearest_changes: Annotated[
         list[FitChangeResponse] | None,
         Field(
-            description="Changes that would make it fit, the nearest first; where it likely "
-            "fits, only those in its layout. "
-            "Null in a batch, and where it fits with the confidence asked for."
+            description="Changes that would make the job fit, the smallest first; if it probably fits already, only "
+            "changes of its layout. Null in a batch, and if it fits with the requested confidence."
         ),
     ]
     largest_batch: Annotated[
         int | None,
-        Field(description="Most training samples per GPU and pass that fit; null in a batch, and if not asked for."),
+        Field(description="Most training samples per GPU and pass that fit; null in a batch, and if not requested."),
     ]
     notes: Annotated[list[str], Field(description="Assumptions about the cost.")]
 
@@ -123,12 +124,12 @@ ANSWER = TypeAdapter(EstimateResponse)
 def post_estimate(
     body: Annotated[EstimateRequest, Body(openapi_examples=ESTIMATES)],
     _query: Annotated[RequestModel, Query()],
-    live: Live,
+    live: Pinned,
 ) -> Response:
-    """Memory per GPU in parts, speed with a band, the resource that binds, hours and dollars of the whole job.
+    """Memory per GPU in parts, speed with a band, the bottleneck, and hours and dollars of the whole job.
 
-    The bill comes in parts for every market side by side, per unit of the work, and with a verdict for CI.
-    A workload that does not fit is an answer too: `fits: false`, with what is needed.
+    There is a bill for every market, in parts and per unit of the work, and a verdict for CI. A workload that does not
+    fit gets an answer too: `fits: false`, with the memory that it needs.
     """
     catalog = catalog_on(live, body)
     answer = estimate(question_of(body, catalog), catalog, changes=True)
@@ -136,7 +137,7 @@ def post_estimate(
 
 
 def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog) -> EstimateResponse:
-    """Returns the answer of the domain as it is sent."""
+    """Returns the answer of the domain as a response."""
     question, job, changes = answer.question, answer.job, answer.nearest_changes
     instance_type, cluster = question.instance_type, question.cluster
     name = None if instance_type is None else instance_type.id
@@ -182,7 +183,7 @@ def _machine(cluster: Cluster, name: str | None) -> MachineResponse:
         gpu=None if cluster.gpu.kind == CPU else cluster.gpu.id,
         platform=cluster.gpu.platform,
         link_gb_per_second=round(cluster.link_bytes_per_second / 1e9, 3),
-        # The physics has bytes per second for each GPU; people know the gigabits of the whole node.
+        # The cluster has bytes per second per GPU; sellers state gigabits per second of the whole node.
         network_gbps=round(cluster.network_bytes_per_second * 8 * cluster.gpus_per_node / 1e9, 3),
         usable_gib_per_gpu=round(cluster.usable_bytes / GIB, 3),
     )

@@ -1,4 +1,4 @@
-"""GET /prices/changes: what changed of the prices between two days, and how far the cost of a run moved."""
+"""GET /prices/changes: how prices, and the cost of a run, changed between two days."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from pydantic import Field
 
 from service.api.catalog.prices import PriceFilters, offers_admitted_by
 from service.api.estimate.cost_request import Hours
-from service.api.http.current import Live, catalog_on, known_on
+from service.api.http.current import Pinned, catalog_on, known_on
 from service.api.http.fields import AtLeastOne, Day, ResponseModel
 from service.api.http.listing import Page, page_answer
 from service.domain.bill.price_changes import ChangeKind, Difference, PriceChange, price_changes
@@ -18,19 +18,19 @@ router = APIRouter(tags=["catalog"])
 
 
 class PriceChangesRequest(PriceFilters):
-    """Between which days, of which offers, and for which run."""
+    """The two days, the offers, and the run whose cost is compared."""
 
     from_: Annotated[Day, Field(alias="from", description="The earlier day.")]
-    to: Annotated[Day | None, Field(description="The later day; left out: the catalog's day.")] = None
+    to: Annotated[Day | None, Field(description="The later day. Default: the catalog's day.")] = None
     hours: Annotated[
         Hours | None,
-        Field(description="Hours of a run: each change then shows its cost on both days, at spot in expectation."),
+        Field(description="Hours of a run, whose cost on both days is then shown; at spot, the expected cost."),
     ] = None
-    nodes: Annotated[AtLeastOne, Field(description="Nodes of that run.")] = 1
+    nodes: Annotated[AtLeastOne, Field(description="Machines of the run of `hours`.")] = 1
 
 
 class RunCostChangeResponse(ResponseModel):
-    """The likely cost of the run on both days; null where it was not known."""
+    """The likely cost of the run on both days; null if unknown."""
 
     usd_before: float | None
     usd_after: float | None
@@ -48,20 +48,27 @@ class PriceChangeResponse(ResponseModel):
     market: str
     term: str | None
     change: ChangeKind = Field(
-        description="`known`, `unknown`: the offer stayed, and its price in dollars became known or unknown."
+        description="`more_expensive`, `cheaper`, `new` or `gone`; `known` and `unknown` say that the offer stayed and "
+        "its price in dollars became known or unknown."
     )
-    usd_per_hour_before: float | None
-    usd_per_hour_after: float | None
+    usd_per_hour_before: Annotated[
+        float | None, Field(description="Listed price on the day `from`; null: unknown or none.")
+    ]
+    usd_per_hour_after: Annotated[
+        float | None, Field(description="Listed price on the day `to`; null: unknown or none.")
+    ]
     change_usd_per_hour: float | None
-    change_percent: float | None
+    change_percent: Annotated[
+        float | None, Field(description="Of the price on the day `from`; null if either price is null.")
+    ]
     source_before: str | None
     source_after: str | None
-    run: RunCostChangeResponse | None = Field(description="Null where `hours` is left out.")
+    run: RunCostChangeResponse | None = Field(description="Null without `hours`.")
 
 
 @router.get("/prices/changes", summary="List changes of prices", response_model=Page[PriceChangeResponse])
-def get_price_changes(request: Request, query: Annotated[PriceChangesRequest, Query()], live: Live) -> Response:
-    """Offers whose price differs between two days; with `hours`, how far the cost of such a run moved on each."""
+def get_price_changes(request: Request, query: Annotated[PriceChangesRequest, Query()], live: Pinned) -> Response:
+    """Offers whose listed price differs between two days; with `hours`, also the change of the cost of such a run."""
     catalog = catalog_on(live, query)
     last = query.to or catalog.day
     if last > catalog.day:
@@ -88,7 +95,7 @@ def _response_of(change: PriceChange) -> PriceChangeResponse:
 
 
 def _amounts(change: Difference, name: str) -> dict[str, float | None]:
-    """The fields of an amount on both days, and of its change in dollars and in percent."""
+    """Returns the fields of an amount on both days, and of its change in dollars and in percent."""
     amounts = {f"{name}_before": change.before, f"{name}_after": change.after, f"change_{name}": change.micros}
     dollars = {field: None if micros is None else number(micros) for field, micros in amounts.items()}
     return {**dollars, "change_percent": None if change.percent is None else round(change.percent, 2)}

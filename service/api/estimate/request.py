@@ -43,33 +43,49 @@ Degree = Annotated[int, Field(ge=1, le=100_000), BeforeValidator(whole)]
 class MachineDescriptionRequest(BodyModel):
     """One node of hardware that need not be for rent."""
 
-    gpu: Name
-    gpu_count: AtLeastOne = 1
+    gpu: Annotated[Name, Field(description="GPU id, name or alias that means one GPU, see `/gpus`.")]
+    gpu_count: Annotated[AtLeastOne, Field(description="GPUs of the node.")] = 1
     interconnect: Annotated[
         Literal["none", "pcie", "nvlink", "nvswitch", "infinity_fabric", "ici", "neuronlink", "roce"] | None,
         Field(description="How the GPUs are linked. Default: as is usual for the GPU."),
     ] = None
-    interconnect_gb_per_second: Annotated[Positive | None, Field(description="Per GPU, both directions added.")] = None
-    vcpus: Positive | None = None
-    memory_gib: Annotated[Positive | None, Field(description="Host memory.")] = None
-    network_gbps: Annotated[Gbps | None, Field(description="Network of the node.")] = None
-    usd_per_hour: Annotated[Amount | None, Field(description="Price of the node.")] = None
-    watts: Annotated[Positive | None, Field(description="Power of the node. Default: as its GPUs are rated.")] = None
+    interconnect_gb_per_second: Annotated[
+        Positive | None,
+        Field(description="Bandwidth per GPU, both directions added. Default: as is usual for `interconnect`."),
+    ] = None
+    vcpus: Annotated[Positive | None, Field(description="vCPUs of the node. Default: unknown.")] = None
+    memory_gib: Annotated[Positive | None, Field(description="Host memory of the node. Default: unknown.")] = None
+    network_gbps: Annotated[
+        Gbps | None, Field(description="Network of the node. Default: `workload.assume_network_gbps`.")
+    ] = None
+    usd_per_hour: Annotated[Amount | None, Field(description="Price of the node. Default: unknown.")] = None
+    watts: Annotated[Positive | None, Field(description="Power of the node. Default: the rated power of its GPUs.")] = (
+        None
+    )
 
 
 class LayoutRequest(BodyModel):
-    """How the job is divided over the GPUs; omitted fields are chosen."""
+    """How the job is divided over the GPUs; `choose` says how omitted fields are chosen."""
 
-    tensor: Degree | None = None
-    pipeline: Degree | None = None
-    data: Degree | None = None
-    context: Degree | None = None
-    expert: Degree | None = None
-    zero_stage: Annotated[int | None, Field(ge=0, le=3), BeforeValidator(whole)] = None
-    micro_batch: Degree | None = None
-    accumulation: AtLeastOneOfMany | None = None
-    activation_checkpointing: Literal["none", "selective", "full"] | None = None
-    virtual_stages: Degree | None = None
+    tensor: Annotated[Degree | None, Field(description="GPUs over which each layer is divided.")] = None
+    pipeline: Annotated[Degree | None, Field(description="Groups of GPUs that hold consecutive layers.")] = None
+    data: Annotated[Degree | None, Field(description="Replicas of the model, which share the samples.")] = None
+    context: Annotated[Degree | None, Field(description="GPUs over which each sequence is divided.")] = None
+    expert: Annotated[Degree | None, Field(description="GPUs over which the experts are divided.")] = None
+    zero_stage: Annotated[
+        int | None,
+        Field(ge=0, le=3, description="What ZeRO shards: 1 optimizer states, 2 gradients too, 3 weights too."),
+        BeforeValidator(whole),
+    ] = None
+    micro_batch: Annotated[Degree | None, Field(description="Samples per GPU and pass.")] = None
+    accumulation: Annotated[AtLeastOneOfMany | None, Field(description="Micro-batches per optimizer step.")] = None
+    activation_checkpointing: Annotated[
+        Literal["none", "selective", "full"] | None,
+        Field(description="Which activations the backward pass recomputes."),
+    ] = None
+    virtual_stages: Annotated[
+        Degree | None, Field(description="Stages of an interleaved pipeline on each group of GPUs.")
+    ] = None
     choose: Annotated[
         Literal["fastest", "usual", "usual_if_it_fits"],
         Field(
@@ -80,16 +96,18 @@ class LayoutRequest(BodyModel):
 
 
 class MeasuredRateRequest(BodyModel):
-    """The measured rate of one gang of nodes, and the amount of work; it replaces the physics."""
+    """A rate that the caller measured on all `nodes` together, and the amount of work. No speed is estimated then."""
 
-    samples_per_second: Rate | None = None
-    tokens_per_second: Rate | None = None
-    host_samples_per_second: Annotated[
-        Rate | None, Field(description="Samples that the CPUs prepare; the lesser of the two rates counts.")
+    samples_per_second: Annotated[
+        Rate | None, Field(description="Samples per second of all `nodes` together; or send `tokens_per_second`.")
     ] = None
-    samples: Annotated[Positive | None, Field(description="Of one epoch, if epochs are given.")] = None
-    tokens: Annotated[Positive | None, Field(description="Of one epoch, if epochs are given.")] = None
-    epochs: Positive | None = None
+    tokens_per_second: Annotated[Rate | None, Field(description="Tokens per second of all `nodes` together.")] = None
+    host_samples_per_second: Annotated[
+        Rate | None, Field(description="Samples per second that the CPUs prepare; the lower of the two rates counts.")
+    ] = None
+    samples: Annotated[Positive | None, Field(description="Amount of work; with `epochs`, of one epoch.")] = None
+    tokens: Annotated[Positive | None, Field(description="Amount of work; with `epochs`, of one epoch.")] = None
+    epochs: Annotated[Positive | None, Field(description="How often the data is used. Default: 1.")] = None
 
 
 class EstimateRequest(CostRequest):
@@ -102,19 +120,21 @@ class EstimateRequest(CostRequest):
     )
     machine: Annotated[
         Named[Name, MachineDescriptionRequest],
-        Field(description="An instance type such as `aws/p4d.24xlarge`, or a description."),
+        Field(description="An instance type such as `aws/p4d.24xlarge`, or the description of a machine."),
     ]
-    nodes: AtLeastOne = 1
+    nodes: Annotated[AtLeastOne, Field(description="Machines that run one job together.")] = 1
     layout: LayoutRequest = LayoutRequest()
     largest_batch: Annotated[
         bool,
-        Field(description="Find the most training samples per GPU and pass that fit; not in a batch."),
+        Field(
+            description="Also find the largest number of training samples per GPU and pass that fits. Not in a batch."
+        ),
     ] = False
     as_of: AsOf = None
     known_at: KnownAt = None
 
     @property
-    def gangs(self) -> int:
+    def instances_asked(self) -> int:
         """Number of instances: as sent, else one for each run of the workload. A load determines its own number."""
         work = self.workload
         is_open = "instances" not in self.model_fields_set and work is not None and work.serving is None
@@ -136,7 +156,7 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         work=_work(body, cluster, catalog),
         instance_type=instance_type,
         cluster=cluster,
-        run=run_of(body, catalog, body.nodes, body.gangs),
+        run=run_of(body, catalog, body.nodes, body.instances_asked),
         checkpoints=checkpoints_in(body.checkpoint_of(body.workload), body.workload),
         own_usd_per_hour=None if own is None else own.usd_per_hour,
         own_watts=None if own is None else own.watts,
@@ -152,9 +172,7 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
 
 
 def _regions(body: EstimateRequest, instance_type: InstanceType | None, catalog: Catalog) -> tuple[str, ...]:
-    """Returns the regions that are named: of a country or of words, the ones that have the machine. Raises
-    `QuestionError`.
-    """
+    """Returns the named regions; of a place, those of its regions that have the machine. Raises `QuestionError`."""
     meant = [resolved("region", (name,), catalog) for name in body.region]
     if instance_type is not None:
         meant = [regions_with(catalog, instance_type, ids) or ids for ids in meant]
@@ -162,9 +180,9 @@ def _regions(body: EstimateRequest, instance_type: InstanceType | None, catalog:
 
 
 def _instance_type(name: str, catalog: Catalog) -> InstanceType:
-    """Returns the instance type. Raises `QuestionError` for the name of a GPU, which a seller may use for a machine."""
+    """Returns the instance type. Raises `QuestionError` for the name of a GPU, which may also be a seller's machine."""
     if is_gpu(name, catalog):
-        ids = tuple(each.id for each in catalog.instance_types if each.name.lower() == name.lower())
+        ids = tuple(type_.id for type_ in catalog.instance_types if type_.name.lower() == name.lower())
         sellers = f" Or name the machine of a seller: {' or '.join(ids)}." if ids else ""
         raise QuestionError(
             f"'{name}' is a GPU: describe a machine with it, as an object with its gpu and gpu_count.{sellers}",
@@ -230,12 +248,11 @@ def _work(
     if unknown := unknown_figures(cluster.gpu):
         raise QuestionError(
             f"The {' and the '.join(unknown)} of the {cluster.gpu.name} {'are' if len(unknown) > 1 else 'is'} not "
-            "known, so that no job can be estimated on it: give hours or a measured rate instead.",
+            "known, so no job can be estimated on it: give hours or a measured rate instead.",
             field="machine",
         )
     if job.serving is not None and "instances" in body.model_fields_set:
-        exactly = replace(job.serving, min_instances=body.instances, max_instances=body.instances)
-        job = replace(job, serving=exactly)
+        job = replace(job, serving=replace(job.serving, min_instances=body.instances, max_instances=body.instances))
     return JobQuestion(job, cluster, fixed_layout(body), body.layout.choose, work.name)
 
 
@@ -267,7 +284,7 @@ def _measured(rate: MeasuredRateRequest) -> MeasuredRate:
 
 
 def loaded(body: EstimateRequest) -> WorkloadRequest:
-    """Returns the workload with its load, which may be sent next to it. Raises `QuestionError`."""
+    """Returns the workload with the load, which the body may have next to the workload. Raises `QuestionError`."""
     work = body.workload
     assert work is not None
     if body.load is None:
@@ -284,7 +301,7 @@ def _own_prices(body: EstimateRequest) -> dict[Market, float]:
         return {}
     for name in ("region", "managed_service"):
         if getattr(body, name):
-            raise QuestionError(f"A price of your own has no {name}: leave one of them out.", field=name)
+            raise QuestionError(f"usd_per_hour applies to no {name}: leave one of the two out.", field=name)
     if not isinstance(body.machine, str):
         raise QuestionError("A described machine has its price in machine.usd_per_hour.", field="usd_per_hour")
     if missing := [market for market in body.market if market not in prices]:

@@ -35,7 +35,7 @@ class BandResponse:
 
 @dataclass(slots=True)
 class MoneyResponse:
-    """Low, likely and high of an amount, to the millionth: each case adds up by itself."""
+    """Low, likely and high of an amount of money, to the millionth. In a bill, each of them adds up over the parts."""
 
     low: float
     likely: float
@@ -46,25 +46,28 @@ class MoneyResponse:
 class MemoryResponse:
     """Memory of one GPU in GiB."""
 
-    needed_gib_per_gpu: float
-    band_gib_per_gpu: Annotated[BandResponse, Field(description="In eight of ten runs the needed memory lies within.")]
+    needed_gib_per_gpu: Annotated[float, Field(description="Likely memory that the job needs on each GPU.")]
+    band_gib_per_gpu: Annotated[BandResponse, Field(description="The band of the needed memory.")]
     usable_gib_per_gpu: Annotated[
         float,
         Field(
-            description="Memory that the job may take: all that a program can allocate on the GPU, or the share of it "
-            "in which an engine plans its weights, activations and cache."
+            description="Memory that the job may use: all that a program can allocate on the GPU, or the share that an "
+            "engine reserves for weights, activations and cache."
         ),
     ]
     fit_probability: Annotated[
         float,
         Field(
-            description="Probability that the job fits, from the band; for an engine, that a single request fits. "
-            "Below 0.9 the warning `gpu_memory` is given."
+            description="Probability that the job fits; for an engine, that a single request fits. Below 0.9 there is "
+            "a warning `gpu_memory`."
         ),
     ]
     parts: Annotated[
         dict[str, float],
-        Field(description="weights, gradients, optimizer, activations, logits, kv_cache, buffers and overhead."),
+        Field(
+            description="GiB of `weights`, `gradients`, `optimizer`, `activations`, `logits`, `kv_cache`, `buffers` "
+            "and `overhead`; parts of 0 are left out."
+        ),
     ]
 
 
@@ -77,9 +80,15 @@ class LayoutResponse:
     data: int
     context: int
     expert: int
-    zero_stage: int
-    micro_batch: int
-    accumulation: int
+    zero_stage: Annotated[
+        int,
+        Field(
+            description="What ZeRO shards over the replicas: 1 optimizer states, 2 gradients too, 3 weights "
+            "too; 0: nothing."
+        ),
+    ]
+    micro_batch: Annotated[int, Field(description="Samples per GPU and pass.")]
+    accumulation: Annotated[int, Field(description="Micro-batches per optimizer step.")]
     activation_checkpointing: str
     virtual_stages: int
 
@@ -102,36 +111,42 @@ class ModelledEstimateResponse:
     hours: Annotated[
         BandResponse | None,
         Field(
-            description="Hours of one instance for all runs of the whole amount; a bill has the hours of each of its "
-            "instances. In a choice: hours of all its instances together, with set-up, idle time and interruptions."
+            description="Hours that one instance needs for the amount of all runs; null without an amount. A bill has "
+            "the hours of several instances."
         ),
     ]
     overhead_beyond_steps: Annotated[
         float | None,
-        Field(description="Time for evaluation, saving and starting over that of the steps, as in published runs."),
+        Field(
+            description="Time for evaluation, saving and start-up, as a share of the time of the steps, as in "
+            "published runs."
+        ),
     ]
     joules_per_sample: Annotated[float | None, Field(description="Energy of a sample at the rated power of the GPUs.")]
     model_flops_utilisation: Annotated[
         float | None,
-        Field(description="Work done, without recomputation, over the dense peak at the job's precision."),
+        Field(description="Model FLOPs without recomputation, over the dense peak at the job's precision (MFU)."),
     ]
-    peak_tflops_per_gpu: Annotated[float, Field(description="Dense, at the job's precision.")]
+    peak_tflops_per_gpu: Annotated[float, Field(description="Dense peak at the job's precision.")]
     model_tflops_per_gpu: Annotated[
         float | None,
-        Field(description="Rate as papers count it: attention to the whole sequence, and all weights trained."),
+        Field(description="Rate as papers count it: with attention to the whole sequence and training of all weights."),
     ]
     hardware_tflops_per_gpu: Annotated[
         float | None, Field(description="Rate of all operations, including recomputation.")
     ]
     bottleneck: Annotated[
-        str | None, Field(description="What most of a step waits for; without a GPU, its CPUs count as the GPU.")
+        str | None,
+        Field(description="The resource that takes most of a step; on a machine without a GPU, CPUs count as the GPU."),
     ]
-    step_seconds: Annotated[dict[str, float] | None, Field(description="A step in parts; they add up to it.")]
+    step_seconds: Annotated[
+        dict[str, float] | None, Field(description="Seconds of a step, in parts that add up to it.")
+    ]
     memory: MemoryResponse
     layout: LayoutResponse
     extrapolates: Annotated[
         list[str],
-        Field(description="What no published run has: `stack`, `gpu`, `model`; each widens the band."),
+        Field(description="Which of `stack`, `gpu` and `model` no published run has; each widens the band."),
     ]
 
 
@@ -141,7 +156,7 @@ def rounded(value: float) -> float:
 
 
 def shown(value: Any) -> Any:
-    """Returns a figure as it is answered: numbers and bands rounded, amounts in whole units; others unchanged."""
+    """Returns a figure as a response has it: numbers and bands rounded, money in dollars; other values unchanged."""
     match value:
         case None | str():  # most figures of a bill
             return value
@@ -157,7 +172,7 @@ def shown(value: Any) -> Any:
 
 
 def shown_fields(value: object, *names: str) -> dict[str, Any]:
-    """Returns some attributes of a value as they are answered; every one is None where the value is None."""
+    """Returns some attributes of a value as a response has them; all are None if the value is None."""
     return {name: None if value is None else shown(getattr(value, name)) for name in names}
 
 
@@ -175,7 +190,7 @@ MEMORY_PARTS: Mapping[str, str] = {
     "live": "buffers",
     "context": "overhead",
 }
-"""Parts of memory in the physics → their names in the answer; the others keep their names."""
+"""Parts of memory in the domain → their names in a response; other parts keep their names."""
 
 
 def modelled_estimate(response: type[Response], job: JobEstimate, **more: object) -> Response:
@@ -201,8 +216,8 @@ def modelled_estimate(response: type[Response], job: JobEstimate, **more: object
 
 
 def memory_response(memory: MemoryNeed) -> MemoryResponse:
-    """Returns the memory of one GPU in GiB, in the parts that people know."""
-    # Several parts of the physics have one name in the answer, so their bytes are added.
+    """Returns the memory of one GPU in GiB, in the parts that a response has."""
+    # Several parts of the domain have the same name in a response, so their bytes are added.
     parts: dict[str, float] = {}
     for name, size in memory.parts.items():
         answered = MEMORY_PARTS.get(name, name)
@@ -226,7 +241,7 @@ def _rounded_parts(parts: Mapping[str, float]) -> dict[str, float]:
 
 
 def own_run(rate: NamedRate | None) -> Sequence[dict[str, str]]:
-    """Returns the caller's own run that a rate follows from as evidence, if there is one."""
+    """Returns the measurement from which a rate follows as evidence; empty without a rate."""
     if rate is None:
         return ()
     measurement = rate.evidence

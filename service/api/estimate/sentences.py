@@ -1,4 +1,4 @@
-"""The sentences of POST /estimate: each says in words the figures that the domain has computed."""
+"""The sentences of POST /estimate, which put figures of the domain into words."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -29,16 +29,16 @@ DESTINATION_WORDS = {"internet": "the internet", "region": "another region", "zo
 
 
 def _gpu_memory(memory: MemoryNeed, of_cpus: bool) -> str:
-    each = "" if of_cpus else " per GPU"
+    per_gpu = "" if of_cpus else " per GPU"
     shown, least = memory_response(memory), memory.least_band.times(1 / GIB)
     if memory.fits:
         asked = "" if memory.fits_surely else f" and not of {memory.confidence:.0%} as asked"
         return (
             f"The job fits with a probability of {shown.fit_probability:.0%}{asked}: in eight of ten runs it needs "
-            f"{least.low:.1f} to {least.high:.1f} GiB{each}, and {shown.usable_gib_per_gpu:.1f} can be used."
+            f"{least.low:.1f} to {least.high:.1f} GiB{per_gpu}, and {shown.usable_gib_per_gpu:.1f} can be used."
         )
     needed = f"{shown.needed_gib_per_gpu:.1f}: {_largest_first(shown.parts)}"
-    return f"{shown.usable_gib_per_gpu:.1f} GiB{each} can be used; needs {needed}."
+    return f"{shown.usable_gib_per_gpu:.1f} GiB{per_gpu} can be used; needs {needed}."
 
 
 def _host_memory(host: HostNeed) -> str:
@@ -53,7 +53,7 @@ def _largest_first(gib: Mapping[str, float]) -> str:
 
 
 def ended(instance: str, state: str, since: object) -> str:
-    """Returns that an instance type is closed to new customers or retired."""
+    """Returns the sentence that an instance type is closed to new customers or retired."""
     return f"{instance} {ENDED[state]} since {since}."
 
 
@@ -64,15 +64,15 @@ def _tensor_over_slow_links(tensor: int, crosses_nodes: bool) -> str:
 def _host_bound(rate: float, fed: float, vcpus: float | None = None) -> str:
     cpus = "the CPUs" if vcpus is None else f"its {vcpus:g} vCPUs"
     return (
-        f"The GPUs of a node could take {_rate(rate)} samples per second; {cpus} prepare {_rate(fed)}, "
-        "and the estimate counts these."
+        f"The GPUs of a node could take {_rate(rate)} samples per second, but {cpus} prepare only {_rate(fed)}: the "
+        "estimate uses this rate."
     )
 
 
 def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float) -> str:
     return (
-        f"The GPUs of a node could take {_rate(rate)} samples per second; {gbps:g} Gbps deliver {_rate(read)} of "
-        f"{sample_mb:g} MB, and the estimate counts these."
+        f"The GPUs of a node could take {_rate(rate)} samples per second, but {gbps:g} Gbps deliver only {_rate(read)} "
+        f"of {sample_mb:g} MB: the estimate uses this rate."
     )
 
 
@@ -152,7 +152,7 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
         "The machines are those of a marketplace, each of another owner: no network joins the {nodes} nodes."
     ).format,
     EstimateWarningCode.VCPUS_UNKNOWN: (
-        "The number of vCPUs is not stated, so that the CPUs may prepare fewer samples than the GPUs take.".format
+        "The number of vCPUs is unknown: the CPUs may prepare fewer samples than the GPUs take.".format
     ),
     EstimateWarningCode.BATCH_ASSUMED: lambda samples: (
         "No `global_batch_size` was given, so an optimizer step is taken to have "
@@ -160,7 +160,7 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     ),
     EstimateWarningCode.HOST_BOUND: _host_bound,
     EstimateWarningCode.SLOW_READS: _slow_reads,
-    EstimateWarningCode.PRECISION_REDUCED: "{gpu} runs {precision} at a token rate or by conversion only.".format,
+    EstimateWarningCode.PRECISION_REDUCED: "{gpu} runs {precision} only at a very low rate or by conversion.".format,
     EstimateWarningCode.PRECISION_STORED: _precision_stored,
     EstimateWarningCode.SOFTWARE_UNRECOGNISED: _software_unrecognised,
     EstimateWarningCode.ENGINE_OF_LANGUAGE_MODELS: (
@@ -175,7 +175,7 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     ).format,
     EstimateWarningCode.BURSTABLE: _burstable,
     EstimateWarningCode.DIMENSIONS_ASSUMED: (
-        "Only the number of parameters is known, so that layers and heads are taken to be those of {model}."
+        "Only the number of parameters is known: layers and heads are assumed to be those of {model}."
     ).format,
     EstimateWarningCode.EXTRAPOLATES: _extrapolates,
     EstimateWarningCode.ENDED: ended,
@@ -202,7 +202,7 @@ def fit_change_text(change: FitChange, *, of_cpus: bool = False) -> str:
         case "host_memory_gib":
             return f"A host with {needed} of memory holds it."
         case "layout":
-            return f"In a layout that is free to choose it needs {needed} {place}."
+            return f"With the best layout in place of the given one it needs {needed} {place}."
         case code:
             to = f"{change.to:g}" if isinstance(change.to, float) else str(change.to).lower()
             return f"With {code} {to} it needs {needed} {place}."
@@ -225,7 +225,7 @@ def cost_text(bill: MarketBill, instance: str | None) -> str:
     """Returns the cost of a run in one market."""
     where, usd, missing = market_text(bill, instance), bill.usd, bill.missing
     if usd is None or bill.bill is None:
-        return f"What the run costs on {where} is not known. {' '.join(missing)}".strip()
+        return f"The cost of the run on {where} is not known. {' '.join(missing)}".strip()
     span = "" if usd.low == usd.high else f" ({_dollars(usd.low)} to {_dollars(usd.high)})"
     hours = f"{bill.bill.hours.band.likely:.4g} h on {'' if bill.machines == 1 else f'{bill.machines} x '}{where}"
     unknown = f" Not known: {missing[0]}" if missing else ""
@@ -270,10 +270,10 @@ def _machines(count: int) -> str:
 
 
 def commitment_text(cost: CommittedCost) -> str:
-    """Returns how much of a commitment a run uses and pays, and from which share on the commitment pays off."""
+    """Returns how much of a commitment a run uses and pays, and the used share at which the commitment breaks even."""
     used = "The hours of the run are not known"
     if cost.used_share is not None:
-        paid = "pays these alone, since the term is held" if cost.held else "pays all of them"
+        paid = "pays only these, since the term is held" if cost.held else "pays all of them"
         used = f"The run uses {cost.used_share:.3g} of the committed hours and {paid}"
     share = cost.break_even_utilisation
     return f"{used}." if share is None else f"{used}; from {share:.3g} on, the term costs no more than on demand."
@@ -337,12 +337,11 @@ def _compared(change_percent: float | None) -> str:
 
 
 def readable(value: float, digits: int) -> str:
-    """Returns a figure with so many significant digits, and above them as a whole number without an exponent."""
+    """Returns a figure with this many significant digits; a larger figure as a whole number, never with an exponent."""
     short = f"{value:.{digits}g}"
     return f"{value:,.0f}" if "e+" in short else short
 
 
 def _total(usd: float) -> str:
-    """Dollars and cents; below a cent, as many digits as show that it is not zero."""
-    # Two decimals would show a thousandth of a dollar as nothing.
+    """Returns dollars with two decimals, or with six below a cent, so that an amount above 0 never shows as 0.00."""
     return f"{usd:,.2f}" if usd >= 0.01 or usd == 0 else f"{usd:.6f}"

@@ -13,35 +13,36 @@ from service.domain.layouts.job_estimate import JobEstimate
 
 @dataclass(slots=True)
 class ServedResponse:
-    """A load on its instances. Times are likely ones, which the given percentile of the requests does not exceed."""
+    """A load on its instances. The times are likely ones that `percentile` percent of the requests do not exceed."""
 
-    keeps_limits: bool
+    keeps_limits: Annotated[bool, Field(description="Whether the load is served within its limits.")]
     reason: Annotated[str | None, Field(description="Why the limits are not kept.")]
     engine: Annotated[str, Field(description="The stack whose efficiency is assumed; `unknown` is cautious.")]
     layout: LayoutResponse
     instances: Annotated[
-        int, Field(description="Fewest that keep the limits; if no number does, the fewest that carry the load.")
+        int,
+        Field(description="Fewest instances that keep the limits; if none do, the fewest that carry the load."),
     ]
-    instances_low: Annotated[int, Field(description="If engines are as fast as the high end of their band.")]
-    instances_high: int
+    instances_low: Annotated[int, Field(description="Instances if engines are as fast as the high end of the band.")]
+    instances_high: Annotated[int, Field(description="Instances if engines are as slow as the low end of the band.")]
     prefill_instances: Annotated[
         int | None, Field(description="Instances that only read prompts; null if the load is not disaggregated.")
     ]
     seconds_of_transfer: Annotated[
         float | None,
-        Field(description="Time in which such an instance sends the cache of a prompt; null if there are none."),
+        Field(description="Seconds to send the cache of a prompt between instances; null if not disaggregated."),
     ]
     replicas: Annotated[int, Field(description="Copies of the model on all instances.")]
     kv_cache_tokens: Annotated[float | None, Field(description="Tokens whose keys and values fit on one replica.")]
     max_batch: Annotated[float, Field(description="Most requests that run at once on a replica.")]
     batch: Annotated[float, Field(description="Mean requests that run at once on a replica at the load.")]
     concurrency: Annotated[float, Field(description="Mean requests in flight on all replicas.")]
-    utilisation: Annotated[float, Field(description="The load over the most that the replicas can do.")]
+    utilisation: Annotated[float, Field(description="The load over the highest load that the replicas can carry.")]
     requests_per_second: float
     output_tokens_per_second: Annotated[
-        float | None, Field(description="Null for a model that writes no tokens, as the next two times.")
+        float | None, Field(description="Tokens of answers per second; null for a model that writes no tokens.")
     ]
-    percentile: int
+    percentile: Annotated[int, Field(description="The share of requests, in percent, that do not exceed the times.")]
     seconds_to_first_token: float | None
     seconds_per_output_token: float | None
     seconds_per_request: float
@@ -51,13 +52,14 @@ class ServedResponse:
 class PricedLoadResponse(ServedResponse):
     """A load on its instances, with the price of their machine time."""
 
-    usd_per_month: Annotated[MoneyResponse | None, Field(description="Of 730 hours; null without a price.")]
+    usd_per_month: Annotated[MoneyResponse | None, Field(description="Dollars for 730 hours; null without a price.")]
     usd_per_million_input_tokens: Annotated[
-        MoneyResponse | None, Field(description="Prompts and answers share the price as they share the engine's time.")
+        MoneyResponse | None,
+        Field(description="Prompts and answers split the price in proportion to the engine's time for each."),
     ]
     usd_per_million_output_tokens: MoneyResponse | None
     usd_per_thousand_samples: Annotated[
-        MoneyResponse | None, Field(description="Of a thousand requests; null without a price.")
+        MoneyResponse | None, Field(description="Dollars for a thousand requests; null without a price.")
     ]
 
 
@@ -79,7 +81,8 @@ def _figures(job: JobEstimate) -> dict[str, Any]:
     served, estimate = job.estimate.served, job.estimate
     assert served is not None
     tokens, rate = served.tokens, served.requests_per_second
-    low, likely, high = (round(each) for each in (served.instances.low, served.instances.likely, served.instances.high))
+    instances = served.instances
+    low, likely, high = round(instances.low), round(instances.likely), round(instances.high)
     return {
         "keeps_limits": not served.missed,
         "reason": missed_text(served) if served.missed else None,

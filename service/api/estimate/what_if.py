@@ -1,4 +1,4 @@
-"""One estimate over machines, markets, regions and nodes, sorted by dollars."""
+"""One estimate for every combination of machines, nodes, markets and other fields, sorted by dollars."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from service.api.estimate.cost_request import Hours
 from service.api.estimate.estimate import EstimateResponse, response_of
 from service.api.estimate.request import EstimateRequest, MachineDescriptionRequest, question_of
 from service.api.estimate.response import BandResponse, MoneyResponse, shown
-from service.api.http.batch import MOST_ITEMS, Budget
+from service.api.http.batch import MAX_ITEMS, Budget
 from service.api.http.current import catalog_on
-from service.api.http.fields import AtLeastOne, BodyModel, Name, Named, standing
-from service.api.http.problems import ProblemDocument, document_of, invalid
+from service.api.http.fields import AtLeastOne, BodyModel, Name, Named, list_as_tuple
+from service.api.http.problems import ProblemDocument, document_of, invalid_item
 from service.db.live_catalog import PinnedCatalog
 from service.domain.bill.estimate import EstimateQuestion
 from service.domain.bill.what_if import Combination, what_if
@@ -26,12 +26,14 @@ ASKED: TypeAdapter[EstimateRequest] = TypeAdapter(EstimateRequest)
 
 
 def _values_of(value: Any) -> Any:
-    """A list of values that a field takes in turn."""
-    return Annotated[tuple[value, ...], Field(min_length=1, max_length=MOST_ITEMS), BeforeValidator(standing)] | None
+    """Returns the type of a list of values that a field takes in turn."""
+    return (
+        Annotated[tuple[value, ...], Field(min_length=1, max_length=MAX_ITEMS), BeforeValidator(list_as_tuple)] | None
+    )
 
 
 class MatrixRequest(BodyModel):
-    """Values that fields of the base take in turn. Every combination is estimated, at most 1,000."""
+    """Lists of values for fields of the base. Every combination is estimated, at most 1,000."""
 
     machine: _values_of(Named[Name, MachineDescriptionRequest]) = None  # type: ignore[valid-type]
     nodes: _values_of(AtLeastOne) = None  # type: ignore[valid-type]
@@ -44,24 +46,26 @@ class MatrixRequest(BodyModel):
 
 @dataclass(frozen=True, slots=True)
 class CombinationResponse:
-    """One combination, with figures of its on-demand entry or, without one, of the cheapest.
+    """The answer to one combination. Its figures are those of its cheapest on-demand entry, else of its cheapest.
 
-    A `problem` has no figures.
+    A combination that cannot be answered has a `problem` and no figures.
     """
 
-    over: Annotated[dict[str, Any], Field(description="The values that the fields took.")]
+    over: Annotated[dict[str, Any], Field(description="The values of the varied fields.")]
     fits: bool | None
     hours: Annotated[BandResponse | None, Field(description="Calendar hours where they are known, else hours of use.")]
     usd: MoneyResponse | None
     usd_complete: Annotated[bool, Field(description="False: `usd` is a lower bound or null.")]
-    pareto: Annotated[bool, Field(description="No other is both as quick and as cheap, by the likely figures.")]
+    pareto: Annotated[
+        bool, Field(description="Whether no other combination is at least as fast and as cheap, and better in one.")
+    ]
     answer: EstimateResponse | None
     problem: ProblemDocument | None
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixResponse:
-    """Combinations by likely dollars; then those whose cost is not known, then those that cannot be answered."""
+    """Combinations sorted by likely dollars, then those of unknown cost, then those that cannot be answered."""
 
     items: list[CombinationResponse]
 
@@ -70,7 +74,7 @@ COMBINATION: TypeAdapter[CombinationResponse] = TypeAdapter(CombinationResponse)
 
 
 def combinations(over: MatrixRequest) -> list[dict[str, Any]]:
-    """Returns every combination of the values. Raises `QuestionError` for none, and for more than a batch holds."""
+    """Returns every combination of the values. Raises `QuestionError` for no values, and for too many combinations."""
     values: dict[str, Sequence[Any]] = {
         name: getattr(over, name) for name in MatrixRequest.model_fields if getattr(over, name)
     }
@@ -79,8 +83,8 @@ def combinations(over: MatrixRequest) -> list[dict[str, Any]]:
         raise QuestionError(f"Give a list of values of {names}, or of several of these.", field="over")
     count = prod(map(len, values.values()))
     # Counted before they are built: a few lists of a thousand values have more combinations than memory.
-    if count > MOST_ITEMS:
-        raise QuestionError(f"That is {count:,} combinations; more than {MOST_ITEMS:,} are not answered.", field="over")
+    if count > MAX_ITEMS:
+        raise QuestionError(f"That is {count:,} combinations; more than {MAX_ITEMS:,} are not answered.", field="over")
     return [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
 
 
@@ -98,16 +102,16 @@ def matrix(
             catalog = catalog_on(live, bodies[index])
             questions[index] = question_of(bodies[index], catalog)
         except ValidationError as error:
-            errors = [{**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False)]
-            problems[index] = invalid(errors, body, request, item=True)
+            problems[index] = invalid_item(error, body, request)
         except QuestionError as error:
             problems[index] = document_of(error)
     answered, refused = what_if(_while_left(questions, budget), catalog)
     problems |= {index: document_of(error) for index, error in refused.items()}
     encoded = []
-    for each in answered:
-        answer = response_of(bodies[each.index], each.answer, catalog)
-        encoded.append(COMBINATION.dump_json(_combination(cells[each.index], each, answer)))
+    for combination in answered:
+        index = combination.index
+        answer = response_of(bodies[index], combination.answer, catalog)
+        encoded.append(COMBINATION.dump_json(_combination(cells[index], combination, answer)))
         budget.charge(encoded[-1])
         budget.require()
     encoded += [COMBINATION.dump_json(_refused(cells[index], problems[index])) for index in sorted(problems)]

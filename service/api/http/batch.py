@@ -19,25 +19,25 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from service.api.http.body import JsonItemsRequest, JsonRoute, read_json
-from service.api.http.problems import BudgetSpent, ProblemDocument, document_of, invalid
+from service.api.http.problems import BudgetSpent, ProblemDocument, document_of, invalid_item
 from service.domain.errors import QuestionError
 
 T = TypeVar("T")
 
-MOST_ITEMS = 1000
+MAX_ITEMS = 1000
 HELD_BYTES = 16 * 1024**2
-"""Compressed bytes of answers that a batch may hold until their turn. A batch of 1,000 questions about training needs
-half of this; an answer that is not held is computed again."""
+"""Compressed bytes of answers that a batch may compute before their turn. A batch of 1,000 questions about training
+needs half of them."""
 PART_BYTES, PART_SECONDS = 64 * 1024, 0.05
 """A part is sent when it has this size or has taken this long, so that the batch of a lost client ends soon."""
 LONGEST_SECONDS = 300.0
-"""How long a batch may take altogether: a client that reads slowly should not keep the place of others for hours."""
+"""How long a batch may take altogether: a client that reads slowly must not occupy a place for hours."""
 RETRY_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How many batches a process answers at a time, and what each of them may cost."""
+    """How many batches a process answers at a time, and the CPU seconds and bytes of each."""
 
     at_once: int
     cpu_seconds: float
@@ -56,7 +56,7 @@ class Batches:
         """Takes a place until the block ends. Raises `HTTPException` with 503 if all are taken."""
         if self._open >= self.limits.at_once:
             sentence = (
-                f"{self.limits.at_once} batches are being answered, and more are not accepted now. Send it again later."
+                f"{self.limits.at_once} batches are being answered, and no more are accepted. Send this again later."
             )
             raise HTTPException(503, sentence, {"Retry-After": str(RETRY_SECONDS)})
         self._open += 1
@@ -79,7 +79,7 @@ class Budget:
 
     @contextmanager
     def charged(self) -> Iterator[None]:
-        """Charges the CPU seconds that this thread spends in the block. Raises `BudgetSpent` if none are left."""
+        """Charges the CPU seconds that this thread spends in the block. Raises `BudgetSpent` if the budget is spent."""
         self._cpu_began = thread_time()
         try:
             self.require()
@@ -97,7 +97,7 @@ class Budget:
         self._client_left = True
 
     def require(self) -> None:
-        """Raises `BudgetSpent` if something is used up."""
+        """Raises `BudgetSpent` if the time or the bytes are used up, or if the client has left."""
         running = 0.0 if self._cpu_began is None else thread_time() - self._cpu_began
         limits = self._limits
         if self._client_left:
@@ -124,7 +124,7 @@ class _BatchRequest(JsonItemsRequest):
 
 
 class BatchRoute(JsonRoute):
-    """A route of batches, which holds its place until the answer is sent."""
+    """A route of batches: a request keeps its place until the answer is sent."""
 
     request_class = _BatchRequest
     large_body_bytes = math.inf  # the answer waits for its client on the event loop, and uses threads by itself
@@ -137,7 +137,7 @@ class BatchRoute(JsonRoute):
 
 
 class RefusedItem(BaseModel):
-    """An item that cannot be answered as asked."""
+    """The problem of an item that cannot be answered."""
 
     problem: ProblemDocument
 
@@ -145,11 +145,11 @@ class RefusedItem(BaseModel):
 def items_of(operation: str) -> Any:
     """Returns the type of a list of bodies of another operation.
 
-    Each body is validated by itself, so that a bad one does not fail the others. The document leaves their shape open
-    for the same reason: the problem of an item stands in its place.
+    The route validates each body by itself, so that a bad one does not fail the others. For the same reason, the
+    OpenAPI document gives no schema of the bodies.
     """
     item = Annotated[Any, WithJsonSchema({"description": f"A body of {operation}."})]
-    return Annotated[list[item], Field(max_length=MOST_ITEMS)]
+    return Annotated[list[item], Field(max_length=MAX_ITEMS)]
 
 
 def budget_of(request: Request) -> Budget:
@@ -161,8 +161,8 @@ def budget_of(request: Request) -> Budget:
 def answered(items: list[Any], adapter: TypeAdapter[Any], answer: Callable[[Any], bytes], request: Request) -> Response:
     """Returns the answer to each item, or its problem, in the order of the items.
 
-    The answer is computed while it is sent. It stops when the client leaves. Once the budget is spent, each further
-    item has a problem that says so.
+    Answers are computed while others are sent, and no longer when the client has left. Once the budget is spent, each
+    further item has a problem that says so.
     """
     budget = budget_of(request)
 
@@ -171,24 +171,23 @@ def answered(items: list[Any], adapter: TypeAdapter[Any], answer: Callable[[Any]
             with budget.charged():
                 encoded = answer(adapter.validate_python(item))
         except ValidationError as error:
-            errors = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors(include_url=False)]
-            encoded = _refusal(invalid(errors, item, request, item=True))
+            encoded = _refusal(invalid_item(error, item, request))
         except QuestionError as error:
             encoded = _refusal(document_of(error))
         budget.charge(encoded)
         return encoded
 
     # Starlette takes each part of a plain iterator from a thread, and stops when the client has left.
-    return StreamingResponse(in_parts(in_order(items, answer_item)), media_type="application/json")
+    return StreamingResponse(in_parts(answers_in_order(items, answer_item)), media_type="application/json")
 
 
-def in_order(items: Sequence[Any], answer: Callable[[Any], bytes]) -> Iterator[bytes]:
-    """Yields the answers as one JSON document, with empty parts between while answers wait for their turn.
+def answers_in_order(items: Sequence[Any], answer: Callable[[Any], bytes]) -> Iterator[bytes]:
+    """Yields the answers as one JSON document, and an empty part after each answer that is computed before its turn.
 
-    Items of one workload and day are answered one after the other, so that what they share is in a cache for all of
-    them: up to `HELD_BYTES` of their answers are held until it is their turn.
+    All items of one workload and day are answered as soon as the first is due, while the caches hold what they share.
+    Up to `HELD_BYTES` of their answers are held until their turn.
     """
-    groups = together(items)
+    groups = grouped(items)
     group_of = {index: group for group in groups for index in group}
     held: dict[int, bytes] = {}
     held_bytes = 0
@@ -197,7 +196,8 @@ def in_order(items: Sequence[Any], answer: Callable[[Any], bytes]) -> Iterator[b
         for later in group_of[index] if index not in held else ():
             if later < index or later in held or (later > index and held_bytes > HELD_BYTES):
                 continue
-            held[later] = zlib.compress(answer(items[later]), level=1)  # to a quarter, in a fiftieth of the time
+            # Compression to a quarter takes a fiftieth of the time of the answer.
+            held[later] = zlib.compress(answer(items[later]), level=1)
             held_bytes += len(held[later])
             yield b""
         held_bytes -= len(held[index])
@@ -206,7 +206,7 @@ def in_order(items: Sequence[Any], answer: Callable[[Any], bytes]) -> Iterator[b
 
 
 def in_parts(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Joins chunks to parts of about `PART_BYTES`, or of what arrives within `PART_SECONDS`."""
+    """Joins chunks to parts of about `PART_BYTES`, or of the chunks that come within `PART_SECONDS`."""
     part, ends_at = bytearray(), monotonic() + PART_SECONDS
     for chunk in chunks:
         part += chunk
@@ -216,8 +216,8 @@ def in_parts(chunks: Iterator[bytes]) -> Iterator[bytes]:
     yield bytes(part)
 
 
-async def in_thread(work: Callable[[Budget], T], request: Request) -> T:
-    """Returns what `work` returns in a thread. Its budget is spent when the client leaves."""
+async def in_thread_while_connected(work: Callable[[Budget], T], request: Request) -> T:
+    """Returns the result of `work`, which runs in a thread. When the client leaves, the budget of the work is spent."""
     budget = budget_of(request)
 
     async def watch_client() -> None:
@@ -232,7 +232,7 @@ async def in_thread(work: Callable[[Budget], T], request: Request) -> T:
         watcher.cancel()
 
 
-def together(items: Sequence[Any]) -> list[list[int]]:
+def grouped(items: Sequence[Any]) -> list[list[int]]:
     """Returns the indices of the items, grouped by workload and day."""
     groups = defaultdict[str, list[int]](list)
     for index, item in enumerate(items):

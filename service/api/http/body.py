@@ -23,7 +23,7 @@ LARGE_BODY_BYTES = 32 * 1024
 WHITE_SPACE = b" \t\r\n"
 CONTAINERS = (list, dict)
 MAX_NAMES_OF_ITEMS = 100_000
-"""Most names in a body that is a list of up to 1,000 items: 100 for each, as many as a useful question has."""
+"""Most names in a body with up to 1,000 items: 100 for each item, more than any useful question has."""
 JSON_TYPE = re.compile(r"\s*application/([^/;]*\+)?json\s*(;.*)?", re.IGNORECASE | re.DOTALL)
 
 
@@ -43,9 +43,9 @@ def read_json(body: bytes, max_names: int = MAX_NAMES) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns an object as a dict, and refuses a name that it has twice.
+    """Returns a JSON object as a dict. Raises `BodyUnreadable` for a name that occurs twice.
 
-    Python would keep the last of two values under one name, but the caller may have meant the first.
+    Python would keep the last of the two values, but the caller may have meant the first.
     """
     values = dict(pairs)
     if len(values) < len(pairs):
@@ -55,7 +55,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int | float:
-    """Reads very long integers as infinity, which every field refuses: Python raises for those of 4,300 digits."""
+    """Reads an integer; a very long one, for which Python raises, becomes infinity, which every field refuses."""
     return int(digits) if len(digits) <= MAX_DIGITS else float(digits)
 
 
@@ -94,11 +94,12 @@ class _JsonRequest(Request):
     max_names = MAX_NAMES
 
     async def body(self) -> bytes:
-        """Returns the body, without pieces of white space at its end.
+        """Returns the body without white space at its end.
 
-        The decoder would hold the interpreter's lock until it has passed megabytes of white space. Looked at as they
-        arrive, the pieces delay no other request.
+        The JSON decoder would hold the interpreter's lock while it skips megabytes of white space. Here the pieces are
+        checked one by one as they arrive, so other requests are answered in between.
         """
+        # Pieces that are all white space wait in `blank` until another piece follows.
         if not hasattr(self, "_body"):
             kept, blank = list[bytes](), list[bytes]()
             async for piece in self.stream():
@@ -134,7 +135,7 @@ class JsonRoute(APIRoute):
             request = self.request_class(request.scope, request.receive)
             if len(await request.body()) < self.large_body_bytes:
                 return await handler(request)
-            # The body has arrived, so the handler waits for nothing that belongs to this event loop.
+            # The whole body has arrived, so the handler needs nothing from this event loop.
             return await run_in_threadpool(asyncio.run, handler(request))
 
         return handle
@@ -147,9 +148,9 @@ class JsonItemsRoute(JsonRoute):
 
 
 class _CheckedRoute(APIRoute):
-    """A route whose endpoint takes the checked body and the request, and returns the response.
+    """A route whose endpoint takes the validated body and the request, and returns the response.
 
-    FastAPI has then nothing else to read or to encode, but would search the request for parameters all the same.
+    FastAPI would also look for other parameters in each request, and encode the response a second time.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -174,4 +175,4 @@ class _CheckedRoute(APIRoute):
 
 
 class QuestionRoute(JsonRoute, _CheckedRoute):
-    """A route for questions so frequent that the time of FastAPI's own handler counts: a tenth of an answer."""
+    """A route for frequent questions: FastAPI's own handler would take a tenth of the time of an answer."""

@@ -1,4 +1,4 @@
-"""Threads for answers that take long to compute, so that the event loop stays free for the others."""
+"""Threads for answers that take long to compute, so that the event loop can serve other requests."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 THREADS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="computing")
-"""Computing holds the interpreter's lock, so more threads answer no faster, and each keeps memory of its own."""
+"""Computing holds the interpreter's lock, so more threads would not be faster and would take more memory."""
 
 IN_FLIGHT = Gauge(
     "selector_computations_in_flight",
@@ -28,8 +28,8 @@ CPU_SECONDS = Counter("selector_computation_cpu_seconds", "CPU seconds of answer
 
 
 async def in_thread(compute: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Returns what a function returns that may compute for more than 20 ms and does not wait for a database."""
-    # The context of the request holds its trace.
+    """Returns the result of a function that may compute for more than 20 ms and does not wait for a database."""
+    # The trace of the request is in its context.
     run = partial(copy_context().run, _measured, partial(compute, *args, **kwargs))
     with IN_FLIGHT.track_inprogress():
         return await asyncio.get_running_loop().run_in_executor(THREADS, run)

@@ -18,15 +18,19 @@ EARLIEST = date(2006, 1, 1)
 
 @dataclass(slots=True)
 class CatalogStamp:
-    """Which catalog an answer rests on. The same request with the same stamp gives the same answer."""
+    """The catalog that an answer rests on. The same request with the same stamp gets the same answer."""
 
     version: Annotated[int, Field(description="Raised by every change of the catalog.")]
     as_of: Annotated[date, Field(description="The day whose catalog answered.")]
-    known_at: Annotated[date | None, Field(description="The day on which all of it was known; null: today.")]
-    prices_oldest: Annotated[
-        date | None, Field(description="The oldest day on which a price still in force was observed.")
+    known_at: Annotated[
+        date | None, Field(description="The day after which imports do not count; null: every import counts.")
     ]
-    prices_newest: Annotated[date | None, Field(description="The newest day on which a price was observed.")]
+    prices_oldest: Annotated[
+        date | None, Field(description="The earliest day on which a price in force was observed; null: no dated price.")
+    ]
+    prices_newest: Annotated[
+        date | None, Field(description="The latest day on which a price in force was observed; null: no dated price.")
+    ]
 
 
 def stamp(catalog: Catalog) -> CatalogStamp:
@@ -48,30 +52,30 @@ def caller_of(request: Request) -> ApiKey | None:
 
 
 def visible_to_caller(request: Request) -> PinnedCatalog:
-    """Returns what `Live` gives, for endpoints so frequent that the time of a dependency counts."""
+    """Returns the catalogs that the caller sees. Frequent endpoints call it without the cost of a dependency."""
     live: LiveCatalog = request.app.state.live_catalog
     caller = caller_of(request)
     return live.visible_to(None if caller is None else caller.owner)
 
 
-async def _followed(request: Request) -> LiveCatalog:
+async def _live_catalog(request: Request) -> LiveCatalog:
     live: LiveCatalog = request.app.state.live_catalog
     return live
 
 
-async def _live(request: Request) -> PinnedCatalog:
+async def _pinned_catalog(request: Request) -> PinnedCatalog:
     return visible_to_caller(request)
 
 
-Followed = Annotated[LiveCatalog, Depends(_followed)]
+Live = Annotated[LiveCatalog, Depends(_live_catalog)]
 """The catalog that follows the database, for the operation of the service and for writing."""
 
-Live = Annotated[PinnedCatalog, Depends(_live)]
+Pinned = Annotated[PinnedCatalog, Depends(_pinned_catalog)]
 """The catalogs of the current version as the caller sees them. They do not change until the answer is sent."""
 
 
 class DayQuery(Protocol):
-    """A question about the catalog of a day, as it was known on a day."""
+    """The days that a question names: whose catalog answers, and up to when imports count."""
 
     @property
     def as_of(self) -> date | None:
@@ -79,7 +83,7 @@ class DayQuery(Protocol):
 
     @property
     def known_at(self) -> date | None:
-        """Returns the day on which all of it was known; None for today."""
+        """Returns the day up to whose end imports count; None for today."""
 
 
 def known_on(live: PinnedCatalog, day: date | None) -> PinnedCatalog:
@@ -95,9 +99,9 @@ def known_on(live: PinnedCatalog, day: date | None) -> PinnedCatalog:
 
 
 def catalog_on(live: PinnedCatalog, query: DayQuery) -> Catalog:
-    """Returns the catalog of the day that is asked for, by default of the day on which it was known.
+    """Returns the catalog of `as_of`, by default of `known_at`, by default of today.
 
-    Raises `QuestionError` for a day after that or before `EARLIEST`.
+    Raises `QuestionError` if `as_of` is after `known_at` or before `EARLIEST`.
     """
     live, day = known_on(live, query.known_at), query.as_of
     newest = live.on(None)

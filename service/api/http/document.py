@@ -16,8 +16,8 @@ SECURITY_SCHEMES = {
     SCHEME: {
         "type": "http",
         "scheme": "bearer",
-        "description": "An API key from `instance-selector keys create`. Reading needs none, unless the service is "
-        "set to. An operation that writes names the scope that the key must have.",
+        "description": "An API key from `instance-selector keys create`. Reading needs a key only if the operator "
+        "requires it. An operation that writes names the scope that the key must have.",
     }
 }
 
@@ -25,19 +25,19 @@ PROBLEMS = {
     "400": "The body cannot be read as JSON.",
     "401": "An API key is missing, or the one sent is not valid.",
     "403": "The API key lacks the scope that the problem names.",
-    "404": "The catalog has no such thing; the problem lists near names.",
+    "404": "The catalog does not have the name in the path; the problem lists near names.",
     "410": "The catalog has changed and no longer has the cursor's item.",
     "413": "The body is too large, or a batch has used up what it may cost.",
     "414": "The URL is too long.",
     "415": "The body is not sent as JSON.",
     "422": "The question cannot be answered as asked; the problem names the field and near names.",
     "429": "The key, or the address without a key, has sent too many requests. `Retry-After` says how long to wait.",
-    "503": "The database cannot be written to now, all places of batches are taken, or another day of `known_at` is "
-    "being read; nothing was kept.",
+    "503": "The database cannot be written to, all places for batches are taken, or the catalog of another `known_at` "
+    "is being read. Nothing was stored. `Retry-After` says when to send the request again.",
 }
 ETAG = {
-    "ETag": ("Names the catalog that answered, and this version of the service.", "string"),
-    "Cache-Control": ("Keep the answer, but ask whether it still holds.", "string"),
+    "ETag": ("Identifies the catalog and the version of the service that answered.", "string"),
+    "Cache-Control": ("Store the answer, but revalidate it before each use.", "string"),
     "Vary": ("Which request headers the answer depends on.", "string"),
 }
 IF_NONE_MATCH = {
@@ -98,15 +98,13 @@ def _complete(operation: Node, path: str) -> None:
 
 
 def _in_query(schema: Node) -> Node:
-    """Simplifies the schema of a query field: null, which a query cannot express, is left out, and text with commas
-    where a list is allowed too.
-    """
+    """Returns the schema of a query field without null, which a query cannot express; of a list or a text, the list."""
     options = [option for option in schema.get("anyOf", []) if option.get("type") != "null"]
     if not options:
         return schema
     rest = {name: value for name, value in schema.items() if name != "anyOf"}
-    kept: Node = next((option for option in options if option.get("type") == "array"), options[0])
-    return kept | rest
+    chosen: Node = next((option for option in options if option.get("type") == "array"), options[0])
+    return chosen | rest
 
 
 def _problem_statuses(operation: Node, names: set[str]) -> Iterator[str]:
@@ -133,7 +131,7 @@ def _headers(table: dict[str, tuple[str, str]]) -> Node:
 
 
 def _add_examples(operation: Node, path: str) -> None:
-    """Adds each example to the response with its status, and the names in the first one's path to the parameters."""
+    """Adds each example to the response with its status, and the names in the first path to the path's parameters."""
     for example in examples_of(operation["operationId"]):
         content = operation["responses"][example.status]["content"]
         media = next(iter(content.values()))

@@ -1,4 +1,4 @@
-"""GET answers that rest on the catalog alone carry an ETag, so that a client need not fetch them twice."""
+"""ETags of answers that depend on the catalog alone, so that a client need not fetch them twice."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -12,18 +12,18 @@ from service.domain.catalog.catalog import Catalog
 from service.version import VERSION
 
 CACHE_CONTROL = "private, no-cache"
-"""Clients may keep an answer, but must ask whether it still holds: the ETag makes that cheap."""
+"""Clients may store an answer but must revalidate it, which the ETag makes cheap."""
 
 
 def json_answer(answer: BaseModel, catalog: Catalog) -> Response:
-    """Returns the answer to a GET that rests on this catalog and nothing else."""
+    """Returns the answer to a GET that depends on this catalog alone, with its ETag."""
     return catalog_answer(answer.model_dump_json(), catalog, "application/json")
 
 
 def catalog_answer(
     body: str | bytes, catalog: Catalog, media_type: str, headers: Mapping[str, str] = MappingProxyType({})
 ) -> Response:
-    """Returns a body that rests on this catalog and nothing else, with its ETag."""
+    """Returns a response with a body that depends on this catalog alone, and its ETag."""
     etag = f'"{catalog.identity}-{VERSION}"'
     shared = {"ETag": etag, "Cache-Control": CACHE_CONTROL, "Vary": "Accept, Authorization"}
     return Response(body, headers={**shared, **headers}, media_type=media_type)
@@ -35,13 +35,13 @@ def wants_csv(request: Request) -> bool:
 
 
 class ConditionalAnswers:
-    """ASGI middleware: answers 304 to a client that has the answer already, and HEAD as GET; servers drop its body."""
+    """ASGI middleware: answers 304 to a client that has the answer, and HEAD as GET; the server drops the body."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers 304 where the client already has the answer to a GET, and HEAD as GET without the body."""
+        """Passes a request on, and replaces an answer that the client has already with status 304."""
         if scope["type"] == "http" and scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
         if scope["type"] == "http" and scope["method"] == "GET":

@@ -17,15 +17,15 @@ from pydantic import (
     create_model,
 )
 
-MOST_VALUES = 100
+MAX_VALUES = 100
 LARGEST = 1e15
 WRITTEN_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
-def standing(value: Any) -> Any:
-    """Returns a list as a tuple, because pydantic would copy a mutable default for every request."""
+def list_as_tuple(value: Any) -> Any:
+    """Returns a list as a tuple. Fields are tuples, because pydantic would copy a mutable default for every request."""
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -34,7 +34,7 @@ SEPARATOR = re.compile(r",(?! )")
 
 
 def split_commas(value: Any) -> Any:
-    """Splits `a,b`, which means the same as a repeated parameter. Null is empty: a relaxation may drop a list."""
+    """Splits `a,b`, which means the same as a repeated parameter. Null, as a relaxation sends it, is the empty list."""
     if value is None:
         return ()
     if isinstance(value, str):
@@ -45,7 +45,7 @@ def split_commas(value: Any) -> Any:
 
 
 def one_day(value: Any) -> Any:
-    """Reads YYYY-MM-DD only: pydantic by itself would take 1645056000 and 2022-02-17T00:00:00 as days, too."""
+    """Reads YYYY-MM-DD only; pydantic by itself would also read 1645056000 and 2022-02-17T00:00:00 as days."""
     if isinstance(value, date) or (isinstance(value, str) and WRITTEN_DAY.fullmatch(value)):
         return date.fromisoformat(value) if isinstance(value, str) else value
     raise ValueError("a day is written YYYY-MM-DD")
@@ -57,9 +57,9 @@ def whole(value: Any) -> Any:
 
 
 SplitAtCommas = BeforeValidator(
-    split_commas, json_schema_input_type=Annotated[list[Name], Field(max_length=MOST_VALUES)] | Name | None
+    split_commas, json_schema_input_type=Annotated[list[Name], Field(max_length=MAX_VALUES)] | Name | None
 )
-Names = Annotated[tuple[Name, ...], Field(max_length=MOST_VALUES), SplitAtCommas]
+Names = Annotated[tuple[Name, ...], Field(max_length=MAX_VALUES), SplitAtCommas]
 Amount = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 Gbps = Annotated[float, Field(ge=0.001, le=1_000_000, allow_inf_nan=False)]
@@ -72,19 +72,19 @@ Named = Annotated[
     Annotated[N, Tag("name")] | Annotated[D, Tag("described")],
     Discriminator(lambda value: "described" if isinstance(value, dict | BaseModel) else "name"),
 ]
-"""A name or a description. The discriminator picks one first, so that an error is about the form that was sent."""
+"""A name or a description. The discriminator decides which one was sent, so that an error is about that form alone."""
 Day = Annotated[date, BeforeValidator(one_day)]
 
 AsOf = Annotated[
     Day | None,
-    Field(description="Answer with the catalog of that day: lifecycle, prices, software and evidence. Default: today."),
+    Field(description="The day whose catalog answers: lifecycle, prices, software and evidence. Default: today."),
 ]
 
 KnownAt = Annotated[
     Day | None,
     Field(
-        description="Answer with what this installation knew at the end of that day (UTC), without the prices and "
-        "instance types that it imported later; `as_of` is then that day unless it is given. Default: today."
+        description="Ignore prices and instance types that this installation imported after the end of this day (UTC). "
+        "`as_of` then defaults to this day. Default: today."
     ),
 ]
 
@@ -102,7 +102,7 @@ class BodyModel(RequestModel):
 
 
 class ResponseModel(BaseModel):
-    """An answer, or a part of one: every field is always there. A part can be given as the domain's value."""
+    """An answer, or a part of one, in which every field is always present. A part can be made from a domain value."""
 
     model_config = ConfigDict(frozen=True, from_attributes=True, populate_by_name=True)
 
@@ -114,7 +114,7 @@ class ResponseModel(BaseModel):
 
 
 def copy_of(value_class: Any, *without: str) -> Any:
-    """Returns a base class of responses that has the fields of a dataclass, apart from some."""
+    """Returns a base class of responses with the fields of a dataclass, without those named."""
     copied: dict[str, Any] = {
         field.name: (field.type, ...) for field in fields(value_class) if field.name not in without
     }
@@ -134,13 +134,15 @@ class DayRequest(RequestModel):
 class PageRequest(DayRequest):
     """Which page of a list."""
 
-    limit: Annotated[int, Field(ge=1, le=500, description="Items on a page.")] = 50
-    cursor: Annotated[str | None, Field(max_length=1000, description="`next_cursor` of the page before.")] = None
+    limit: Annotated[int, Field(ge=1, le=500, description="Most items on a page.")] = 50
+    cursor: Annotated[
+        str | None, Field(max_length=1000, description="`next_cursor` of the previous page. Default: the first page.")
+    ] = None
 
 
 @dataclass(slots=True)
 class StatementResponse:
-    """A code from a closed list, and its sentence with the figures."""
+    """A code of `GET /recommend/codes`, and its sentence with the figures."""
 
     code: str
     text: str
@@ -148,8 +150,8 @@ class StatementResponse:
 
 @dataclass(slots=True)
 class NoteResponse:
-    """Something to know about the whole answer."""
+    """A remark on the whole answer, with a code of `GET /recommend/codes`."""
 
     code: str
     text: str
-    fields: Annotated[list[str], Field(description="The fields of the question that it is about.")]
+    fields: Annotated[list[str], Field(description="The fields of the question that the note concerns.")]

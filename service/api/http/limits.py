@@ -1,4 +1,4 @@
-"""Bodies larger than the limit are refused; the app behind never sees more than the limit."""
+"""Refuses bodies larger than a limit, before the application reads more of them."""
 
 from contextlib import suppress
 
@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.http.problems import FieldError, problem
 
 READ_ON = 16
-"""Multiple of the limit that is read and dropped before the answer, which a client does not read while it sends."""
+"""How many times the limit is read and dropped before the answer: many clients read no answer while they send."""
 
 
 class TooLarge(Exception):

@@ -8,19 +8,19 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from types import UnionType
-from typing import Any, Generic, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from fastapi import Request, Response
 from numpy.typing import NDArray
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from service.api.http.current import CatalogStamp, stamp
 from service.api.http.etag import catalog_answer, wants_csv
 from service.api.http.fields import PageRequest, ResponseModel
+from service.api.http.usual_words import suggested
 from service.domain.cache import Cache
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.names import near_names
 from service.domain.errors import CursorExpired, QuestionError
 
 Item = TypeVar("Item")
@@ -31,8 +31,10 @@ class Page(ResponseModel, Generic[Item]):
     """A page of a list."""
 
     items: list[Item]
-    total: int
-    next_cursor: str | None
+    total: Annotated[int, Field(description="Items of the whole list.")]
+    next_cursor: Annotated[
+        str | None, Field(description="Send it as `cursor` to get the next page; null on the last page.")
+    ]
     catalog: CatalogStamp
 
 
@@ -72,7 +74,7 @@ def page_answer(
 
 
 def _listed(rows: Rows) -> list[Any]:
-    """The rows as Python values; a row of an array with several columns is a tuple."""
+    """Returns the rows as Python values; a row of an array with several columns is a tuple."""
     if not isinstance(rows, np.ndarray):
         return list(rows)
     return rows.tolist() if rows.ndim == 1 else list(map(tuple, rows.tolist()))
@@ -89,13 +91,13 @@ def _digest(query: PageRequest) -> str:
 
 
 def _start_of_page(query: PageRequest, rows: Rows, key: Callable[[Any], str]) -> int:
-    """The index after the item that the cursor names, even if the item has moved."""
+    """Returns the index after the item that the cursor names, even if the item has moved."""
     if query.cursor is None:
         return 0
     digest, index, last = _read_cursor(query.cursor)
     if digest != _digest(query):
         raise QuestionError("The cursor belongs to another question: its filters or order differ.", field="cursor")
-    # The item is mostly where it was, so that place is looked at first.
+    # The item has rarely moved, so its old place is tried before the whole list.
     for start, rows_there in ((index, rows[index : index + 1]), (0, rows)):
         for offset, row in enumerate(_listed(rows_there)):
             if key(row) == last:
@@ -123,7 +125,7 @@ def _read_cursor(cursor: str) -> tuple[str, int, str]:
 
 
 def _csv_answer(items: Sequence[BaseModel], catalog: Catalog, next_cursor: str | None) -> Response:
-    """One line per item; nested names are joined by dots, and the next page's cursor is a header."""
+    """Returns one line per item; nested names are joined by dots, and a header has the cursor of the next page."""
     rows = [_flatten(item.model_dump(mode="json")) for item in items]
     names = dict.fromkeys((*(_columns(type(items[0])) if items else ()), *(name for row in rows for name in row)))
     # The fields of an object are columns, whether an item of the page has the object or null.
@@ -139,17 +141,17 @@ def _csv_answer(items: Sequence[BaseModel], catalog: Catalog, next_cursor: str |
 
 
 def _columns(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Yields the columns of a response: the names of its fields, with those of an object's own fields in its place.
+    """Yields the columns that every page has: the names of the fields, and in place of an object its own fields.
 
-    They are the same on every page. The names in a map, such as the precisions of a GPU, depend on the items.
+    A map, such as the precisions of a GPU, is left out: its names depend on the items.
     """
     for name, field in model.model_fields.items():
         kind = field.annotation
         kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-        inner = next((each for each in kinds if isinstance(each, type) and issubclass(each, BaseModel)), None)
+        inner = next((member for member in kinds if isinstance(member, type) and issubclass(member, BaseModel)), None)
         if inner is not None:
             yield from _columns(inner, f"{prefix}{name}.")
-        elif all(get_origin(each) is not dict for each in kinds):
+        elif all(get_origin(member) is not dict for member in kinds):
             yield prefix + name
 
 
@@ -169,9 +171,17 @@ def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def having(words: Mapping[str, Collection[Any]], rows: Iterable[Item]) -> list[Item]:
-    """Returns the rows whose attributes are among the words for them; no words admit every value."""
-    among = [(attrgetter(name), admitted) for name, admitted in words.items() if admitted]
-    return [row for row in rows if all(value_of(row) in admitted for value_of, admitted in among)]
+    """Returns the rows in which each named attribute has one of its words; an empty collection admits every value."""
+    readers = [(attrgetter(name), admitted) for name, admitted in words.items() if admitted]
+    return [row for row in rows if all(value_of(row) in admitted for value_of, admitted in readers)]
+
+
+def mentions(text: str | None, names: Iterable[str | None]) -> bool:
+    """Returns whether every word of a search text is part of the names; case does not matter."""
+    if not text:
+        return True
+    searched = "\n".join(filter(None, names)).lower()
+    return all(word in searched for word in text.lower().split())
 
 
 def within(value: float | None, low: float | None, high: float | None) -> bool:
@@ -181,25 +191,37 @@ def within(value: float | None, low: float | None, high: float | None) -> bool:
     return (low is None or value >= low) and (high is None or value <= high)
 
 
-def in_order(columns: Sequence[str], column: Callable[[str], Callable[[Item], Any]], items: list[Item]) -> list[Item]:
+def require_range(name: str, low: float | None, high: float | None, prefix: str = "") -> None:
+    """Raises `QuestionError` for a minimum above the maximum, because an empty list would hide the mistake."""
+    if low is not None and high is not None and low > high:
+        sentence = f"min_{name} ({low:g}) is above max_{name} ({high:g}), so nothing can match."
+        raise QuestionError(sentence, field=f"{prefix}min_{name}")
+
+
+def sorted_by(
+    columns: Sequence[str], reader_of: Callable[[str], Callable[[Item], Any]], items: list[Item]
+) -> list[Item]:
     """Sorts by the columns, `-` for descending; unknown values come last, and ties keep their order.
 
-    `column` returns the reader of a column by its name, and raises `QuestionError` if there is none.
+    `reader_of` returns the function that reads a column, and raises `QuestionError` if there is no such column.
     """
     for name in reversed(columns):
-        value_of = column(name.removeprefix("-"))
+        value_of = reader_of(name.removeprefix("-"))
         known = [item for item in items if value_of(item) is not None]
         unknown = [item for item in items if value_of(item) is None]
         items = sorted(known, key=value_of, reverse=name.startswith("-")) + unknown
     return items
 
 
-def column_of(sortable: Sequence[str], name: str) -> Callable[[Any], Any]:
-    """Returns the reader of the attribute of this name. Raises `QuestionError` if a list cannot be sorted by it."""
-    if name in sortable:
-        return attrgetter(name)
-    raise QuestionError(
-        f"There is no column '{name}' to sort by. Known: {', '.join(sortable)}.",
-        field="sort",
-        near=near_names(name, sortable),
-    )
+def attribute_reader(sortable: Collection[str], name: str) -> Callable[[Any], Any]:
+    """Returns a function that reads the attribute of this name. Raises `QuestionError` if it is not `sortable`."""
+    require_column(name, sortable)
+    return attrgetter(name)
+
+
+def require_column(name: str, sortable: Collection[str]) -> None:
+    """Raises `QuestionError` with near names if a list cannot be sorted by the column."""
+    if name not in sortable:
+        near = suggested(name, sortable)
+        tail = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(sortable)}."
+        raise QuestionError(f"There is no column '{name}' to sort by. {tail}", field="sort", near=near)

@@ -1,4 +1,4 @@
-"""Observes requests: an id for each, a line in the log, and figures for Prometheus."""
+"""Gives each request an id and a line in the log, and counts requests for Prometheus."""
 
 import logging
 import os
@@ -47,7 +47,7 @@ LEADS = Gauge(
 
 
 def metrics_registry() -> CollectorRegistry:
-    """The figures of this process, or of all server processes when they share a folder of figures."""
+    """Returns the metrics of this process, or of all server processes if they share a folder for metrics."""
     if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
         return REGISTRY
     from prometheus_client.multiprocess import MultiProcessCollector
@@ -58,7 +58,7 @@ def metrics_registry() -> CollectorRegistry:
 
 
 class Observe:
-    """ASGI middleware: gives each request an id, counts it, measures it, logs it, and answers a fault of the service.
+    """ASGI middleware: gives each request an id, counts, times and logs it, and answers an unexpected exception.
 
     `X-Request-ID` is taken from the request or created, and returned. A valid `traceparent` is returned too, and its
     trace id is logged. Neither query values nor bodies nor keys are logged.
@@ -113,7 +113,7 @@ class Observe:
                 _log(scope, route, status, size, seconds, request_id.decode(), trace)
 
     def _count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Status 0 means that the client left before the answer began."""
+        """Counts a request and its duration. Status 0 means that the client left before the answer began."""
         key = (method, route, status)
         if key not in self._counters:
             self._counters[key] = REQUESTS.labels(method, route, status), SECONDS.labels(method, route)

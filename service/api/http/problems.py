@@ -9,12 +9,12 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from service.api.http.usual_words import meant_by
+from service.api.http.usual_words import meant_by, suggested
 from service.db.errors import DatabaseUnusable
 from service.domain.catalog.names import near_names
 from service.domain.errors import CursorExpired, NotFound, NotYet, QuestionError
@@ -37,7 +37,7 @@ class FieldError(BaseModel):
 
     field: str = Field(description="The query parameter, or the path into the body.")
     message: str
-    near: list[str] = Field(description="Known names that look like the one sent.")
+    near: list[str] = Field(description="Names that the caller may have meant, best first; empty: none.")
 
 
 class ProblemDocument(BaseModel):
@@ -46,7 +46,7 @@ class ProblemDocument(BaseModel):
     type: str
     title: str
     status: int
-    detail: str = Field(description="A sentence for the person who has to mend the request.")
+    detail: str = Field(description="A sentence for the person who has to correct the request.")
     errors: list[FieldError]
 
 
@@ -101,16 +101,22 @@ async def _validation_problem(request: Request, error: Exception) -> Response:
     if isinstance(error.body, bytes):
         return _body_problem(415, "Send the body as JSON, with the header Content-Type: application/json.")
     # Thousands of errors and the first look at the document take long.
-    return _response(await run_in_threadpool(invalid, errors, error.body, request))
+    return _response(await run_in_threadpool(_invalid, errors, error.body, request))
 
 
-def invalid(faults: Sequence[Any], body: Any, request: Request, *, item: bool = False) -> ProblemDocument:
-    """Returns the errors that pydantic found, as sentences. `item`: the body is one of a batch."""
-    # A default that follows from a wrong field is no fault of its own.
+def _invalid(faults: Sequence[Any], body: Any, request: Request, *, item: bool = False) -> ProblemDocument:
+    """Returns the errors that pydantic found as a problem. `item` says that the body is an item of a batch."""
+    # A default that cannot be computed because another field is wrong is not an error of its own.
     faults = [fault for fault in faults if fault["type"] != "default_factory_not_called"]
     errors = [_field_error(fault, body, request, item=item) for fault in faults[:MAX_ERRORS]]
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return _document(422, f"{errors[0].message}{more}" if errors else "The request cannot be understood.", errors)
+
+
+def invalid_item(error: ValidationError, body: Any, request: Request) -> ProblemDocument:
+    """Returns the errors that pydantic found in one item of a batch as a problem."""
+    faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors(include_url=False)]
+    return _invalid(faults, body, request, item=True)
 
 
 def _body_problem(status: int, sentence: str, field: str = "body") -> Response:
@@ -129,7 +135,7 @@ def _field_error(fault: Mapping[str, Any], body: Any, request: Request, *, item:
             message = f"There is no {'query parameter' if where == 'query' else 'field'} '{field}'."
         case "literal_error":
             values, sent = re.findall(r"'([^']*)'", fault["ctx"]["expected"]), str(fault["input"])[:LONGEST_TEXT]
-            near = [each for each in meant_by(sent) if each in values] or near_names(sent, values)
+            near = suggested(sent, values)
             message = f"'{field}': {fault['msg']}."
         case "missing":
             message = f"'{field}' is missing."
@@ -171,15 +177,12 @@ def _printable(text: str) -> str:
 
 
 def _near_fields(request: Request, where: str, steps: Sequence[Any], *, item: bool) -> Sequence[str]:
-    """Returns the fields that the name means or that are called so elsewhere in the body, and those of the same object
-    that look like it.
-    """
+    """Returns the fields that an unknown name may mean: its usual meaning, a field elsewhere, or a similar name."""
     *parent, name = steps
     name = str(name)[:LONGEST_TEXT]
     operation, meant = _operation(request, item=item), meant_by(name)
     if where != "body":
-        known = [each["name"] for each in operation.get("parameters", []) if each["in"] == where]
-        return [each for each in meant if each in known] or near_names(name, known)
+        return suggested(name, [field["name"] for field in operation.get("parameters", []) if field["in"] == where])
     schemas = request.app.openapi()["components"]["schemas"]
     body = [content["schema"] for content in operation.get("requestBody", {}).get("content", {}).values()]
     here = body
@@ -190,12 +193,12 @@ def _near_fields(request: Request, where: str, steps: Sequence[Any], *, item: bo
     prefix = "".join(f"{step}." for step in parent)
     siblings = [field for schema in here for field, _ in _fields(schema, schemas)]
     namesakes, of_meaning = (
-        [path for each in names for schema in body for path in _paths_to(each, schema, schemas)]
-        for names in ((name,), meant)
+        [path for field in fields for schema in body for path in _paths_to(field, schema, schemas)]
+        for fields in ((name,), meant)
     )
     # Where the meaning of a word is known, fields that only look like it mislead.
-    alike = [each for each in meant if each in siblings] or (() if of_meaning else near_names(name, siblings))
-    return list(dict.fromkeys([*namesakes, *(prefix + each for each in alike), *of_meaning]))[:MAX_NEAR]
+    similar = [field for field in meant if field in siblings] or (() if of_meaning else near_names(name, siblings))
+    return list(dict.fromkeys([*namesakes, *(prefix + field for field in similar), *of_meaning]))[:MAX_NEAR]
 
 
 def _operation(request: Request, *, item: bool) -> Mapping[str, Any]:
@@ -234,7 +237,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     if isinstance(error, BodyUnreadable):
         return _body_problem(400, error.detail, error.field)
     if error.status_code == 404:
-        return problem(404, "There is nothing at this address. /docs lists what there is.")
+        return problem(404, "There is nothing at this address. /docs lists the endpoints.")
     if error.status_code == 405:
         # Starlette lists the methods of the first route with this address only.
         path = getattr(request.scope.get("route"), "path_format", "")
@@ -248,7 +251,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
 async def _database_problem(request: Request, error: Exception) -> Response:
     """Logs the fault for the operator; the client only learns that nothing was stored."""
     log.error("%s %s was refused: %s", request.method, request.url.path, error)
-    sentence = "The database cannot be written to now, so nothing of this was kept. Send it again later."
+    sentence = "The database cannot be written to now, so nothing was stored. Send the request again later."
     return problem(503, sentence, headers={"Retry-After": str(RETRY_SECONDS)})
 
 

@@ -17,14 +17,14 @@ HEADERS = [
     (b"cross-origin-opener-policy", b"same-origin"),
 ]
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Load balancers and monitors ask these by address."""
+"""Paths that load balancers and monitors request by the machine's address, so that any host is allowed."""
 POLICY = b"content-security-policy"
 NO_CONTENT = (POLICY, b"default-src 'none'; frame-ancestors 'none'")
-"""The policy of every answer that is not a page. A page brings its own."""
+"""The content security policy of every answer without one of its own. Pages have their own."""
 
 
 def page_policy(html: str) -> str:
-    """The content security policy of a page of ours: own files, and the scripts in the page by their hashes.
+    """Returns the content security policy of a page: files of the service, and the page's scripts by their hashes.
 
     Swagger UI sets styles from its script and shows an image from a data URL.
     """
@@ -38,7 +38,7 @@ def page_policy(html: str) -> str:
 
 
 class Protect:
-    """ASGI middleware: adds the protecting headers, and refuses requests for hosts that are not allowed.
+    """ASGI middleware: adds security headers, and refuses requests for hosts that are not allowed.
 
     `hosts` are names without a port; `*.example.org` allows all names below example.org; empty allows every host.
     """
@@ -49,7 +49,7 @@ class Protect:
         self._suffixes = tuple(host[1:].lower() for host in hosts if host.startswith("*."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a request to an allowed host on, and adds the header fields to its answer."""
+        """Passes on a request to an allowed host, and adds the security headers to every answer."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

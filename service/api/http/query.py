@@ -1,7 +1,7 @@
 """Reads a query string into a model of many fields.
 
-FastAPI's own way (`Annotated[Model, Query()]`) finds out on every request which fields are lists. With the fifty fields
-of `GET /instances` that took two fifths of the time of a request, so its handler calls this reader instead.
+FastAPI's own way (`Annotated[Model, Query()]`) determines for every request which fields are lists. With the fifty
+fields of `GET /instances` this took two fifths of the time of a request, so its handler calls this reader instead.
 """
 
 from collections.abc import Callable, Coroutine
@@ -40,7 +40,7 @@ def query_reader(model: type[Model]) -> Callable[[Request], Model]:
 class QueryRoute(APIRoute):
     """A route whose endpoint takes the request, reads the query by itself, and returns the response.
 
-    FastAPI has then nothing to read or to encode, but would search the request for parameters all the same.
+    FastAPI's own handler would look for parameters in each request although there are none.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -49,7 +49,7 @@ class QueryRoute(APIRoute):
 
 
 def query_parameters(model: type[BaseModel]) -> dict[str, Any]:
-    """Returns the parameters of this query for the OpenAPI document, as `openapi_extra` of the route."""
+    """Returns the parameters of a query for the OpenAPI document, as the `openapi_extra` of a route takes them."""
     fields = model.model_json_schema()["properties"]
     return {"parameters": [_parameter(name, dict(schema)) for name, schema in fields.items()]}
 

@@ -1,6 +1,9 @@
 """Words that engines, benchmarks and launchers use for fields and for values of the API."""
 
 import re
+from collections.abc import Collection
+
+from service.domain.catalog.names import near_names
 
 _LIMITS_ON_TIMES = ("max_seconds_to_first_token", "max_seconds_per_output_token", "max_seconds_per_request")
 
@@ -46,8 +49,10 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("max_cost", "cost_limit"), ("budget_usd",)),
     **dict.fromkeys(("max_hours", "time_limit"), ("deadline_hours",)),
     **dict.fromkeys(("spot", "preemptible", "interruptible"), ("market",)),
+    "date": ("as_of", "measured_on", "observed_on", "released_on"),
     # Values of fields.
-    **dict.fromkeys(("price", "cost", "lowest_cost", "lowest_price"), ("cheapest",)),
+    "price": ("cheapest", "usd_per_hour"),
+    **dict.fromkeys(("cost", "lowest_cost", "lowest_price"), ("cheapest",)),
     **dict.fromkeys(("speed", "performance"), ("fastest",)),
     **dict.fromkeys(("price_performance", "value", "balanced"), ("best_value",)),
     **dict.fromkeys(("energy", "power", "efficiency"), ("most_efficient",)),
@@ -61,14 +66,19 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("pretraining", "pre_training"), ("pretrain", "training")),
     "pretrain": ("training",),
 }
-"""Word in lower case with underscores → names of fields and values, of which those count that exist where it was
-sent."""
+"""Word in lower case with underscores → names of fields and values. Only the names that exist where the word was sent
+are suggested."""
 
 _NO_LETTER_OR_DIGIT = re.compile(r"[^a-z0-9]+")
 
 
 def meant_by(name: str) -> tuple[str, ...]:
-    """Returns the names that a word may mean, else those of the first of its parts with a meaning (`max_ttft_ms`)."""
+    """Returns the names that a word may mean, or else its first part with a meaning (`ttft` of `max_ttft_ms`)."""
     word = _NO_LETTER_OR_DIGIT.sub("_", name.lower())
     parts = (MEANINGS[part] for part in word.split("_") if part in MEANINGS)
     return MEANINGS.get(word) or next(parts, ())
+
+
+def suggested(name: str, known: Collection[str]) -> tuple[str, ...]:
+    """Returns the known names that a word means, else those that look like it."""
+    return tuple(meant for meant in meant_by(name) if meant in known) or near_names(name, known)

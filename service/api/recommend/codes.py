@@ -32,7 +32,8 @@ REJECTIONS: dict[str, str] = {
     "spot_price_unknown": "The provider sells spot machines, and no spot price of the type is known on that day.",
     "max_price_age_days": "No known price is recent enough.",
     "price_unknown": "No price is known, and the objective needs one.",
-    "growth": "The provider has no machine of its architecture whose GPUs are linked fast, so the work cannot grow.",
+    "growth": "The provider has no machine of the same architecture with fast links between its GPUs, so the work "
+    "cannot grow there.",
     "no_cluster_there": "The machines are those of a marketplace, each of another owner, and form no cluster.",
     "mainstream": "PyTorch, the framework of most code, runs on its GPU in part or not at all, or does not train "
     "there with the method asked for, and the question names neither software nor a platform nor hardware.",
@@ -61,7 +62,7 @@ REJECTIONS: dict[str, str] = {
 
 
 class CodesResponse(ResponseModel):
-    """Every code that an answer can carry, with its meaning."""
+    """Every code that an answer can have, with its meaning."""
 
     reasons: dict[str, str]
     warnings: dict[str, str]
@@ -72,7 +73,7 @@ class CodesResponse(ResponseModel):
 
 @router.get("/recommend/codes", summary="The codes of recommendations")
 async def get_codes() -> CodesResponse:
-    """Every code that an answer can carry, with its meaning. Codes are added, never changed in meaning."""
+    """Every code that an answer can have, with its meaning. New codes may be added; a meaning never changes."""
     lists = {"reasons": ReasonCode, "warnings": WarningCode, "advice": AdviceCode, "notes": NoteCode}
     meanings = {name: {code.value: code.meaning for code in codes} for name, codes in lists.items()}
     return CodesResponse(**meanings, rejections=REJECTIONS)

@@ -1,8 +1,4 @@
-"""Answers whose choices are encoded once per catalog.
-
-Questions that admit the same offers have the same choices. The domain computes these once, and this module keeps their
-JSON.
-"""
+"""Encodes answers, and keeps the JSON of their choices: questions that admit the same offers share it."""
 
 from pydantic import TypeAdapter
 
@@ -14,17 +10,17 @@ from service.domain.recommend.recommend import MOST_KEPT
 CHOICES: TypeAdapter[list[ChoiceResponse]] = TypeAdapter(list[ChoiceResponse])
 RESPONSE: TypeAdapter[RecommendResponse] = TypeAdapter(RecommendResponse)
 EMPTY = b'"choices":[]'
-"""Occurs once in an answer without choices: within texts, quotes are escaped."""
+"""Occurs once in the JSON of an answer without choices, because quotes within texts are escaped."""
 
 
 def encoded(answer: RecommendResponse, choices: tuple[Choice, ...], catalog: Catalog, *, together: bool) -> bytes:
-    """Returns the JSON of an answer that was rendered without its choices, with the choices."""
-    # Choices that are compared with the caller's machine are in no other answer.
+    """Returns the JSON of an answer together with its choices, which `answer` itself does not have."""
+    # No other answer has choices that are compared with this caller's current machine.
     if answer.current is None and len(choices) <= MOST_KEPT:
         json = catalog.derive(_encode, choices, together, cache=catalog.outlooks)
     else:
         json = _encode(catalog, choices, together)
-    # Joined as bytes: decoding cached choices only to encode them again would cost more than their cache saves.
+    # The bytes are joined, because decoding and encoding cached choices again would cost more than the cache saves.
     return RESPONSE.dump_json(answer).replace(EMPTY, b'"choices":%b' % json, 1)
 
 

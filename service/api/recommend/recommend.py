@@ -1,4 +1,4 @@
-"""POST /recommend: a workload and constraints in, ranked choices and counted rejections out."""
+"""POST /recommend and its batch: ranked choices for a workload under constraints, and counted rejections."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from service.api.http.batch import BatchRoute, RefusedItem, answered, items_of
 from service.api.http.body import QuestionRoute
 from service.api.http.computing import in_thread
-from service.api.http.current import Live, catalog_on, visible_to_caller
+from service.api.http.current import Pinned, catalog_on, visible_to_caller
 from service.api.http.examples import QUESTION_BATCH, QUESTIONS
 from service.api.http.fields import BodyModel, RequestModel
 from service.api.http.query import query_reader
@@ -22,11 +22,11 @@ from service.domain.recommend.recommend import recommend
 
 router = APIRouter(tags=["decision"], route_class=QuestionRoute)
 batch_router = APIRouter(tags=["decision"], route_class=BatchRoute)
-read_query = query_reader(RequestModel)
-"""Refuses every query parameter: there are none."""
+refuse_query = query_reader(RequestModel)
+"""Raises `RequestValidationError` for any query parameter, because the routes take none."""
 
-MOST_QUICK_CHOICES = 20
-"""Each choice takes about a quarter of a millisecond to complete and encode."""
+MAX_QUICK_CHOICES = 20
+"""Most choices of an answer on the event loop. Each takes about a quarter of a millisecond."""
 
 REQUEST: TypeAdapter[RecommendRequest] = TypeAdapter(RecommendRequest)
 
@@ -52,13 +52,13 @@ class RecommendBatchResponse:
 async def post_recommend(
     asked: Annotated[RecommendRequest, Body(openapi_examples=QUESTIONS)], request: Request
 ) -> Response:
-    """Rank offers for a workload, and count what kept every other instance type out.
+    """Rank offers for a workload, and count the reasons why other instance types were rejected.
 
-    With a model, physics ranks (`basis: modelled`): dollars and hours of the whole job. Without one, hardware and price
-    do: dollars per hour and the dense peak at the precision (`basis: peak`). No match is an answer with its
-    rejections, not an error.
+    With a model, choices are ranked by estimates of the whole job in dollars and hours (`basis: modelled`). Without a
+    model, they are ranked by dollars per hour and the dense peak at the precision (`basis: peak`). If nothing matches,
+    the answer has no choices and says why; that is not an error.
     """
-    read_query(request)
+    refuse_query(request)
     live = visible_to_caller(request)
     if _may_take_long(asked, live):
         return await in_thread(_answer_to, asked, live)
@@ -66,12 +66,12 @@ async def post_recommend(
 
 
 def _may_take_long(asked: RecommendRequest, live: PinnedCatalog) -> bool:
-    """Whether the answer may take more than 20 ms, during which the event loop would answer no other request.
+    """Returns whether the answer may take more than 20 ms, which is too long for the event loop.
 
-    A thread costs 0.1 ms, a tenth of what a question without a model takes on a catalog that has been used before.
+    A thread costs 0.1 ms, a tenth of the time of a question without a model once the caches of the catalog are filled.
     """
     work = asked.workload
-    small = work.model is None and work.name is None and asked.limit <= MOST_QUICK_CHOICES
+    small = work.model is None and work.name is None and asked.limit <= MAX_QUICK_CHOICES
     return not small or asked.as_of is not None or asked.known_at is not None or live.on(None).choices.is_empty
 
 
@@ -81,14 +81,14 @@ def _answer_to(asked: RecommendRequest, live: PinnedCatalog) -> Response:
 
 @batch_router.post("/recommend/batch", summary="Recommend for many workloads", response_model=RecommendBatchResponse)
 async def post_recommend_batch(
-    asked: Annotated[RecommendBatchRequest, Body(openapi_examples=QUESTION_BATCH)], live: Live, request: Request
+    asked: Annotated[RecommendBatchRequest, Body(openapi_examples=QUESTION_BATCH)], live: Pinned, request: Request
 ) -> Response:
     """Up to 1,000 questions, answered in order; a bad item has a `problem` and does not fail the others.
 
     A batch may use a limited number of CPU seconds and bytes. Further items have a `problem` with status 413; send them
     again.
     """
-    read_query(request)
+    refuse_query(request)
 
     def answer(item: RecommendRequest) -> bytes:
         return answer_in(item, catalog_on(live, item))
@@ -97,7 +97,7 @@ async def post_recommend_batch(
 
 
 def answer_in(request: RecommendRequest, catalog: Catalog) -> bytes:
-    """Returns the answer as JSON: the question in the catalog's words, one call of the domain, one rendering."""
+    """Returns the answer to a request as JSON. Raises `QuestionError`."""
     catalog = hosted(request, catalog)
     question = to_question(request, catalog)
     answer = recommend(question, catalog)

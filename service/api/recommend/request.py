@@ -1,4 +1,4 @@
-"""The request of POST /recommend, and its translation into a question in the catalog's words."""
+"""The request of POST /recommend, and its translation into a question of the domain."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -50,7 +50,7 @@ from service.domain.selection.requirements import TASKS_WITHOUT_GPU, PrecisionRe
 HARDWARE_NAMES = frozenset({
     "instance", "family", "letters", "series", "gpu", "gpu_vendor", "gpu_kind", "architecture", "platform",
 })  # fmt: skip
-"""Constraints that name hardware, and with it the platform of the code."""
+"""Constraints that name hardware, and thereby the platform of the code."""
 
 TASKS_OF_RULES = ("training", "inference", "development", "graphics")
 """Tasks that software rules are about."""
@@ -60,37 +60,49 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     """Constraints on the answer: every filter of `GET /instances`, and limits on the whole job."""
 
     exclude: Annotated[Names, Field(description="Providers, families, instance types or GPUs to leave out.")] = ()
-    budget_usd: Positive | None = None
-    deadline_hours: Positive | None = None
-    min_nodes: AtLeastOne = 1
+    budget_usd: Annotated[
+        Positive | None, Field(description="Most US dollars of the whole job; needs an amount of work.")
+    ] = None
+    deadline_hours: Annotated[
+        Positive | None, Field(description="Most hours of the whole job; needs an amount of work.")
+    ] = None
+    min_nodes: Annotated[AtLeastOne, Field(description="Fewest machines that run one job together.")] = 1
     max_nodes: AtLeastOne = Field(
-        default_factory=lambda sent: sent.get("min_nodes", 1), description="Default: as many as `min_nodes`."
+        default_factory=lambda sent: sent.get("min_nodes", 1),
+        description="Most machines that run one job together. Default: `min_nodes`.",
     )
     max_instances: Annotated[
-        AtLeastOne, Field(description="Default: as many as a load takes, else one for each run.")
+        AtLeastOne,
+        Field(description="Most instances. Default: as many as a load needs, else `workload.concurrent_runs`."),
     ] = 1
-    same_placement: bool = True
+    same_placement: Annotated[
+        bool, Field(description="Whether the nodes of a job must be close together, in a placement group.")
+    ] = True
     confidence: Annotated[
         Literal["likely", "safe"],
-        Field(description="Whether the likely or the pessimistic estimates must keep deadline and budget."),
+        Field(
+            description="Whether the likely estimate must keep deadline and budget, or (`safe`) the pessimistic end of "
+            "the band."
+        ),
     ] = "likely"
-    allow_preview: bool = False
+    allow_preview: Annotated[bool, Field(description="Whether instance types in preview are admitted.")] = False
     allow_marketplace_clusters: Annotated[
-        bool, Field(description="Whether machines of marketplaces, each of another owner, may work together.")
+        bool,
+        Field(description="Whether machines of a marketplace, which belong to different owners, may form a cluster."),
     ] = False
 
 
 class ObjectiveWeightsRequest(BodyModel):
-    """Weights of the criteria of an objective."""
+    """Weights of the criteria of an objective. Only their ratios matter; 0 leaves a criterion out."""
 
-    usd: Amount = 0
-    hours: Amount = 0
-    samples_per_second: Amount = 0
-    samples_per_usd: Amount = 0
-    joules: Amount = 0
-    risk: Amount = 0
-    gpu_count: Amount = 0
-    gpu_memory_gb: Amount = 0
+    usd: Annotated[Amount, Field(description="Dollars of the job, else of an hour; less is better.")] = 0
+    hours: Annotated[Amount, Field(description="Hours of the job; less is better.")] = 0
+    samples_per_second: Annotated[Amount, Field(description="Speed; more is better.")] = 0
+    samples_per_usd: Annotated[Amount, Field(description="Samples per dollar; more is better.")] = 0
+    joules: Annotated[Amount, Field(description="Energy per sample; less is better.")] = 0
+    risk: Annotated[Amount, Field(description="Probability of an interruption; less is better.")] = 0
+    gpu_count: Annotated[Amount, Field(description="GPUs of all machines; more is better.")] = 0
+    gpu_memory_gb: Annotated[Amount, Field(description="Memory of one GPU; more is better.")] = 0
 
 
 if TYPE_CHECKING:
@@ -100,40 +112,49 @@ else:
 
 
 class HostPerGpuRequest(BodyModel):
-    """The host that a seller rents out with each GPU, where the catalog does not know it."""
+    """The host that comes with each GPU, for machines whose host the catalog does not know."""
 
-    vcpus: Positive | None = None
-    memory_gib: Positive | None = None
+    vcpus: Annotated[Positive | None, Field(description="vCPUs for each GPU. Null: unknown.")] = None
+    memory_gib: Annotated[Positive | None, Field(description="Host memory in GiB for each GPU. Null: unknown.")] = None
 
 
 class RecommendRequest(BillingRequest):
-    """A question: which machine should run this? Set-up, idle time and data are charged for a job with an amount of
-    work.
+    """The question which machine should run a workload.
+
+    Set-up, idle time and data are billed only for a job with an amount of work.
     """
 
     workload: WorkloadRequest
     constraints: ConstraintsRequest = ConstraintsRequest()
-    objective: Named[NamedObjective, ObjectiveWeightsRequest] = "cheapest"
+    objective: Annotated[
+        Named[NamedObjective, ObjectiveWeightsRequest], Field(description="A named objective, or weights of criteria.")
+    ] = "cheapest"
     previous_objective: Annotated[
         Named[NamedObjective, ObjectiveWeightsRequest] | None,
-        Field(description="The objective of an earlier question: a note compares the first choices."),
+        Field(description="Another objective: a note compares its first choice with that of `objective`."),
     ] = None
-    current_instance: Name | None = None
+    current_instance: Annotated[
+        Name | None, Field(description="The instance type in use now: choices are compared with it.")
+    ] = None
     host_per_gpu: HostPerGpuRequest | None = None
-    explain: Annotated[Names, Field(description="Instance types to explain: every ground on which each fails.")] = ()
-    limit: Annotated[int, Field(ge=1, le=100), BeforeValidator(whole)] = 5
-    per: Annotated[Literal["type", "offer"], Field(description="One choice per instance type, or every offer.")] = (
-        "type"
-    )
+    explain: Annotated[
+        Names, Field(description="Instance types to explain: the answer lists every constraint that rejects them.")
+    ] = ()
+    limit: Annotated[int, Field(ge=1, le=100, description="Most choices."), BeforeValidator(whole)] = 5
+    per: Annotated[
+        Literal["type", "offer"],
+        Field(description="One choice for each instance type, or for each offer."),
+    ] = "type"
     diversify: Annotated[
-        bool, Field(description="Choices that differ in what can fail together: family, region and market.")
+        bool,
+        Field(description="Whether choices should differ in family, region and market, so that not all fail at once."),
     ] = False
     as_of: AsOf = None
     known_at: KnownAt = None
 
 
-def _left_open(request: RecommendRequest, run: BilledRun, catalog: Catalog) -> dict[str, tuple[str, ...]]:
-    """Returns the defaults of the constraints that the caller left open."""
+def _defaults(request: RecommendRequest, run: BilledRun, catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    """Returns defaults of the constraints that are left open, and the markets that remain where spot is left out."""
     limits, filled = request.constraints, dict[str, tuple[str, ...]]()
     if not limits.market:
         # Reserved offers commit to a term, so they are admitted only if the caller names or holds them.
@@ -147,26 +168,20 @@ def _left_open(request: RecommendRequest, run: BilledRun, catalog: Catalog) -> d
 
 
 def _service(request: RecommendRequest, catalog: Catalog) -> str | None:
-    """Returns the managed service that is asked for. Raises `UnknownName`."""
+    """Returns the requested managed service. Raises `UnknownName`."""
     name = request.managed_service
     return None if name is None else service_known(catalog, name, "managed_service")
 
 
 def _leaves_spot_out(request: RecommendRequest) -> bool:
-    """Returns whether spot is left out: other markets are allowed, and the workload is not fault-tolerant."""
-    markets = request.constraints.market
-    return "spot" in markets and len(markets) > 1 and is_not_fault_tolerant(request.workload)
+    """Returns whether spot is left out: other markets are allowed too, and the workload is not fault-tolerant."""
+    return set(request.constraints.market) > {"spot"} and is_not_fault_tolerant(request.workload)
 
 
 def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> RecommendRequest:
-    """Returns the request with every default filled in, and the meaning of a sample."""
-    limits, used, defaults = request.constraints, question.constraints, dict[str, Any]()
-    if not limits.market or question.spot_left_out:
-        defaults["market"] = used.market
-    if not limits.lifecycle:
-        defaults["lifecycle"] = used.words["lifecycle"]
-    constraints = limits.model_copy(update={**defaults, "max_instances": _instances(request)})
-    job = question.work.job
+    """Returns the request with every default and the meaning of a sample filled in."""
+    defaults, job = _defaults(request, question.run, catalog), question.work.job
+    constraints = request.constraints.model_copy(update={**defaults, "max_instances": _instances(request)})
     load, sample = request.workload.serving, job.sample_name if isinstance(job, Job) else None
     if load is not None and isinstance(job, Job) and job.serving is not None:
         usual = ("max_seconds_per_output_token", "draft_cost")
@@ -177,7 +192,7 @@ def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> 
 
 
 def _instances(request: RecommendRequest) -> int:
-    """Returns how many instances are allowed: as many as a load or the runs take, unless the caller sets a limit."""
+    """Returns how many instances are allowed: by default as many as a load needs, or as many as there are runs."""
     limits, work = request.constraints, request.workload
     if "max_instances" in limits.model_fields_set:
         return limits.max_instances
@@ -195,17 +210,17 @@ def hosted(request: RecommendRequest, catalog: Catalog) -> Catalog:
     host = request.host_per_gpu
     if host is None:
         return catalog
-    # Kept for every caller; each sees measurements of its own in it.
-    grown = catalog.derive(with_hosts, host.vcpus, host.memory_gib)
-    return grown.visible_to(catalog.measurements.owner, catalog.version)
+    # All callers share the derived catalog, so the measurements of this caller are chosen again.
+    with_known_hosts = catalog.derive(with_hosts, host.vcpus, host.memory_gib)
+    return with_known_hosts.visible_to(catalog.measurements.owner, catalog.version)
 
 
 def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
-    """Returns the request in the catalog's words. Raises `QuestionError` naming the field."""
+    """Returns the request as a question of the domain. Raises `QuestionError` naming the field."""
     work, limits, given = request.workload, request.constraints, request.constraints.given()
     objective, previous = _objective(request.objective, "objective"), request.previous_objective
     job, run = _job(request, catalog), _run(request, catalog)
-    # A name without measurements ranks nothing; hardware and price then decide.
+    # If nothing was measured under the name, hardware and price rank.
     named = job or named_work_of(work, catalog)
     precisions = _precisions(
         work, catalog, has_job=job is not None, needs_peak=objective.needs(NEEDS_SPEED) and named is None
@@ -213,7 +228,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
     current = request.current_instance
-    # Hardware that is named says what the code runs on.
+    # If the question names hardware, it needs no other hint at the platform.
     names_hardware = not HARDWARE_NAMES.isdisjoint(given)
     platform = None if names_hardware else platform_named_by(work, catalog, has_job=job is not None)
     constraints = _constraints(
@@ -262,16 +277,16 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
 
 
 def _subject(name: str) -> str:
-    """Returns a name as rules of thumb spell theirs: `MS COCO` as `ms_coco`."""
+    """Returns a name in the spelling of rules of thumb: `ms_coco` for `MS COCO`."""
     return NO_LETTER_OR_DIGIT.sub("_", name.lower())
 
 
 def _job(request: RecommendRequest, catalog: Catalog) -> Job | None:
-    """Returns the job, on the clusters and instances that the constraints admit; None without a model."""
+    """Returns the job with the clusters and instances that the constraints admit; None without a model."""
     job = job_of(request.workload, catalog)
     if job is None:
         return None
-    # Where every choice is a cluster, a constraint rejects the machines that form none.
+    # If every choice must be a cluster, a constraint rejects marketplaces, and the job need not.
     clusters = request.constraints.allow_marketplace_clusters or _only_clusters(request)
     load = job.serving and replace(job.serving, max_instances=_instances(request))
     return replace(job, marketplace_clusters=clusters, serving=load)
@@ -293,11 +308,11 @@ class _Precisions(NamedTuple):
 
     needed: tuple[str, ...]
     preferred: tuple[str, ...]
-    """The precisions for which a constraint needs units."""
+    """The precisions that a GPU must support in hardware."""
     usual: tuple[str, ...]
-    """The precisions among which the fastest is chosen, where the caller leaves the choice open."""
+    """The precisions from which the fastest is chosen, if the caller leaves the choice open."""
     asked: str | None
-    """The precision that the caller names, where faster formats may replace it."""
+    """The precision that the caller names, if faster formats may replace it."""
     required: PrecisionRequirement | None
 
 
@@ -317,7 +332,7 @@ def _precisions(work: WorkloadRequest, catalog: Catalog, *, has_job: bool, needs
 
 
 def _faster_formats(work: WorkloadRequest, precisions: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
-    """Returns the precisions and the formats that may replace them; empty if none may."""
+    """Returns the precisions with the faster formats that may replace them; empty if the precision is fixed."""
     if not work.precision_flexible:
         return ()
     replacing = (*SINGLE_PRECISIONS, *USUAL_PRECISIONS) if work.code_changes else SINGLE_PRECISIONS
@@ -343,7 +358,7 @@ def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:
         return OBJECTIVES[sent]
     named = {term: getattr(sent, term) for term in TERMS}
     if not any(named.values()):
-        raise QuestionError("An objective of weights needs at least one above 0.", field=field)
+        raise QuestionError("An objective needs at least one weight above 0.", field=field)
     return Objective(named)
 
 
@@ -364,7 +379,7 @@ def _constraints(
         limits,
         catalog,
         prefix="constraints.",
-        usual=_left_open(request, run, catalog),
+        usual=_defaults(request, run, catalog),
         precision_any=needed,
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,
@@ -395,7 +410,7 @@ def _run(request: RecommendRequest, catalog: Catalog) -> BilledRun:
 def _asks_for_cpus(given: Mapping[str, Any], work: WorkloadRequest, catalog: Catalog) -> bool:
     """Returns whether a question asks for machines without a GPU: by platform, count, name, or a portable library.
 
-    Otherwise they would be the cheapest of all for work that takes months on them.
+    Other questions leave these machines out: as the cheapest of all, they would win for work that takes months on them.
     """
     library = requirement(work.software.framework, "workload.software.framework", catalog)
     named = [*given.get("family", ()), *[name.rpartition("/")[2] for name in given.get("instance", ())]]
@@ -410,11 +425,12 @@ def _asks_for_cpus(given: Mapping[str, Any], work: WorkloadRequest, catalog: Cat
 
 def _names_without_gpu(catalog: Catalog) -> frozenset[str]:
     """Returns the names and families of instance types without a GPU."""
-    return frozenset(word for each in catalog.instance_types if each.gpu is None for word in (each.family, each.name))
+    without_gpu = [type_ for type_ in catalog.instance_types if type_.gpu is None]
+    return frozenset(word for type_ in without_gpu for word in (type_.family, type_.name))
 
 
 def _excluded_by(name: str, catalog: Catalog) -> tuple[str, ...]:
-    """Returns a name as the catalog spells it: a provider, a family, an instance type, or the GPUs that it means."""
+    """Returns the provider, family, instance type or GPUs that a name means, as the catalog spells them."""
     words, field = catalog.columns.words, "constraints.exclude"
     families = words["family"].words
     if name in families:

@@ -25,7 +25,7 @@ from service.api.http.current import CatalogStamp, stamp
 from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.codes import REJECTIONS
 from service.api.recommend.request import RecommendRequest
-from service.api.recommend.sentences import note, placement_text, prior_text, rejection_text, with_text
+from service.api.recommend.sentences import note_response, placement_text, prior_text, rejection_text, with_text
 from service.domain.band import Band
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.answer import (
@@ -43,8 +43,8 @@ from service.domain.recommend.answer import (
 )
 from service.domain.units import GIB
 
-HOURS = "Until the whole amount is done, with interruptions, waiting for capacity, set-up and idle time."
-USD = "The `usd` of `cost`; null without a price or an amount of work."
+HOURS = "Hours until the whole amount is done, with interruptions, waiting for capacity, set-up and idle time."
+USD = "Dollars of the whole job, as in `cost.usd`; null without a price or an amount of work."
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class ChosenGpuResponse:
 
 @dataclass(slots=True)
 class PeakEstimateResponse:
-    """The figures that rank a choice without a job. `basis: peak` is the vendor's peak rate, not a predicted speed."""
+    """The figures that rank a choice without a model: the vendor's peak rates, not a predicted speed."""
 
     basis: Literal["peak"]
     precision: str | None
@@ -79,7 +79,7 @@ class JobEstimateResponse(ModelledEstimateResponse):
 
 @dataclass(slots=True)
 class MeasuredEstimateResponse:
-    """Figures of a workload known by name only: measured on this machine, or scaled from the most similar one."""
+    """Figures of a workload without a model: measured on this machine, or scaled from the most similar one."""
 
     basis: Literal["measured", "scaled"]
     samples_per_second: BandResponse
@@ -91,18 +91,19 @@ class MeasuredEstimateResponse:
 
 @dataclass(slots=True)
 class SpotResponse:
-    """Spot in expectation. Interruptions are those of all nodes and instances together."""
+    """Expected cost of interruptions at spot, of all nodes and instances together."""
 
     interruptions: BandResponse
     interruptions_per_hour: BandResponse
     checkpoint_interval_minutes: float
-    stretch: Annotated[float, Field(description="Paid hours divided by those of an undisturbed run.")]
+    stretch: Annotated[float, Field(description="Paid hours over the hours of a run without interruptions.")]
     paid_hours: BandResponse
     notice_seconds: Annotated[int | None, Field(description="Seconds between the warning and the end of a machine.")]
     break_even_interruptions_per_hour: Annotated[
         float | None,
         Field(
-            description="Interruptions at which on demand costs as much in the same region; null if spot never pays."
+            description="Interruptions per hour at which on demand costs the same in the region; null if spot "
+            "never pays."
         ),
     ]
     basis: str
@@ -119,7 +120,7 @@ class PlacementResponse:
 
 @dataclass(slots=True)
 class HostResponse:
-    """Cores and memory that each node's host should have; `specs` has what it has."""
+    """vCPUs and memory that the host of each node should have; null: unknown. `specs` says what the host has."""
 
     needed_vcpus: float | None
     ideal_vcpus: float | None
@@ -161,29 +162,26 @@ class ChoiceResponse:
     region: str | None
     zone: str | None
     market: str
-    nodes: int
-    instances: int
+    nodes: Annotated[int, Field(description="Machines that run one instance of the job together.")]
+    instances: Annotated[int, Field(description="Independent copies of the job's machines, which share the work.")]
     gpu: ChosenGpuResponse | None
     platform: Annotated[str | None, Field(description="What its code is written for, such as `cuda`; null: unknown.")]
     code_change_required: Annotated[
         str | None,
-        Field(
-            description="What has to change in code written for CUDA; null if it runs there as "
-            "it is, or is written for the platform."
-        ),
+        Field(description="What has to change in code written for CUDA; null if nothing has to."),
     ]
-    usd_per_hour: float | None
+    usd_per_hour: Annotated[float | None, Field(description="Price of all machines; null: unknown.")]
     price: PriceResponse
     estimate: JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse
     placement: Annotated[
-        PlacementResponse | None, Field(description="Of several nodes: whether they must stand together.")
+        PlacementResponse | None, Field(description="Whether several nodes must be close together; null for one node.")
     ]
     cost: Annotated[
         CostResponse | None,
-        Field(description="For a job: the bill that `POST /estimate` answers for the same run on the same offer."),
+        Field(description="The bill, as `POST /estimate` gives it for the same run and offer; null if peaks rank."),
     ]
-    serving: Annotated[PricedLoadResponse | None, Field(description="For a load: the instances that serve it.")]
-    spot: Annotated[SpotResponse | None, Field(description="For a job on a spot machine: the cost of interruptions.")]
+    serving: Annotated[PricedLoadResponse | None, Field(description="The instances that serve a load; null without.")]
+    spot: Annotated[SpotResponse | None, Field(description="The cost of interruptions; null unless a job is at spot.")]
     specs: InstanceTypeResponse
     compared_to_current: ComparedToCurrentResponse | None
     reasons: list[StatementResponse]
@@ -193,11 +191,13 @@ class ChoiceResponse:
     evidence: list[dict[str, str]]
     tied_with: Annotated[
         list[int],
-        Field(description="Ranks of choices of this answer that the estimates cannot tell apart from it."),
+        Field(description="Ranks of other choices from which the estimates cannot distinguish this one."),
     ]
     pareto: Annotated[
         bool,
-        Field(description="No other candidate is both cheaper and faster: over a whole job, else by price and peak."),
+        Field(
+            description="Whether no candidate is both cheaper and faster: over the whole job, else by price and peak."
+        ),
     ]
 
 
@@ -213,13 +213,13 @@ class RelaxationBestResponse:
 
 @dataclass(slots=True)
 class RelaxationResponse:
-    """The smallest change of one constraint that admits something."""
+    """The smallest change of one constraint that admits at least one more instance type."""
 
     to: Annotated[
         dict[str, Any],
-        Field(description="Constraints (or paths into the question) with their new values; null removes one."),
+        Field(description="Fields of `constraints`, or paths into the request, with new values; null removes a field."),
     ]
-    admits: int
+    admits: Annotated[int, Field(description="Instance types that are then admitted.")]
     best: RelaxationBestResponse
 
 
@@ -231,16 +231,16 @@ class RejectionResponse:
     ground: str
     text: str
     count: int
-    only_this: Annotated[int, Field(description="How many of these types nothing else rejects.")]
+    only_this: Annotated[int, Field(description="How many of these types no other constraint rejects.")]
     instances: Annotated[
-        list[str], Field(description="Up to three of these types, first those that nothing else rejects.")
+        list[str], Field(description="Up to three of these types, first those that no other constraint rejects.")
     ]
     relax: RelaxationResponse | None
 
 
 @dataclass(slots=True)
 class FailedConstraintResponse:
-    """A constraint that an instance type fails."""
+    """A constraint that rejects an instance type."""
 
     code: str
     ground: str
@@ -249,7 +249,7 @@ class FailedConstraintResponse:
 
 @dataclass(slots=True)
 class ExplainedResponse:
-    """An instance type that the question asks about."""
+    """An instance type of `explain`, with every constraint that rejects it."""
 
     instance: str
     admitted: bool
@@ -258,7 +258,7 @@ class ExplainedResponse:
 
 @dataclass(slots=True)
 class PriorResponse:
-    """A rule of thumb that somebody wrote down, and whether the answer follows it."""
+    """A published rule of thumb, and whether the answer follows it."""
 
     kind: Literal["prior"]
     id: str
@@ -287,7 +287,7 @@ class CurrentInstanceResponse:
 
 @dataclass(slots=True)
 class CountsResponse:
-    """Every instance type of the catalog's day is either admitted or rejected."""
+    """Numbers of instance types on the catalog's day: each is either admitted or rejected."""
 
     considered: int
     admitted: int
@@ -296,7 +296,7 @@ class CountsResponse:
 
 @dataclass(slots=True)
 class RecommendResponse:
-    """Ranked choices, and why the rest is not among them."""
+    """Ranked choices, and why other instance types were rejected."""
 
     catalog: CatalogStamp
     question: Annotated[RecommendRequest, Field(description="The question with every default filled in.")]
@@ -306,10 +306,8 @@ class RecommendResponse:
     current: CurrentInstanceResponse | None
     advice: list[StatementResponse]
     notes: list[NoteResponse]
-    priors: Annotated[list[PriorResponse], Field(description="Evidence of the kind `prior`: opinions of guides.")]
-    explained: Annotated[
-        list[ExplainedResponse], Field(description="The types of `explain`: every ground on which each fails.")
-    ]
+    priors: Annotated[list[PriorResponse], Field(description="Rules of thumb that apply to the question.")]
+    explained: Annotated[list[ExplainedResponse], Field(description="The instance types of `explain`.")]
     disclaimer: str
 
 
@@ -331,9 +329,9 @@ def rendered(request: RecommendRequest, answer: Answer, catalog: Catalog) -> Rec
         rejections=[_rejection(rejection) for rejection in answer.rejections],
         current=None if answer.current is None else _current(answer.current),
         advice=[with_text(advice) for advice in answer.advice],
-        notes=[note(each) for each in answer.notes],
-        priors=[_prior(each, catalog) for each in answer.priors],
-        explained=[_explained(each) for each in answer.explained],
+        notes=[note_response(note) for note in answer.notes],
+        priors=[_prior(prior, catalog) for prior in answer.priors],
+        explained=[_explained(explained) for explained in answer.explained],
         disclaimer=DISCLAIMER,
     )
 
@@ -374,7 +372,7 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
 
 
 def _work(catalog: Catalog, work: WorkEstimate, offer_index: int) -> dict[str, Any]:
-    """Returns the fields of a choice that show its offer and its work; choices of many answers share them."""
+    """Returns the fields of a choice that depend on its offer and its work alone; many answers share them."""
     offer = catalog.offers.offer(offer_index)
     return {
         "price": PriceResponse.of(offer),
@@ -456,7 +454,7 @@ def _work_estimate(estimate: WorkEstimate) -> JobEstimateResponse | MeasuredEsti
     if estimate.modelled is None:
         assert measured is not None
         return like(MeasuredEstimateResponse, estimate, basis=measured.basis)
-    # Physics knows one instance; rates, requests and hours of a choice are of all of its instances together.
+    # An estimate is of one instance; rates, requests and hours of a choice are of all its instances together.
     physics = estimate.modelled.estimate
     of_all = ("samples_per_second", "hours", "joules_per_sample", "usd", "samples_per_usd")
     return modelled_estimate(

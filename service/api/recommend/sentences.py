@@ -1,4 +1,4 @@
-"""The sentences of an answer: each code's text, with the figures that the domain gives."""
+"""The sentences of an answer: for each code of the domain, a text with its figures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -28,13 +28,13 @@ def with_text(statement: Statement[Any]) -> StatementResponse:
     return StatementResponse(statement.code, _text(SENTENCES[statement.code], statement.figures))
 
 
-def note(value: Note) -> NoteResponse:
+def note_response(note: Note) -> NoteResponse:
     """Returns a note with its text."""
-    return NoteResponse(value.code, _text(NOTES[value.code], value.figures), list(value.fields))
+    return NoteResponse(note.code, _text(NOTES[note.code], note.figures), list(note.fields))
 
 
 def rejection_text(rejection: Rejection) -> str:
-    """Returns what a rejection means, and how many instance types it rejects."""
+    """Returns the meaning of a rejection, and how many instance types it rejects."""
     types = "1 instance type was" if rejection.rejects == 1 else f"{rejection.rejects} instance types were"
     alone = f", {rejection.only_this} of them by this alone" if rejection.only_this else ""
     return f"{REJECTIONS[rejection.code]} {types} rejected{alone}."
@@ -78,7 +78,7 @@ CRITERIA: Mapping[str, tuple[str, int, str]] = {
     "peak_tflops": ("a peak of {} TFLOPS", 6, "an unknown peak"),
     "peak_tflops_per_usd_hour": ("{} TFLOPS per dollar-hour", 4, "an unknown peak per dollar"),
     "peak_tflops_per_watt": ("{} TFLOPS per watt", 4, "an unknown peak per watt"),
-    "vcpus": ("a peak of {} vCPUs", 6, "an unknown number of vCPUs"),
+    "vcpus": ("{} vCPUs", 6, "an unknown number of vCPUs"),
     "vcpus_per_usd_hour": ("{} vCPUs per dollar-hour", 4, "an unknown number of vCPUs per dollar"),
     "vcpus_per_watt": ("{} vCPUs per watt", 4, "an unknown number of vCPUs per watt"),
 }
@@ -97,8 +97,8 @@ def _precision(precision: str, tflops: float | None) -> str:
 
 def _tied(ranks: Sequence[int], beyond: bool) -> str:
     numbers = f"number{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}" if ranks else ""
-    others = filter(None, (numbers, "some that a higher limit would show" if beyond else ""))
-    return f"The estimates cannot tell it apart from {' and from '.join(others)}."
+    others = filter(None, (numbers, "choices beyond the limit" if beyond else ""))
+    return f"The estimates cannot distinguish it from {' and from '.join(others)}."
 
 
 def _within_limits(
@@ -258,8 +258,8 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     **{
         WarningCode(code): sentence
         for code, sentence in WARNINGS_OF_ESTIMATES.items()
-        # A note says the first of every choice, a rejection says the second, states have warnings of their own, and no
-        # choice lacks software for its task.
+        # In a recommendation, a note replaces `BATCH_ASSUMED`, a rejection `REQUESTS_WAIT`, other warnings `ENDED`, and
+        # no choice lacks software for its task.
         if code not in OF_ONE_MACHINE
     },
     WarningCode.MEASUREMENT_OLD: "Last measured on {measured_on}, on {machine}; measure it again.",
@@ -352,8 +352,8 @@ def _one_model_per_gpu(gpus: int, memory_gb: float | None) -> str:
 def _gpu_decoding(vcpus: float | None) -> str:
     usual, less = USUAL_CORES_PER_GPU, CORES_PER_GPU_THAT_DECODES
     return (
-        f"{_vcpus(vcpus)} bind: decoding on the GPU (NVIDIA DALI) takes {less[0]:g} to {less[1]:g} cores per GPU "
-        f"instead of {usual[0]:g} to {usual[1]:g}."
+        f"{_vcpus(vcpus)} limit the speed: decoding on the GPU (NVIDIA DALI) takes {less[0]:g} to {less[1]:g} cores "
+        f"per GPU instead of {usual[0]:g} to {usual[1]:g}."
     )
 
 
@@ -465,7 +465,7 @@ def _unranked(instances: Sequence[str], count: int, lacks: str) -> str:
 def _objective_changed(before: RankedOffer, after: RankedOffer) -> str:
     if before.index == after.index:
         return f"{after.instance_type.id} is first under the earlier objective, too."
-    figures = [f"${each.usd_per_hour:g} an hour" for each in (before, after) if each.usd_per_hour is not None]
+    figures = [f"${offer.usd_per_hour:g} an hour" for offer in (before, after) if offer.usd_per_hour is not None]
     prices = f", for {figures[1]} instead of {figures[0]}" if len(figures) == 2 else ""
     faster = f" and {after.speed / before.speed:.3g} times the speed" if after.speed and before.speed else ""
     return f"{after.instance_type.id} takes the place of {before.instance_type.id}{prices}{faster}."
@@ -476,7 +476,7 @@ def prior_text(cited: CitedPrior) -> str:
     prior, figures = cited.prior, [_criterion(*figure) for figure in cited.figures]
     first = cited.compared[0]
     if prior.groups:
-        names = [each.instance_type.id for each in cited.compared]
+        names = [offer.instance_type.id for offer in cited.compared]
         better, worse = (f"{name} ({figure})" for name, figure in zip(names, figures, strict=True))
         if cited.verdict == "followed":
             return f"{prior.says} The answer agrees: {better} comes before {worse}."
@@ -499,8 +499,8 @@ NOTES: Mapping[NoteCode, Sentence] = {
         + (
             f"a rule of thumb names {usual_gpus} GPUs, so machines with about as many come first."
             if usual_gpus > 1
-            else "GPUs are sold one by one, so fewer are taken as cheaper"
-            f"{', and weaker ones as cheaper than stronger ones' if weaker_first else ''}."
+            else "GPUs are sold one by one, so fewer GPUs count as cheaper"
+            f"{', and weaker GPUs as cheaper than stronger ones' if weaker_first else ''}."
         )
     ),
     NoteCode.READING_SPEED: (

@@ -1,4 +1,4 @@
-"""How a run saves and resumes, as sent, and the defaults for what is not sent."""
+"""Translates how a run saves and resumes into the domain's checkpoints, with their defaults."""
 
 from math import inf
 
@@ -7,7 +7,7 @@ from service.domain.bill.interruption import Checkpoints
 
 
 def checkpoints_in(sent: CheckpointRequest, work: WorkloadRequest | None) -> Checkpoints:
-    """Returns how the run saves; one that is stated not to be fault-tolerant saves only at its end."""
+    """Returns how the run saves. A run that is stated not to be fault-tolerant saves only at its end."""
     fields = ("save_seconds", "restart_seconds")
     given = {name: seconds for name in fields if (seconds := getattr(sent, name)) is not None}
     if sent.interval_minutes is not None:
@@ -22,7 +22,7 @@ def is_not_fault_tolerant(work: WorkloadRequest | None) -> bool:
 
 
 def assumed_of(sent: CheckpointRequest, work: WorkloadRequest | None) -> str | None:
-    """Returns a sentence about the assumptions in spot prices; None if the caller states them."""
+    """Returns a sentence on what the cost at spot assumes about checkpoints; None if the caller states them."""
     if is_not_fault_tolerant(work):
         return "The workload is not fault-tolerant: a spot interruption loses all progress."
     if sent.model_fields_set:

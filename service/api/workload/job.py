@@ -1,23 +1,22 @@
-"""A workload as sent → a job of the domain: its model is resolved or read, and every name is known."""
+"""Translates a workload into a job of the domain: the model is looked up or read, and every name is checked."""
 
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, TypeVar, get_args
 
 from service.api.catalog.filters import resolved
+from service.api.workload.described_model import ModelDimensionsRequest
 from service.api.workload.requirements import precision_requirement_of
 from service.api.workload.serving import serving_of
 from service.api.workload.workload import (
-    CLASSICAL_LIBRARIES,
     AmountRequest,
-    ModelDimensionsRequest,
     WorkloadRequest,
-    classical_hint,
 )
 from service.domain.bill.hours_on import amount_of_hours
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import published_model, resolve, resolve_instance, resolve_model, unknown
 from service.domain.catalog.precision import FORMATS
+from service.domain.catalog.software_support import classical_libraries
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.checks import check_job
@@ -25,7 +24,7 @@ from service.domain.jobs.config import PREFERENCE_LOSSES
 from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
-from service.domain.jobs.stacks import UNKNOWN, similar_stack, software_called
+from service.domain.jobs.stacks import UNKNOWN, similar_stack, software_called, software_name
 from service.domain.models.described import DIMENSIONS, described, model_like, recognised, with_dimensions_of
 from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model
@@ -35,8 +34,8 @@ from service.domain.versions import split_requirement
 
 UNITS_OF_WORK = ("tokens", "samples", "pairs", "audio_hours", "steps", "hours_on")
 
-OF_ONE_EPOCH = frozenset({"tokens", "samples", "pairs", "audio_hours"})
-"""Units whose amount is that of one epoch if `epochs` is sent."""
+PER_EPOCH = frozenset({"tokens", "samples", "pairs", "audio_hours"})
+"""Units of which `epochs` says how often they are repeated."""
 
 JobOrName = TypeVar("JobOrName", Job, NamedWork)
 
@@ -54,14 +53,14 @@ OTHER_OPTIMIZERS = {
     **dict.fromkeys(("nesterov", "sgd_momentum", "momentum_sgd"), "momentum"),
     "fused_lamb": "lamb",
 }
-"""Names of trainers for optimizers with the same states; whether their kernel is fused makes no difference here."""
+"""Names that trainers use → the optimizer with the same states. A fused kernel has no states of its own."""
 
-OTHER_FORMATS_OF_WEIGHTS = (
+HINT_ON_WEIGHT_BITS = (
     "For a format that is not listed, such as those of GGUF, send workload.weight_bits instead: the bits of its file "
     "over the parameters."
 )
-HINTS_ON_FORMATS = {"weight_precision": OTHER_FORMATS_OF_WEIGHTS, "kv_cache_precision": ""}
-"""Sentences on what else to send, by the field of an unknown format."""
+HINTS_ON_FORMATS = {"weight_precision": HINT_ON_WEIGHT_BITS, "kv_cache_precision": ""}
+"""For each field that names a format: what to send instead of an unknown one."""
 
 AS_SENT = (
     "weight_precision", "weight_bits", "trainable_parameters", "sequence_length", "mean_length", "flash_attention",
@@ -72,14 +71,11 @@ AS_SENT = (
 
 
 def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
-    """Returns the job; None if no model is named or the task is not one that can be estimated.
-
-    Raises `QuestionError`.
-    """
+    """Returns the job; None without a model, or if the task cannot be estimated. Raises `QuestionError`."""
     for field, hint in HINTS_ON_FORMATS.items():
         if (name := getattr(work, field)) is not None and name not in FORMATS:
             raise unknown("number format", name, FORMATS, f"workload.{field}", hint)
-    _check_framework(work)
+    _check_classical(work, catalog)
     optimizer = _listed("optimizer", _optimizer_called(work.optimizer or "adamw"), OPTIMIZER_STATES)
     if work.model is None or work.task not in get_args(Task):
         return None
@@ -127,7 +123,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
 
 
 def named_work_of(work: WorkloadRequest, catalog: Catalog) -> NamedWork | None:
-    """Returns a workload that is known by its name alone; None where nothing was measured under it that counts here."""
+    """Returns a workload that is known by its name alone; None if no measurement under that name counts."""
     if work.name is None or not catalog.measurements.under(work.name):
         return None
     precision = next(iter(resolved("precision", work.precision, catalog, "workload.")), None)
@@ -136,7 +132,7 @@ def named_work_of(work: WorkloadRequest, catalog: Catalog) -> NamedWork | None:
 
 
 def _with_hours_on(job: JobOrName, work: WorkloadRequest, catalog: Catalog) -> JobOrName:
-    """Returns the job with an amount in place of hours on a machine: the work that the machine does in these hours."""
+    """Returns the job with an amount of work; hours on a machine become the work that the machine does in them."""
     sent = None if work.amount is None else work.amount.hours_on
     if sent is None:
         return job
@@ -145,17 +141,16 @@ def _with_hours_on(job: JobOrName, work: WorkloadRequest, catalog: Catalog) -> J
 
 
 def _lacks_dimensions(model: Model, work: WorkloadRequest) -> bool:
-    """Whether the job trains a language model of which only the number of parameters is known.
+    """Returns whether the job trains a language model of which only the number of parameters is known.
 
-    The number gives the work of a token, but not a training step, its memory and its traffic, which depend on sequences
-    and layers.
+    That number gives the FLOPs of a token. Memory and traffic of a training step also depend on sequences and layers.
     """
     return work.task == "training" and model.family == "llm" and model.transformer is None
 
 
 def _precisions(work: WorkloadRequest, model: Model, catalog: Catalog) -> tuple[str, ...]:
-    """Returns the named precisions, or the published one of the model, as far as the numerics allow them."""
-    hint = OTHER_FORMATS_OF_WEIGHTS if work.task == "inference" else ""
+    """Returns the named precisions, else the published one of the model; of these, the ones that the numerics allow."""
+    hint = HINT_ON_WEIGHT_BITS if work.task == "inference" else ""
     named = tuple(_listed("precision", name, FORMATS, hint) for name in work.precision)
     required = None
     if "numerics" in work.model_fields_set:
@@ -164,15 +159,15 @@ def _precisions(work: WorkloadRequest, model: Model, catalog: Catalog) -> tuple[
 
 
 def _as_published(work: WorkloadRequest, model: Model) -> tuple[str, ...]:
-    """The format in which an engine finds the weights, where the caller leaves it open; empty if that is unknown."""
-    open_ = work.task == "inference" and work.weight_precision is None and work.weight_bits is None
-    return (model.published_precision,) if open_ and model.published_precision else ()
+    """Returns the published format of the weights, if the caller names no other for inference; empty if unknown."""
+    unnamed = work.task == "inference" and work.weight_precision is None and work.weight_bits is None
+    return (model.published_precision,) if unnamed and model.published_precision else ()
 
 
 def loading_of(work: WorkloadRequest, model: Model | None) -> SampleLoading:
-    """Returns how samples reach the GPUs. Tokens are read as they are: nothing has to be decoded."""
+    """Returns how samples reach the GPUs. Tokens need no decoding."""
     transformer = None if model is None else model.transformer
-    # A vision transformer has no vocabulary: its samples are images that have to be decoded.
+    # A vision transformer has no vocabulary: its samples are images, which have to be decoded.
     reads_tokens = transformer is not None and transformer.vocabulary > 0
     host = work.host
     return SampleLoading(
@@ -193,11 +188,11 @@ def amount_of(sent: AmountRequest | None, model: Model | None = None) -> Amount 
     units = [name for name in UNITS_OF_WORK if getattr(sent, name) is not None]
     if len(units) > 1:
         raise QuestionError(
-            f"The amount is given in {' and '.join(units)}; give it in one.", field=f"workload.amount.{units[1]}"
+            f"The amount is given in {' and '.join(units)}; give it in one unit.", field=f"workload.amount.{units[1]}"
         )
-    if sent.epochs is not None and not OF_ONE_EPOCH.intersection(units):
+    if sent.epochs is not None and not PER_EPOCH.intersection(units):
         raise QuestionError(
-            f"Epochs need the work of one of them: {', '.join(sorted(OF_ONE_EPOCH))}.", field="workload.amount.epochs"
+            f"Epochs need the amount of one epoch: {', '.join(sorted(PER_EPOCH))}.", field="workload.amount.epochs"
         )
     if not units or units == ["hours_on"]:
         return None
@@ -213,7 +208,7 @@ def amount_of(sent: AmountRequest | None, model: Model | None = None) -> Amount 
 
 
 def _audio_seconds(model: Model | None) -> float:
-    """Returns the seconds of audio of a sample. Raises `QuestionError` for a model that hears none."""
+    """Returns the seconds of audio per sample. Raises `QuestionError` for a model without audio."""
     if model is None or model.audio_seconds_per_sample is None:
         name = "A workload without a model" if model is None else model.name
         raise QuestionError(
@@ -223,17 +218,26 @@ def _audio_seconds(model: Model | None) -> float:
     return model.audio_seconds_per_sample
 
 
-def _check_framework(work: WorkloadRequest) -> None:
-    """Raises `QuestionError` for a library of classical machine learning in a task of neural networks."""
-    field = "workload.software.framework"
-    name, _ = split_requirement(work.software.framework or "", field)
-    if name.lower() in CLASSICAL_LIBRARIES and work.task in get_args(Task):
-        raise QuestionError(f"{classical_hint(name)}.", field=field)
+def _check_classical(work: WorkloadRequest, catalog: Catalog) -> None:
+    """Raises `QuestionError` for a library of classical machine learning as a model or in a task of neural networks."""
+    of_framework = "workload.software.framework"
+    framework, _ = split_requirement(work.software.framework or "", of_framework)
+    named = {"workload.model": work.model if isinstance(work.model, str) else ""}
+    if work.task in get_args(Task):
+        named[of_framework] = framework
+    libraries = catalog.derive(classical_libraries)
+    for field, name in named.items():
+        if software_name(name, libraries) is not None:
+            raise QuestionError(
+                f"{name} is a library of classical machine learning, and no model of it has a known cost: send task "
+                "classical without a model, and a name, so that measurements under that name give the rates.",
+                field=field,
+            )
 
 
 def _check_pairs(work: WorkloadRequest) -> None:
-    """Raises `QuestionError` for an amount in samples where a sample could be a pair or one sequence of a pair."""
-    # The examples of KTO stand alone.
+    """Raises `QuestionError` for an amount in samples if a sample could mean a pair or one sequence of it."""
+    # KTO trains on single examples, not on pairs.
     if work.purpose in PREFERENCE_LOSSES and work.purpose != "kto" and work.amount and work.amount.samples is not None:
         raise QuestionError(
             f"{str(work.purpose).upper()} trains on pairs of sequences: give workload.amount.pairs.",
@@ -242,7 +246,7 @@ def _check_pairs(work: WorkloadRequest) -> None:
 
 
 def _check_sample(work: WorkloadRequest, job: Job) -> None:
-    """Raises `QuestionError` for denoising steps of a model without them, and for another sample than the job has."""
+    """Raises `QuestionError` for denoising steps that the model does not have, and for a sample unlike the job's."""
     for name in ("denoising_steps", "guidance"):
         if getattr(work, name) is not None and job.model.steps_per_sample is None:
             raise QuestionError(f"{job.model.name} has no denoising steps: leave {name} out.", field=f"workload.{name}")
@@ -253,11 +257,11 @@ def _check_sample(work: WorkloadRequest, job: Job) -> None:
 
 
 def _model(sent: str | ModelDimensionsRequest, catalog: Catalog) -> Model:
-    """The model of the catalog, or the one that is described."""
+    """Returns the model of the catalog, or the one that is described."""
     if isinstance(sent, str):
         return resolve_model(sent, catalog, "workload.model")
     dimensions = {name: value for name in DIMENSIONS if (value := getattr(sent, name, None)) is not None}
-    # A name alone describes nothing: it means the model of the catalog.
+    # An object with nothing but a name means the model of the catalog.
     if sent.huggingface_config is None and sent.name is not None and not dimensions and sent.parameters is None:
         return resolve_model(sent.name, catalog, "workload.model.name")
     try:

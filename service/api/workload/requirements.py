@@ -1,4 +1,4 @@
-"""The software, numerics and host of a workload as sent → requirements in the catalog's words."""
+"""Translates the software, numerics and host of a workload into requirements with the catalog's names."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ from service.domain.selection.requirements import (
 from service.domain.versions import EVERY, split_requirement, versions_of
 
 STACK_FIELDS = ("framework", "engine")
-"""Fields that name what runs the work: an engine decides, whatever framework it is written in."""
+"""Fields that name the software that runs the work. If both are sent, the engine decides."""
 
 
 def requirements_of(
@@ -31,7 +31,7 @@ def requirements_of(
     has_job: bool,
     platform_named_by: frozenset[str] | None,
 ) -> Requirements:
-    """Returns what a workload needs; software without any rule about it is left out. Raises `QuestionError`."""
+    """Returns the requirements of a workload, without software that has no rules. Raises `QuestionError`."""
     if precision is None and not work.model_fields_set & {"software", "host"}:
         return NOTHING
     software = work.software
@@ -55,12 +55,12 @@ def requirements_of(
 
 
 def platform_named_by(work: WorkloadRequest, catalog: Catalog, *, has_job: bool) -> frozenset[str] | None:
-    """Returns the fields of the software that say what the code runs on; None where nothing has to say it.
+    """Returns the fields of `software` that say which platform the code is for; None if the task needs no platform.
 
-    Where no field does, the code is taken to be of the mainstream framework.
+    An empty set means that no field says it: the code then counts as written for the mainstream framework.
     """
     platforms = set(platforms_of(work, catalog))
-    # A job of code for CPUs alone takes no machine with a GPU.
+    # A job whose code is for CPUs alone is not run on GPUs.
     if work.task not in NEEDS_A_FRAMEWORK or work.task in TASKS_WITHOUT_GPU or (has_job and platforms == {CPU}):
         return None
     software = work.software
@@ -70,10 +70,7 @@ def platform_named_by(work: WorkloadRequest, catalog: Catalog, *, has_job: bool)
 
 
 def requirement(text: str | None, field: str, catalog: Catalog) -> Requirement | None:
-    """Returns the requirement that a text such as `pytorch>=2.3` states, None for software without rules.
-
-    Raises `QuestionError`.
-    """
+    """Returns the requirement in `pytorch>=2.3`; None for software without rules. Raises `QuestionError`."""
     if text is None:
         return None
     written, versions = split_requirement(text, field)
@@ -88,13 +85,13 @@ def platforms_of(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ...]:
 
 
 def software_of(work: WorkloadRequest, catalog: Catalog) -> tuple[Requirement, ...]:
-    """Returns the framework and the engine that rules are about; the engine, whose code runs, comes last."""
+    """Returns the framework and then the engine, each if it has rules."""
     named = (requirement(getattr(work.software, name), f"workload.software.{name}", catalog) for name in STACK_FIELDS)
-    return tuple(each for each in named if each is not None)
+    return tuple(software for software in named if software is not None)
 
 
 def unknown_software(work: WorkloadRequest, catalog: Catalog) -> list[str]:
-    """Returns the fields that name software for which no rule says where it runs."""
+    """Returns the fields that name software without rules on where it runs."""
     if "software" not in work.model_fields_set:
         return []
     unknown = []
@@ -110,7 +107,7 @@ def unknown_software(work: WorkloadRequest, catalog: Catalog) -> list[str]:
 def precision_requirement_of(
     work: WorkloadRequest, usual: tuple[str, ...], catalog: Catalog, *, needs_peak: bool
 ) -> PrecisionRequirement | None:
-    """Returns the precisions that a workload can use; None if it tolerates every one."""
+    """Returns the precisions that a workload can use; None if it can use all."""
     named = tuple(name.lower() for name in work.precision)
     return precision_requirement(
         numerics_of(work), named, usual, catalog, support=work.precision_support, needs_peak=needs_peak
@@ -118,7 +115,7 @@ def precision_requirement_of(
 
 
 def numerics_of(work: WorkloadRequest) -> Numerics:
-    """Returns what a workload tolerates of number formats."""
+    """Returns which number formats a workload tolerates."""
     return Numerics(work.numerics.min_bits, work.numerics.fp16_overflows)
 
 

@@ -1,4 +1,4 @@
-"""Translates a load as it is sent into a load of the domain, with its defaults."""
+"""Translates the load of a request into a load of the domain, with defaults."""
 
 from service.api.workload.workload import LengthRequest, ServingRequest, WorkloadRequest
 from service.domain.catalog.catalog import Catalog
@@ -9,11 +9,11 @@ from service.domain.jobs.serving import MOST_P95_OVER_MEAN, Length, Serving
 from service.domain.models.model import Model
 
 USUAL_HEADROOM = 0.2
-"""Share of the throughput that stays free where none is given: at a full replica, the queue has no end."""
+"""Default share of the throughput that stays free: at a fully used replica, the queue would grow without limit."""
 
 USUAL_SECONDS_PER_OUTPUT_TOKEN = 0.1
-"""Limit on the time per token where no limit on a time is given: that of MLPerf Inference v5.1 for Llama 3.1 8B as a
-server (published on 2025-09-09, recalled; 0.08 for DeepSeek-R1), twice as fast as people read."""
+"""Default limit on the time per token if the caller names no limit on a time: that of MLPerf Inference v5.1 for
+Llama 3.1 8B as a server (published on 2025-09-09, recalled; 0.08 for DeepSeek-R1). People read half as fast."""
 
 RATES = ("requests_per_second", "output_tokens_per_second", "concurrency")
 LIMITS = ("max_seconds_to_first_token", "max_seconds_per_output_token", "max_seconds_per_request")
@@ -25,13 +25,13 @@ OF_TOKENS = (
     "output_tokens_per_second", "output_length", "max_seconds_to_first_token", "max_seconds_per_output_token",
     "prefix_cache_hit_rate", "speculative_acceptance", "draft_model", "disaggregated",
 )  # fmt: skip
-"""Fields of a load on a model that writes tokens."""
-OF_ANOTHER_QUESTION = ("amount", "concurrency", "batch_size", "longest_output_length")
-"""Fields of a workload that describe a number of requests in another way."""
+"""Fields that only the load of a model that writes tokens has."""
+OF_A_FIXED_AMOUNT = ("amount", "concurrency", "batch_size", "longest_output_length")
+"""Fields of a workload with a fixed number of requests, which contradict a load without an end."""
 
 
 def _with_usual_limit(sent: ServingRequest, model: Model) -> ServingRequest:
-    """Returns a load with the usual limit on the time per token, unless it names a limit on a time, or null for one."""
+    """Returns a load with the usual limit on the time per token, unless any limit on a time was sent, even as null."""
     if not model.generates or not sent.model_fields_set.isdisjoint(LIMITS):
         return sent
     return sent.model_copy(update={"max_seconds_per_output_token": USUAL_SECONDS_PER_OUTPUT_TOKEN})
@@ -64,12 +64,12 @@ def serving_of(work: WorkloadRequest, model: Model, catalog: Catalog) -> Serving
 
 
 def _check(work: WorkloadRequest, sent: ServingRequest, model: Model) -> None:
-    """Raises `QuestionError` for a load that contradicts the workload, or itself."""
+    """Raises `QuestionError` for a load whose fields contradict the workload or each other."""
     if work.task != "inference":
         raise QuestionError("A load needs a workload of the task 'inference'.", field="workload.serving")
     if not model.generates:
         _check_without_tokens(sent, model)
-    for name in OF_ANOTHER_QUESTION:
+    for name in OF_A_FIXED_AMOUNT:
         if getattr(work, name) is not None:
             raise QuestionError(
                 f"workload.serving is a load without an end: leave workload.{name} out.", field=f"workload.{name}"
@@ -82,38 +82,38 @@ def _check(work: WorkloadRequest, sent: ServingRequest, model: Model) -> None:
 
 
 def _drafter(sent: ServingRequest, catalog: Catalog) -> Model | None:
-    """Returns the model that drafts. Raises `QuestionError` for one without drafts, or that writes no tokens."""
+    """Returns the draft model. Raises `QuestionError` if it writes no tokens, or if no draft would be accepted."""
     if sent.draft_model is None:
         return None
     field = "workload.serving.draft_model"
     drafter = resolve_model(sent.draft_model, catalog, field)
     if not drafter.generates:
-        raise QuestionError(f"{drafter.name} writes no tokens, so that it drafts none.", field=field)
+        raise QuestionError(f"{drafter.name} writes no tokens, so it cannot draft any.", field=field)
     if not sent.speculative_acceptance:
-        raise QuestionError("A model that drafts needs workload.serving.speculative_acceptance.", field=field)
+        raise QuestionError("A draft model needs workload.serving.speculative_acceptance above 0.", field=field)
     return drafter
 
 
 def _draft_cost(sent: ServingRequest, drafter: Model | None, model: Model) -> float:
-    """Returns the time of a drafted token over that of a step: as it is sent, or as the weights that each reads."""
+    """Returns the time of a drafted token over the time of a step: as sent, else the ratio of the weights they read."""
     if drafter is None or "draft_cost" in sent.model_fields_set:
         return sent.draft_cost
     return min(1.0, drafter.active_parameters / model.active_parameters)
 
 
 def _check_without_tokens(sent: ServingRequest, model: Model) -> None:
-    """Raises `QuestionError` for what only a model that writes tokens has."""
+    """Raises `QuestionError` for fields that only a model that writes tokens has."""
     for name in OF_TOKENS:
         if getattr(sent, name):
             raise QuestionError(
-                f"{model.name} writes no tokens: leave {name} out. A limit on the time of an answer is "
+                f"{model.name} writes no tokens: leave {name} out. To limit the time of an answer, send "
                 "max_seconds_per_request.",
                 field=f"workload.serving.{name}",
             )
 
 
 def _check_disaggregated(sent: ServingRequest) -> None:
-    """Raises `QuestionError` for clients that send again, and for a limit on the time of both kinds of instances."""
+    """Raises `QuestionError` for fields with which a disaggregated load is not estimated."""
     for name, instead in (
         ("concurrency", "requests_per_second"),
         ("max_seconds_per_request", "max_seconds_to_first_token and max_seconds_per_output_token"),
@@ -125,20 +125,20 @@ def _check_disaggregated(sent: ServingRequest) -> None:
 
 
 def _length(work: WorkloadRequest, sent: ServingRequest, name: str, usual: float, *, needed: bool = True) -> Length:
-    """Returns a length as it is sent, or the usual one of the model."""
-    ours, of_workload = getattr(sent, name), getattr(work, name)
-    if ours is not None and of_workload is not None:
+    """Returns a length as the load or the workload states it, else the usual one of the model."""
+    of_load, of_workload = getattr(sent, name), getattr(work, name)
+    if of_load is not None and of_workload is not None:
         raise QuestionError(
             f"Give {name} in workload.serving or in workload, not in both.", field=f"workload.serving.{name}"
         )
-    length = (usual if of_workload is None else of_workload) if ours is None else ours
+    length = (usual if of_workload is None else of_workload) if of_load is None else of_load
     if not length and needed:
         raise QuestionError(f"A load needs workload.serving.{name}.", field=f"workload.serving.{name}")
     if not isinstance(length, LengthRequest):
         return Length(float(length))
     if not length.mean <= length.p95 <= MOST_P95_OVER_MEAN * length.mean:
         raise QuestionError(
-            f"p95 is between the mean and {MOST_P95_OVER_MEAN:g} times the mean.",
+            f"p95 must be between the mean and {MOST_P95_OVER_MEAN:g} times the mean.",
             field=f"workload.serving.{name}.p95",
         )
     return Length(length.mean, length.p95)

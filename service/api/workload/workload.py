@@ -1,9 +1,9 @@
-"""A workload as it is sent. Everything but its task is optional."""
+"""The workload of a request. All fields except `task` are optional."""
 
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from service.api.catalog.filters import PrecisionName, Precisions, PrecisionSupport, Task
 from service.api.http.fields import (
@@ -12,15 +12,15 @@ from service.api.http.fields import (
     AtLeastOne,
     AtLeastOneOfMany,
     BodyModel,
-    Count,
     Gbps,
     Name,
     Named,
     Names,
     Positive,
-    standing,
+    list_as_tuple,
     whole,
 )
+from service.api.workload.described_model import ModelDimensionsRequest
 from service.domain.jobs.config import PREFERENCE_LOSSES, USUAL_CONFIDENCE
 from service.domain.physics.memory import OPTIMIZER_STATES
 
@@ -30,20 +30,18 @@ Length = Annotated[int, Field(ge=0, le=100_000_000), BeforeValidator(whole)]
 
 
 class SoftwareNameRequest(BodyModel):
-    """A piece of software by its name, and the versions that work."""
+    """The name of software, and the versions that work."""
 
     name: Words
     versions: Annotated[Words | None, Field(description="Such as `2.3`, `>=2.3` or `>=2.3,<3`.")] = None
 
 
 _IMAGE = re.compile(r"(?=[^/:]+[/:])(?:[\w.:-]+/)*([\w.-]+)(?::(?:v?(\d+(?:\.\d+)*))?[\w.+-]*)?", re.ASCII)
-"""The image of a container: its registry and path, its name, and the version in its tag."""
+"""A container image: registry and path, then the name, and the version in the tag."""
 
 
 def written_software(value: Any) -> Any:
-    """Returns software that is sent as an object, or as the image of a container, as one text, such as `pytorch >=2.3`.
-    Raises `ValueError`.
-    """
+    """Returns software as one text such as `pytorch >=2.3`; it may be sent as an object or as a container image."""
     if isinstance(value, str) and (image := _IMAGE.fullmatch(value.strip())):
         return "==".join(filter(None, image.groups()))
     if not isinstance(value, dict):
@@ -57,13 +55,13 @@ SoftwareName = Annotated[Words, BeforeValidator(written_software, json_schema_in
 
 
 class LibraryRequest(SoftwareNameRequest):
-    """A library by its name."""
+    """A library that the code uses."""
 
-    required: Annotated[bool, Field(description="Whether the code runs only with it.")] = True
+    required: Annotated[bool, Field(description="Whether the code cannot run without the library.")] = True
 
 
 def library_by_name(value: Any) -> Any:
-    """Returns a library that is sent as its name alone as an object."""
+    """Returns a library as an object; it may be sent as its name alone."""
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -88,189 +86,196 @@ class SoftwareRequest(BodyModel):
     libraries: Annotated[
         tuple[Library, ...],
         Field(max_length=50, description="Each is a text such as `dali>=1.2`, or an object."),
-        BeforeValidator(standing),
+        BeforeValidator(list_as_tuple),
     ] = ()
-    custom_cuda_kernels: Annotated[bool, Field(description="CUDA kernels of its own must run unchanged.")] = False
+    custom_cuda_kernels: Annotated[
+        bool, Field(description="Whether the code has its own CUDA kernels, which must run unchanged.")
+    ] = False
 
 
 class HostRequest(BodyModel):
-    """Requirements of the input pipeline on the host."""
+    """Requirements of the workload on the host: CPUs, memory, and the loading of samples."""
 
-    vcpus_per_gpu: Annotated[Amount | None, Field(description="Fewer warn; `min_vcpus_per_gpu` rejects.")] = None
-    memory_gib: Annotated[Amount | None, Field(description="Machines known to have less are rejected.")] = None
+    vcpus_per_gpu: Annotated[
+        Amount | None,
+        Field(description="Fewer vCPUs per GPU cause a warning; to reject machines, send `min_vcpus_per_gpu`."),
+    ] = None
+    memory_gib: Annotated[
+        Amount | None, Field(description="Host memory in GiB. Machines known to have less are rejected.")
+    ] = None
     cpu_samples_per_second_per_vcpu: Annotated[
-        Amount | None, Field(description="Samples that one vCPU prepares. Too few vCPUs cause a warning.")
+        Amount | None, Field(description="Samples per second that one vCPU prepares. Too few vCPUs cause a warning.")
     ] = None
     samples_per_second: Annotated[
         Positive | None,
-        Field(description="Samples that one machine has to load. CPUs or a network that carry fewer cause a warning."),
+        Field(
+            description="Samples per second that one machine has to load. Too few vCPUs or too slow a network cause a "
+            "warning."
+        ),
     ] = None
-    gpu_decoding: bool = False
-    single_threaded: Annotated[bool, Field(description="The code that prepares samples uses one thread.")] = False
+    gpu_decoding: Annotated[bool, Field(description="Whether samples are decoded on the GPU instead of the vCPUs.")] = (
+        False
+    )
+    single_threaded: Annotated[bool, Field(description="Whether the code that prepares samples uses one thread.")] = (
+        False
+    )
 
 
 class CheckpointRequest(BodyModel):
     """How the workload saves and resumes."""
 
-    interval_minutes: Positive | None = None
-    save_seconds: Amount | None = None
-    restart_seconds: Amount | None = None
+    interval_minutes: Annotated[
+        Positive | None,
+        Field(
+            description="Minutes of work between two checkpoints. Default: the interval with the lowest expected cost."
+        ),
+    ] = None
+    save_seconds: Annotated[
+        Amount | None, Field(description="Seconds to write a checkpoint. Default: 30, an assumption without a source.")
+    ] = None
+    restart_seconds: Annotated[
+        Amount | None,
+        Field(
+            description="Seconds from an interruption until the run goes on. Default: 300, an assumption "
+            "without a source."
+        ),
+    ] = None
 
 
 class HoursOnRequest(BodyModel):
-    """Work as the hours it takes on one machine: at the rate that was measured there under the workload's name, else as
-    estimated.
+    """An amount of work as the hours that it takes on one machine.
+
+    The rate of that machine is the one measured under the workload's name, else the estimated one.
     """
 
-    instance: Name
+    instance: Annotated[Name, Field(description="The instance type, as `name` or `provider/name`.")]
     hours: Positive
 
 
 class AmountRequest(BodyModel):
-    """How much work there is, in one unit. With `epochs`, tokens, samples, pairs and audio_hours are those of one."""
+    """The amount of work, in one unit. With `epochs`, tokens, samples, pairs and audio_hours are those of one epoch."""
 
-    tokens: Positive | None = None
-    samples: Positive | None = None
+    tokens: Annotated[Positive | None, Field(description="Tokens to train on; with `epochs`, those of one epoch.")] = (
+        None
+    )
+    samples: Annotated[
+        Positive | None, Field(description="Samples to train on or to answer; with `epochs`, those of one epoch.")
+    ] = None
     pairs: Annotated[
         Positive | None, Field(description="Pairs of a preferred and a rejected answer, two sequences each.")
     ] = None
-    epochs: Positive | None = None
-    audio_hours: Annotated[Positive | None, Field(description="Of a speech model.")] = None
-    steps: Positive | None = None
+    epochs: Annotated[Positive | None, Field(description="How often the data is used. Default: 1.")] = None
+    audio_hours: Annotated[Positive | None, Field(description="Hours of audio, for a speech model.")] = None
+    steps: Annotated[Positive | None, Field(description="Optimizer steps.")] = None
     hours_on: HoursOnRequest | None = None
 
 
 class NumericsRequest(BodyModel):
     """The number formats that the workload tolerates."""
 
-    fp16_overflows: Annotated[bool, Field(description="Precisions with the narrow range of fp16 are not used.")] = False
-    min_bits: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole)] | None = None
-
-
-DEEPEST = 16
-
-
-def plain(value: Any, depth: int = 0) -> Any:
-    """Returns the value if it can be sent back as it came. Raises `ValueError`."""
-    if depth > DEEPEST:
-        raise ValueError(f"nested more than {DEEPEST} deep")
-    if isinstance(value, dict):
-        return {plain(key): plain(held, depth + 1) for key, held in value.items()}
-    if isinstance(value, list):
-        return [plain(held, depth + 1) for held in value]
-    # The config is sent back in the answer, and UTF-8 has no form for half of a surrogate pair.
-    if isinstance(value, str) and not value.isprintable() and any("\ud800" <= each <= "\udfff" for each in value):
-        raise ValueError("half of a surrogate pair is no text")
-    # `not <=` also refuses NaN, which compares as false with everything.
-    if isinstance(value, int | float) and not abs(value) <= LARGEST:
-        raise ValueError(f"a number beyond {LARGEST:g}")
-    return value
-
-
-HuggingfaceConfig = Annotated[dict[str, Any], Field(max_length=300), AfterValidator(plain)]
-
-
-class ModelDimensionsRequest(BodyModel):
-    """A model by its dimensions, by a Hugging Face config, or by its parameters and forward FLOPs."""
-
-    name: Name | None = None
-    family: Annotated[Name | None, Field(description="Such as `llm`, `moe`, `encoder`, `cnn` or `vit`.")] = None
-    parameters: Positive | None = None
-    active_parameters: Positive | None = None
-    forward_flops_per_sample: Annotated[Positive | None, Field(description="2 x multiply-accumulates.")] = None
-    layers: Count | None = None
-    hidden: Count | None = None
-    heads: Count | None = None
-    kv_heads: Count | None = None
-    head_size: Count | None = None
-    ffn: Count | None = None
-    gated: bool | None = None
-    vocabulary: Count | None = None
-    tied: bool | None = None
-    experts: Count | None = None
-    experts_per_token: Count | None = None
-    shared_experts: Count | None = None
-    expert_ffn: Count | None = None
-    dense_layers: Count | None = None
-    mla_kv_rank: Count | None = None
-    mla_rope_size: Count | None = None
-    mla_query_rank: Count | None = None
-    mla_value_size: Count | None = None
-    sliding_window: Count | None = None
-    global_layers: Count | None = None
-    context_tokens: Annotated[int | None, Field(ge=0, le=1_000_000_000), BeforeValidator(whole)] = None
-    decoder: bool | None = None
-    huggingface_config: HuggingfaceConfig | None = None
+    fp16_overflows: Annotated[
+        bool, Field(description="Whether to exclude precisions with the narrow range of fp16.")
+    ] = False
+    min_bits: Annotated[
+        Annotated[int, Field(ge=1, le=64), BeforeValidator(whole)] | None,
+        Field(description="Fewest bits of a number. Default: no limit."),
+    ] = None
 
 
 class LengthRequest(BodyModel):
-    """Lengths in tokens that differ: a lognormal distribution."""
+    """Lengths in tokens that follow a lognormal distribution."""
 
-    mean: Annotated[float, Field(gt=0, le=100_000_000, allow_inf_nan=False)]
-    p95: Annotated[float, Field(gt=0, le=400_000_000, allow_inf_nan=False, description="At most 3.8 times the mean.")]
+    mean: Annotated[float, Field(gt=0, le=100_000_000, allow_inf_nan=False, description="Mean length in tokens.")]
+    p95: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=400_000_000,
+            allow_inf_nan=False,
+            description="Length in tokens that 95 % of requests do not exceed: 1 to 3.8 times the mean.",
+        ),
+    ]
 
 
 class ServingRequest(BodyModel):
-    """The load that a language model shall serve, in one unit, and limits on its times: instances and layout follow."""
+    """The load that a model has to serve, in one unit, and limits on its times. Instances and layout follow."""
 
-    requests_per_second: Annotated[LoadRate | None, Field(description="Mean rate of requests at random times.")] = None
-    output_tokens_per_second: Annotated[LoadRate | None, Field(description="The rate in tokens of the answers.")] = None
+    requests_per_second: Annotated[
+        LoadRate | None, Field(description="Mean number of requests per second, which arrive at random times.")
+    ] = None
+    output_tokens_per_second: Annotated[
+        LoadRate | None, Field(description="The load as tokens of answers per second.")
+    ] = None
     concurrency: Annotated[
-        AtLeastOneOfMany | None, Field(description="Clients that each send a request when the last one is answered.")
+        AtLeastOneOfMany | None,
+        Field(description="The load as a number of clients; each sends a request once its last one is answered."),
     ] = None
     input_length: Annotated[
-        Named[Length, LengthRequest] | None, Field(description="Tokens of a prompt. Default: the workload's own.")
+        Named[Length, LengthRequest] | None,
+        Field(description="Tokens of a prompt. Default: `workload.input_length`."),
     ] = None
     output_length: Annotated[
-        Named[Length, LengthRequest] | None, Field(description="Tokens of an answer. Default: the workload's own.")
+        Named[Length, LengthRequest] | None,
+        Field(description="Tokens of an answer. Default: `workload.output_length`."),
     ] = None
-    max_seconds_to_first_token: Positive | None = None
+    max_seconds_to_first_token: Annotated[
+        Positive | None, Field(description="Limit in seconds from a request to its first token. Null: no limit.")
+    ] = None
     max_seconds_per_output_token: Annotated[
         Positive | None,
-        Field(description="Default: 0.1, twice as fast as people read, if no limit on a time is named."),
+        Field(
+            description="Limit in seconds between two tokens of an answer. Default: 0.1, twice as fast as people read, "
+            "if no limit on a time is sent. Null: no limit."
+        ),
     ] = None
-    max_seconds_per_request: Positive | None = None
+    max_seconds_per_request: Annotated[
+        Positive | None, Field(description="Limit in seconds from a request to the end of its answer. Null: no limit.")
+    ] = None
     percentile: Annotated[
-        Literal[50, 95, 99], Field(description="Share of requests that keep each limit on time, at the likely figures.")
+        Literal[50, 95, 99], Field(description="Percentage of requests that must keep each limit on a time.")
     ] = 95
     prefix_cache_hit_rate: Annotated[
         float,
-        Field(ge=0, le=0.99, description="Share of a prompt that all requests share: read and kept once."),
+        Field(ge=0, le=0.99, description="Share of a prompt that is the same in all requests: read and cached once."),
     ] = 0.0
     speculative_acceptance: Annotated[
         float, Field(ge=0, le=0.99, description="Probability that a drafted token is accepted; 0: no drafts.")
     ] = 0.0
     draft_length: Annotated[
-        int, Field(ge=1, le=64, description="Tokens that are drafted for a step."), BeforeValidator(whole)
+        int, Field(ge=1, le=64, description="Tokens that are drafted per step."), BeforeValidator(whole)
     ] = 5
     draft_cost: Annotated[
         float,
         Field(
             ge=0,
             le=1,
-            description="Time of a drafted token over that of a step. Default: parameters of draft_model over those of "
-            "the model that take part in a token, else 0.05.",
+            description="Time of a drafted token over the time of a step. Default: active parameters of `draft_model` "
+            "over those of the model; 0.05 without a draft model.",
         ),
     ] = 0.05
     draft_model: Annotated[
         Name | None,
         Field(
-            description="The model that drafts: its weights at 16 bits and its cache take memory of the same GPUs. "
-            "Default: none, as with n-grams or with heads of the model."
+            description="The model that drafts tokens: its weights at 16 bits and its cache take memory of the same "
+            "GPUs. Default: none, as with n-grams or draft heads of the model itself."
         ),
     ] = None
     disaggregated: Annotated[
         bool,
         Field(
-            description="Whether some instances only read prompts and the others write the answers, as vLLM, SGLang "
-            "and TensorRT-LLM can; of each kind there are the fewest that keep the limits. Needs a rate."
+            description="Whether some instances only read prompts (prefill) and the others only write answers "
+            "(decode), as vLLM, SGLang and TensorRT-LLM can. The load must be a rate."
         ),
     ] = False
     headroom: Annotated[
         float | None,
-        Field(ge=0, le=0.99, description="Share of what a replica can do that is kept free. Default: 0.2 for a rate."),
+        Field(
+            ge=0,
+            le=0.99,
+            description="Share of a replica's throughput that is kept free. Default: 0.2 for a rate, 0 for clients.",
+        ),
     ] = None
-    min_replicas: AtLeastOne = 1
+    min_replicas: Annotated[AtLeastOne, Field(description="Fewest copies of the model.")] = 1
     availability_zones: Annotated[
         AtLeastOne, Field(description="Zones over which the instances are spread evenly.")
     ] = 1
@@ -281,34 +286,13 @@ ON_POLICY = frozenset({"grpo", "ppo", "rloo", "dapo", "gspo", "reinforce", "rlhf
 
 
 def not_on_policy(value: Any) -> Any:
-    """Refuses training on answers that the model generates itself, which is not one job. Raises `ValueError`."""
+    """Raises `ValueError` for training on answers that the model generates itself, which is not one job."""
     if isinstance(value, str) and value.lower() in ON_POLICY:
         raise ValueError(
             f"{value} trains on answers that the model generates between its steps, and no estimate covers both in one "
             "job: ask for the answers as task inference with an amount of samples, and for the updates as task "
             "training on as many samples, with purpose finetune, or kto if a reference model reads them"
         )
-    return value
-
-
-CLASSICAL_LIBRARIES = frozenset({
-    "xgboost", "lightgbm", "catboost", "scikit-learn", "sklearn", "cuml", "rapids", "random-forest",
-})  # fmt: skip
-"""Libraries whose models have no size of their own: it grows with the data."""
-
-
-def classical_hint(name: str) -> str:
-    """Returns what to send instead of a library of classical machine learning as a model or in another task."""
-    return (
-        f"{name} is a library of classical machine learning, and no model of it has a known cost: send task classical "
-        "without a model, and a name, so that measurements under that name give the rates"
-    )
-
-
-def no_classical_library(value: Any) -> Any:
-    """Refuses the name of a library of classical machine learning as a model. Raises `ValueError`."""
-    if isinstance(value, str) and value.lower() in CLASSICAL_LIBRARIES:
-        raise ValueError(classical_hint(value))
     return value
 
 
@@ -333,58 +317,94 @@ class WorkloadRequest(BodyModel):
     task: Annotated[Task, BeforeValidator(no_purpose)]
     sample: Annotated[
         Words | None,
-        Field(description="What one sample is, such as `image 1024x1024 in 30 steps`: an answer states it."),
+        Field(description="What one sample is, such as `image 1024x1024 in 30 steps`. Default: as the model has it."),
     ] = None
-    name: Name | None = None
-    model: Annotated[Named[Name, ModelDimensionsRequest] | None, BeforeValidator(no_classical_library)] = None
+    name: Annotated[
+        Name | None,
+        Field(description="Your name for the workload: measurements under that name replace or scale the estimate."),
+    ] = None
+    model: Named[Name, ModelDimensionsRequest] | None = None
     method: Annotated[Literal["full", "lora", "qlora", "adapters"] | None, BeforeValidator(no_purpose)] = None
     purpose: Annotated[
         Purpose | None,
         Field(
-            description="Long packed sequences, short examples, or a loss on preferences, of which DPO, IPO and KTO "
-            "hold a frozen reference model; a sample is one sequence."
+            description="Kind of training: `pretrain` on long packed sequences, `finetune` on short examples, or a "
+            "loss on preferences (DPO, IPO and KTO also hold a frozen reference model). A sample is one sequence."
         ),
         BeforeValidator(not_on_policy),
     ] = None
     precision: Annotated[
         Precisions,
         Field(
-            description="In order of preference. Default: as published (inference), or the best usual one of each GPU."
+            description="Number formats in order of preference. Default: for inference as the model is published, "
+            "otherwise the best usual one of each GPU."
         ),
     ] = ()
-    precision_support: PrecisionSupport = "native"
+    precision_support: Annotated[
+        PrecisionSupport,
+        Field(
+            description="How well the GPU must run the precision: `accelerated` by matrix units, at least "
+            "`native`, or `any` rate."
+        ),
+    ] = "native"
     precision_flexible: Annotated[
-        bool, Field(description="Lets a faster format replace the precision on a GPU that runs it: TF32, or 16 bits.")
+        bool,
+        Field(description="Whether a faster format (TF32, or 16 bits) may replace the precision on a GPU that has it."),
     ] = False
     code_changes: Annotated[
-        bool, Field(description="If false, only TF32 counts as a faster format, since it needs no change of the code.")
+        bool,
+        Field(
+            description="Whether `precision_flexible` may use formats that need changes of the code; without them, "
+            "only TF32 counts."
+        ),
     ] = True
     weight_precision: Annotated[
         PrecisionName | None,
-        Field(description="Format of stored weights if it differs, such as `int4`, `nf4` or `fp8`."),
+        Field(description="Format of the stored weights, such as `int4` or `fp8`. Default: the same as `precision`."),
     ] = None
     weight_bits: Annotated[
         float | None, Field(gt=0, le=64, description="Bits per stored weight, including its scales.")
     ] = None
-    kv_cache_precision: PrecisionName | None = None
+    kv_cache_precision: Annotated[
+        PrecisionName | None,
+        Field(description="Format of cached keys and values. Default: as the stack does, else 16 bits."),
+    ] = None
     optimizer: Annotated[Name | None, Field(description=f"One of {', '.join(OPTIMIZER_STATES)}.")] = None
-    trainable_parameters: Positive | None = None
+    trainable_parameters: Annotated[
+        Positive | None,
+        Field(description="Parameters that training changes. Default: all, or a usual number for the method."),
+    ] = None
     mixed_precision: Annotated[
         bool | None, Field(description="Whether 16-bit training keeps an fp32 copy of the weights.")
     ] = None
-    flash_attention: bool | None = None
-    chunked_loss: Annotated[bool, Field(description="The loss is computed in chunks, so logits are never whole.")] = (
+    flash_attention: Annotated[
+        bool | None,
+        Field(
+            description="Whether attention runs in a fused kernel that never stores its matrix. Default: as the "
+            "stack does."
+        ),
+    ] = None
+    chunked_loss: Annotated[
+        bool, Field(description="Whether the loss is computed in chunks, so that the logits are never stored whole.")
+    ] = False
+    fused_optimizer: Annotated[
+        bool, Field(description="Whether the optimizer updates weights during the backward pass.")
+    ] = False
+    offload_activations: Annotated[bool, Field(description="Whether saved activations are kept in host memory.")] = (
         False
     )
-    fused_optimizer: Annotated[bool, Field(description="The optimizer steps inside the backward pass.")] = False
-    offload_activations: bool = False
     offload_optimizer: Annotated[
         bool,
-        Field(description="Gradients and optimizer states are in host memory, and the CPU steps them (ZeRO-Offload)."),
+        Field(
+            description="Whether gradients and optimizer states are in host memory, where the CPU updates them "
+            "(ZeRO-Offload)."
+        ),
     ] = False
-    sequence_length: Annotated[AtLeastOneOfMany | None, Field(description="Tokens of a training sample.")] = None
+    sequence_length: Annotated[
+        AtLeastOneOfMany | None, Field(description="Tokens of a training sample, padding included.")
+    ] = None
     mean_length: Annotated[
-        Positive | None, Field(description="Mean number of real tokens per sample if samples are padded or packed.")
+        Positive | None, Field(description="Mean tokens of a sample without padding. Default: `sequence_length`.")
     ] = None
     global_batch_size: Annotated[
         AtLeastOneOfMany | None,
@@ -394,41 +414,51 @@ class WorkloadRequest(BodyModel):
         AtLeastOneOfMany | None, Field(description="Training: samples per GPU and pass. Inference: samples at once.")
     ] = None
     concurrency: Annotated[
-        AtLeastOneOfMany | None, Field(description="Requests in flight. Default: as many as fit.")
+        AtLeastOneOfMany | None, Field(description="Inference: requests in flight. Default: as many as fit.")
     ] = None
-    input_length: Annotated[Length | None, Field(description="Tokens of a prompt, or of a sample.")] = None
+    input_length: Annotated[Length | None, Field(description="Tokens of a prompt, or of an input sample.")] = None
     output_length: Annotated[Length | None, Field(description="Tokens of an answer.")] = None
     image_tokens: Annotated[
         Amount,
-        Field(description="Tokens of a prompt, among input_length, that are images which the model has to encode."),
+        Field(description="Tokens of `input_length` that come from images, which the model has to encode."),
     ] = 0.0
     longest_output_length: Annotated[
         Length | None,
-        Field(description="Tokens of the longest answer of an amount of samples that is sent all at once."),
+        Field(description="Tokens of the longest answer, if all samples of the amount are sent at once."),
     ] = None
     denoising_steps: Annotated[
         int | None,
-        Field(ge=1, le=10_000, description="Of an image. Default: as is usual for the model."),
+        Field(ge=1, le=10_000, description="Denoising steps per sample. Default: as is usual for the model."),
         BeforeValidator(whole),
     ] = None
     guidance: Annotated[
         bool | None,
-        Field(description="Classifier-free guidance, two passes per step. Default: unless the model distils it."),
+        Field(
+            description="Whether classifier-free guidance takes two passes per step. Default: true, unless the model "
+            "is distilled for guidance."
+        ),
     ] = None
     serving: Annotated[
-        ServingRequest | None, Field(description="A load to serve without an end, instead of an amount of work.")
+        ServingRequest | None, Field(description="A continuous load to serve, instead of an amount of work.")
     ] = None
     amount: AmountRequest | None = None
     growth: Annotated[
         Literal["distributed"] | None,
-        Field(description="The work will later run on several linked GPUs, to which code and precisions carry over."),
+        Field(
+            description="`distributed`: the work will later run on several linked GPUs, so the provider must also have "
+            "machines of the same architecture with fast links."
+        ),
     ] = None
     dataset: Annotated[
-        Name | None, Field(description="Such as `ms_coco`: rules of thumb say how many GPUs are usual.")
+        Name | None,
+        Field(description="The data set, such as `ms_coco`, for which rules of thumb state a usual number of GPUs."),
     ] = None
-    goal: Annotated[Name | None, Field(description="Such as `reproduce_paper`, for rules of thumb.")] = None
+    goal: Annotated[
+        Name | None, Field(description="The goal, such as `reproduce_paper`, for which rules of thumb exist.")
+    ] = None
     model_size: Annotated[
-        Literal["small", "medium", "large", "very_large"] | None, Field(description="For rules of thumb.")
+        Literal["small", "medium", "large", "very_large"] | None,
+        Field(description="The rough size of the model, for rules of thumb."),
     ] = None
     software: SoftwareRequest = SoftwareRequest()
     host: HostRequest = HostRequest()
@@ -436,17 +466,22 @@ class WorkloadRequest(BodyModel):
     concurrent_runs: Annotated[
         AtLeastOne,
         Field(
-            description="Independent runs at the same time, each of the whole amount. With a model or a measured name "
-            "each takes machines of its own, else a GPU."
+            description="Independent runs at the same time, each with the whole amount of work. With a model or a "
+            "measured name, each run takes its own machines, otherwise one GPU."
         ),
     ] = 1
-    sample_mb: Amount | None = None
-    reads_from: Literal["network", "local"] | None = None
+    sample_mb: Annotated[
+        Amount | None, Field(description="Size of a stored sample in MB, for the time to read it.")
+    ] = None
+    reads_from: Annotated[
+        Literal["network", "local"] | None,
+        Field(description="Where samples are stored: over the network, or on disks of the machine."),
+    ] = None
     assume_network_gbps: Annotated[
         Gbps | None,
         Field(
-            description="Network of a node where the catalog states none. Without it, 10 Gbps are assumed "
-            "there, and only data parallelism crosses them."
+            description="Network of a node in Gbps, where the catalog states none. Default: 10 Gbps, and only data "
+            "parallelism crosses nodes."
         ),
     ] = None
     memory_confidence: Annotated[
@@ -454,12 +489,15 @@ class WorkloadRequest(BodyModel):
         Field(
             ge=0.5,
             le=0.99,
-            description="Probability with which the memory of the GPUs has to suffice. Layouts have to fit with "
-            "it, and a recommendation rejects machines on which none does.",
+            description="Probability with which a layout must fit in the memory of the GPUs. Recommendations reject "
+            "machines on which no layout does.",
         ),
     ] = USUAL_CONFIDENCE
     fault_tolerant: Annotated[
         bool | None,
-        Field(description="Whether an interrupted run can resume. Null: spot takes part where a market names it."),
+        Field(
+            description="Whether an interrupted run can resume. True admits spot by default; null admits it only if "
+            "`market` names it."
+        ),
     ] = None
     checkpoint: CheckpointRequest = CheckpointRequest()

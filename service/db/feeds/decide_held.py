@@ -8,14 +8,14 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, select, update
 
 from service.db.errors import in_sentences
 from service.db.feeds.resolve_prices import in_chunks, resolve_prices
-from service.db.import_lock import import_transaction
-from service.db.tables import CATALOG_VERSION, DOCUMENT, OBSERVATION, OFFER, PRICE
+from service.db.import_lock import finish_import, import_transaction
+from service.db.tables import DOCUMENT, OBSERVATION, OFFER, PRICE
 from service.domain.catalog.resolution import Decision
 
 
 @dataclass(frozen=True, slots=True)
 class HeldPrice:
-    """A price that does not count yet, and the one that counts in its place; both in micro-units per hour."""
+    """A price that does not count yet, and the price in force instead; both in micro-units per hour."""
 
     id: int
     key: str
@@ -32,21 +32,21 @@ class HeldPrice:
 
 
 def is_waiting() -> ColumnElement[bool]:
-    """Returns the condition of a row that is held, and about which no operator has decided."""
+    """Returns the condition for observations that are held and about which no operator has decided."""
     return and_(OBSERVATION.c.state == "held", OBSERVATION.c.decision.is_(None))
 
 
 def held_prices(engine: Engine) -> list[HeldPrice]:
-    """Returns all prices that wait, by feed and offer. Raises `DatabaseUnusable`."""
+    """Returns all prices that wait for a confirmation, by feed and offer. Raises `DatabaseUnusable`."""
     with in_sentences(engine), engine.connect() as connection:
         return _waiting(connection)
 
 
 def decide_held(engine: Engine, feed: str, decision: Decision, now: datetime) -> Sequence[HeldPrice]:
-    """Decides about every price of a feed that waits, and returns these prices. Raises `DatabaseUnusable`.
+    """Releases or refuses every waiting price of a feed, and returns these prices. Raises `DatabaseUnusable`.
 
-    A released price counts from the capture that showed it. A refused one never counts, however often the feed repeats
-    it, until the feed shows another one.
+    A released price counts from the capture that showed it. A refused price does not count, however often the feed
+    repeats it, until the feed shows another price.
     """
     with import_transaction(engine) as connection:
         decided = [price for price in _waiting(connection) if price.feed == feed]
@@ -54,8 +54,7 @@ def decide_held(engine: Engine, feed: str, decision: Decision, now: datetime) ->
             values = {"decision": decision, "decided_at": now}
             connection.execute(update(OBSERVATION).where(OBSERVATION.c.id.in_(ids)).values(values))
         resolve_prices(connection, {price.key for price in decided}, now)
-        raised = CATALOG_VERSION.c.version + int(bool(decided))
-        connection.execute(update(CATALOG_VERSION).values(importing=False, version=raised))
+        finish_import(connection, changed=bool(decided))
     return decided
 
 
@@ -67,4 +66,4 @@ def _waiting(connection: Connection) -> list[HeldPrice]:
     in_force = and_(PRICE.c.offer_id == OFFER.c.id, PRICE.c.valid_to.is_(None))
     query = shown.outerjoin(OFFER, OFFER.c.key == row.key).outerjoin(PRICE, in_force)
     rows = connection.execute(query.where(is_waiting()).order_by(DOCUMENT.c.feed, row.key, row.observed_at))
-    return [HeldPrice(**each) for each in rows.mappings()]
+    return [HeldPrice(**held) for held in rows.mappings()]

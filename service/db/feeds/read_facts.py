@@ -1,4 +1,4 @@
-"""Reads the facts of the catalog against which a feed is checked, and the specifications that feeds stated."""
+"""Reads the facts of the catalog that the check of a feed needs, and the specifications that feeds stated."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class CatalogFacts:
     providers: Mapping[str, Provider]
     gpus: Mapping[str, Gpu]
     gpu_spellings: Mapping[str, tuple[str, ...]]
-    """The ids of the GPUs that a folded spelling may mean."""
+    """By spelling, in lower case and without separators: the ids of the GPUs that it may mean."""
     aliases: Mapping[TypeName, str]
     region_ids: Mapping[str, Mapping[str, str]]
     """For each provider, the ids of its regions by id and by name."""
@@ -52,7 +52,7 @@ def read_facts(engine: Engine) -> CatalogFacts:
         for row in connection.execute(select(SPECIFICATION)).mappings():
             stated.setdefault((row["provider"], row["name"]), {})[row["feed"]] = dict(row)
     return CatalogFacts(
-        instance_types={(each.provider, each.name): each for each in types},
+        instance_types={(type_.provider, type_.name): type_ for type_ in types},
         providers=reference.providers,
         gpus=reference.gpus,
         gpu_spellings=gpu_spellings(reference.gpu_aliases, reference.gpus.values()),

@@ -1,6 +1,6 @@
-"""Reads how the feeds are doing: last captures, their counts, and types that wait for a place in the catalog."""
+"""Reads the health of the feeds: last captures, their counts, and instance types that the catalog lacks."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -23,17 +23,17 @@ class FeedStatus:
     problem: str | None
     captured_at: datetime | None
     changed_at: datetime | None
-    """Instant of the first of the captures whose content equals that of the last one."""
+    """When a capture first had the present content."""
     kept: int
     held: int
     refused: int
-    """Prices that an operator refused and that the feed still shows, or showed before."""
+    """Prices that an operator refused, even if the feed no longer shows them."""
     unmapped: int
     set_aside: dict[str, int]
     filtered: dict[str, int]
 
     def is_stale(self, now: datetime) -> bool:
-        """Returns whether the content has not changed for longer than it ever does while the feed works."""
+        """Returns whether the content has been the same for longer than `stale_after_days`."""
         days = self.feed.stale_after_days
         return self.changed_at is not None and days is not None and now - self.changed_at > timedelta(days=days)
 
@@ -45,14 +45,14 @@ class FeedStatus:
 
     @property
     def next_run_at(self) -> datetime | None:
-        """Returns when the feed is due again; None where it is not read by itself."""
+        """Returns when the feed is due again; None for a feed that is not read in the background."""
         hours = self.feed.every_hours
         return None if hours is None or self.last_run_at is None else self.last_run_at + timedelta(hours=hours)
 
 
 @dataclass(frozen=True, slots=True)
 class UnmappedType:
-    """An instance type that feeds sell and the catalog does not have, with the hardware that they state."""
+    """An instance type in feeds that the catalog lacks, with the hardware that the feeds state."""
 
     provider: str
     name: str
@@ -66,7 +66,7 @@ class UnmappedType:
 
 
 def rows_of_last_capture(engine: Engine, feed: str, part: str) -> int | None:
-    """Returns how many rows the last good document of the part had; None without one."""
+    """Returns how many rows the last good document of a part had; None without one."""
     query = select(IMPORT_RUN.c.rows_seen).where(
         IMPORT_RUN.c.feed == feed,
         IMPORT_RUN.c.part == part,
@@ -98,7 +98,7 @@ def last_document(engine: Engine, feed: str, part: str) -> LastDocument | None:
 
 
 def feed_statuses(engine: Engine) -> list[FeedStatus]:
-    """Returns the status of every feed that is read by itself or has been imported."""
+    """Returns the status of every feed that is read in the background or has been imported."""
     with in_sentences(engine), engine.connect() as connection:
         return [_status(connection, feed) for feed in read_feeds(connection).values() if feed.id != "seed"]
 
@@ -133,7 +133,7 @@ def _status(connection: Connection, feed: Feed) -> FeedStatus:
 
 
 def _changed_at(connection: Connection, feed: Feed) -> datetime | None:
-    """The latest instant at which any part of the feed first had the content that it has now."""
+    """Returns when any part of the feed last changed."""
     document = DOCUMENT.c
     rows = connection.execute(
         select(document.part, document.sha256, document.fetched_at)
@@ -152,35 +152,34 @@ def _sum(counts: Sequence[dict[str, int]]) -> dict[str, int]:
 
 
 HARDWARE = ("vcpus", "memory_gib", "gpu_name", "gpu_count")
-"""Columns of a specification that are shown of an instance type which the catalog lacks."""
+"""Columns of a specification that `UnmappedType` shows."""
 
 
 def unmapped_types(engine: Engine) -> list[UnmappedType]:
-    """Returns the instance types that wait, those with the most prices first."""
-    row = OBSERVATION.c
-    in_catalog = select(INSTANCE_TYPE.c.id).where(
-        INSTANCE_TYPE.c.provider == row.provider, INSTANCE_TYPE.c.name == row.name
-    )
+    """Returns the instance types that the catalog lacks, those with the most prices first."""
+    observed = OBSERVATION.c
+    provider, name = observed.provider, observed.name
+    in_catalog = select(INSTANCE_TYPE.c.id).where(INSTANCE_TYPE.c.provider == provider, INSTANCE_TYPE.c.name == name)
     query = (
-        select(row.provider, row.name, func.count().label("prices"), func.max(row.observed_at).label("observed_at"))
-        .where(row.state == "kept", row.superseded_at.is_(None), ~in_catalog.exists())
-        .group_by(row.provider, row.name)
+        select(provider, name, func.count().label("prices"), func.max(observed.observed_at).label("observed_at"))
+        .where(observed.state == "kept", observed.superseded_at.is_(None), ~in_catalog.exists())
+        .group_by(provider, name)
     )
     with in_sentences(engine), engine.connect() as connection:
-        stated = {(each.provider, each.name): each for each in connection.execute(select(SPECIFICATION))}
-        feeds: dict[tuple[str, str], set[str]] = {}
-        selling = select(row.provider, row.name, DOCUMENT.c.feed).join(DOCUMENT).where(~in_catalog.exists()).distinct()
-        for provider, name, feed in connection.execute(selling):
-            feeds.setdefault((provider, name), set()).add(feed)
-        waiting = [
+        stated = {(row.provider, row.name): row for row in connection.execute(select(SPECIFICATION))}
+        feeds: dict[tuple[str, str], set[str]] = defaultdict(set)
+        selling = select(provider, name, DOCUMENT.c.feed).join(DOCUMENT).where(~in_catalog.exists()).distinct()
+        for row in connection.execute(selling):
+            feeds[row.provider, row.name].add(row.feed)
+        types = [
             UnmappedType(
-                provider=each.provider,
-                name=each.name,
-                feeds=tuple(sorted(feeds[each.provider, each.name])),
-                prices=each.prices,
-                last_observed_at=each.observed_at,
-                **{name: getattr(stated.get((each.provider, each.name)), name, None) for name in HARDWARE},
+                provider=row.provider,
+                name=row.name,
+                feeds=tuple(sorted(feeds[row.provider, row.name])),
+                prices=row.prices,
+                last_observed_at=row.observed_at,
+                **{column: getattr(stated.get((row.provider, row.name)), column, None) for column in HARDWARE},
             )
-            for each in connection.execute(query)
+            for row in connection.execute(query)
         ]
-    return sorted(waiting, key=lambda each: (-each.prices, each.provider, each.name))
+    return sorted(types, key=lambda type_: (-type_.prices, type_.provider, type_.name))

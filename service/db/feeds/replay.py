@@ -1,4 +1,4 @@
-"""Reads the catalogs as they were known on an earlier day, from observations that are never overwritten."""
+"""Reads the catalogs as they were known on an earlier day, from observations, which are never overwritten."""
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
@@ -16,7 +16,7 @@ from service.domain.errors import QuestionError
 def history_known_on(engine: Engine, day: date) -> CatalogHistory:
     """Returns all prices as they were known at the end of a day (UTC), and the instance types that were known then.
 
-    Facts of the seed other than prices are those of today. Raises `QuestionError` where nothing was known yet.
+    Facts of the seed other than prices are those of today. Raises `QuestionError` for a day before the first import.
     """
     moment = datetime.combine(day, time.max, UTC)
     with snapshot(engine) as connection:
@@ -33,10 +33,10 @@ def history_known_on(engine: Engine, day: date) -> CatalogHistory:
 
 
 def _hide_later_rows(connection: Connection, moment: datetime) -> None:
-    """Puts temporary tables in front of those of the catalog, until the transaction ends.
+    """Hides tables of the catalog behind temporary tables of the same names, until the transaction ends.
 
-    Both databases look for a table among temporary ones first. Nothing is locked or written, and the resolution of
-    prices and the reading of the catalog need no second version.
+    Both databases look for a table among temporary ones first. So nothing of the catalog is locked or written, and the
+    code that resolves prices and reads the catalog works unchanged.
     """
     of_type = (OBSERVATION.c.provider == INSTANCE_TYPE.c.provider, OBSERVATION.c.name == INSTANCE_TYPE.c.name)
     was_shown = select(OBSERVATION.c.id).where(*of_type, OBSERVATION.c.recorded_at <= moment).exists()

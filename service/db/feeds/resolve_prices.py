@@ -1,4 +1,4 @@
-"""Makes offers and their prices of observations, for the keys that an import touched, within its transaction."""
+"""Computes offers and their prices from observations, for the offers that an import touched, in its transaction."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from service.domain.catalog.offer import OFFER_FIELDS
 from service.domain.catalog.resolution import Feed, Interval, Observed, Parts, Resolved, resolve
 
 KEYS_AT_ONCE = 2000
-"""How many keys one statement names; SQLite allows some thousands of parameters."""
+"""Most keys in one statement: SQLite allows some thousands of parameters."""
 
 OFFERED = [OBSERVATION.c[name] for name in ("key", "provider", "name", *OFFER_FIELDS)]
 OBSERVED = [
@@ -35,9 +35,9 @@ def read_feeds(connection: Connection) -> dict[str, Feed]:
 def resolve_prices(
     connection: Connection, keys: Collection[str] | None, now: datetime, known_at: datetime | None = None
 ) -> None:
-    """Replaces the prices of these offers, or of all, by what the observations of all feeds say together.
+    """Replaces the prices of these offers, or of all offers, by those that follow from the observations of all feeds.
 
-    With `known_at`, only what was recorded by then counts, and the observations themselves stay as they are.
+    With `known_at`, only observations count that were recorded by then, and no observation is marked as held.
     """
     feeds, captures = read_feeds(connection), captures_known_at(connection, known_at)
     types = _type_ids(connection)
@@ -48,24 +48,25 @@ def resolve_prices(
 
 
 def renew_prices(connection: Connection, feed: str, part: str, at: datetime, now: datetime) -> set[str]:
-    """Gives prices that only this part shows the day of its newest capture, which repeats them.
+    """Dates prices that only this part shows to the day of its newest capture, which repeats them.
 
-    Returns the other keys of the part, whose prices must be resolved: several feeds show them, or a row is not kept.
+    Returns the other keys of the part, whose prices have to be resolved: another feed shows them too, or not every row
+    is kept.
     """
     documents = select(DOCUMENT.c.id).where(DOCUMENT.c.feed == feed, DOCUMENT.c.part == part)
     of_part = OBSERVATION.c.document_id.in_(documents)
-    is_here = func.max(case((of_part, 1), else_=0))
-    is_plain = func.min(case((and_(of_part, OBSERVATION.c.state == "kept"), 1), else_=0))
+    in_part = func.max(case((of_part, 1), else_=0))
+    only_kept_in_part = func.min(case((and_(of_part, OBSERVATION.c.state == "kept"), 1), else_=0))
     keys = select(OBSERVATION.c.key).where(OBSERVATION.c.superseded_at.is_(None)).group_by(OBSERVATION.c.key)
-    offers = select(OFFER.c.id).where(OFFER.c.key.in_(keys.having(is_plain == 1)))
+    offers = select(OFFER.c.id).where(OFFER.c.key.in_(keys.having(only_kept_in_part == 1)))
     in_force = and_(PRICE.c.valid_from <= at, or_(PRICE.c.valid_to.is_(None), PRICE.c.valid_to > at))
     dated = update(PRICE).where(PRICE.c.offer_id.in_(offers), in_force, PRICE.c.dated != "unknown")
     connection.execute(dated.values(observed_on=at.date(), recorded_at=now))
-    return set(connection.execute(keys.having(is_here == 1, is_plain == 0)).scalars())
+    return set(connection.execute(keys.having(in_part == 1, only_kept_in_part == 0)).scalars())
 
 
 def captures_known_at(connection: Connection, known_at: datetime | None) -> Parts:
-    """Returns the instants of the complete captures of each part of a feed, by default of all."""
+    """Returns the instants of the complete captures of each part of each feed that were recorded by `known_at`."""
     table = DOCUMENT.c
     query = select(table.feed, table.part, table.fetched_at).where(table.complete).order_by(table.fetched_at)
     captures: dict[tuple[str, str], list[datetime]] = defaultdict(list)
@@ -81,7 +82,7 @@ def resolved_offers(
     captures: Parts,
     known_at: datetime | None = None,
 ) -> Iterator[tuple[Row[Any], Resolved]]:
-    """Yields a row of each offer, with its price over time as it was known at an instant, by default now."""
+    """Yields a row for each offer with its price over time, as they were known at `known_at`, by default now."""
     table = OBSERVATION.c
     decision = table.decision if known_at is None else case((table.decided_at <= known_at, table.decision))
     query = select(*OFFERED, *OBSERVED, decision).join(DOCUMENT)
@@ -126,7 +127,7 @@ def _resolve_some(
 
 
 def price_record(interval: Interval, now: datetime) -> dict[str, Any]:
-    """Returns the row of `price` of an interval, apart from its offer."""
+    """Returns an interval as a row of the table `price`, without the id of its offer."""
     observed = interval.observed
     last = min(interval.confirmed_at, interval.valid_to or interval.confirmed_at)
     return {
@@ -161,7 +162,7 @@ def _write_offers(
 
 
 def _mark_held(connection: Connection, keys: Sequence[str] | None, held: Collection[int]) -> None:
-    """Updates the `state` of observations, since each later observation may change whether an earlier one is held."""
+    """Updates the `state` of observations, because a later observation can confirm one that was held."""
     table = OBSERVATION.c
     query = select(table.id).where(table.state == "held")
     before = set(connection.execute(query if keys is None else query.where(table.key.in_(keys))).scalars())
@@ -176,5 +177,5 @@ def _type_ids(connection: Connection) -> TypeIds:
 
 
 def in_chunks(keys: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Yields keys or ids in groups that one statement can name."""
+    """Yields keys or ids in chunks that are small enough for one statement."""
     return (keys[first : first + KEYS_AT_ONCE] for first in range(0, len(keys), KEYS_AT_ONCE))

@@ -10,14 +10,14 @@ from sqlalchemy import ColumnElement, Connection, Engine, RowMapping, case, func
 
 from service.db.feeds.decide_held import is_waiting
 from service.db.feeds.resolve_prices import renew_prices, resolve_prices
-from service.db.import_lock import import_transaction
+from service.db.import_lock import finish_import, import_transaction
 from service.db.schema import key_columns
-from service.db.tables import CATALOG_VERSION, DOCUMENT, IMPORT_RUN, INSTANCE_TYPE, METADATA, OBSERVATION, SPECIFICATION
+from service.db.tables import DOCUMENT, IMPORT_RUN, INSTANCE_TYPE, METADATA, OBSERVATION, SPECIFICATION
 from service.db.write_catalog import Record, Written
 
-COMPARED_AT_LEAST = 20
-MANY = 0.3
-"""Share of on-demand prices above which changes in one capture mean an error of the feed, or a day to look at."""
+MIN_COMPARED = 20
+MAX_SHARE_CHANGED = 0.3
+"""If a larger share of on-demand prices changes in one capture, the feed may be wrong: the capture is `questioned`."""
 
 ROWS_AT_ONCE = 5000
 
@@ -26,7 +26,7 @@ VALUE = ("state", "reason", "per_hour_micros", "ends_at", "dated", "note")
 
 COMPARED: tuple[ColumnElement[Any], ...] = (
     *(OBSERVATION.c[name] for name in ("id", "key", "effective_from", "observed_at", *VALUE) if name != "state"),
-    # A row that is held was shown like a kept one.
+    # For a comparison of captures, a held row is a row that the feed showed.
     case((OBSERVATION.c.state == "held", "kept"), else_=OBSERVATION.c.state).label("state"),
 )
 
@@ -34,7 +34,7 @@ Chain = dict[datetime | None, Record]
 """The rows of one offer in a capture, by the instants from which they hold."""
 
 OF_ONE_ROW = ("id", "decision", "decided_at")
-"""Columns that a row made of a stored one does not take over."""
+"""Columns that are not copied when a new row is made from a stored one."""
 
 StoredChain = dict[datetime | None, RowMapping]
 """The rows of one offer in a stored capture, with the columns of `COMPARED`."""
@@ -81,35 +81,32 @@ def write_capture(engine: Engine, capture: Capture, now: datetime) -> Written:
     Captures may come in any order. Raises `CaptureRefused` or `DatabaseUnusable`; the database is then unchanged.
     """
     with import_transaction(engine) as connection:
-        version = connection.execute(select(CATALOG_VERSION.c.version)).scalar_one()
-        state = "unchanged"
-        if _is_new(connection, capture) and _store(connection, capture, now):
-            state, version = "done", version + 1
+        changed = _is_new(connection, capture) and _store(connection, capture, now)
+        state = "done" if changed else "unchanged"
         _record_run(connection, capture, state, now)
-        connection.execute(update(CATALOG_VERSION).values(importing=False, version=version))
+        version = finish_import(connection, changed=changed)
     return Written(state, version)
 
 
 def confirm_capture(engine: Engine, feed: str, part: str, now: datetime) -> Written:
-    """Records that a part is the same as at its last capture, which renews the age of its prices.
+    """Records that a part has not changed since its last capture, so that its prices count as observed now.
 
     Raises `DatabaseUnusable`; the database is then unchanged.
     """
     with import_transaction(engine) as connection:
-        version = connection.execute(select(CATALOG_VERSION.c.version)).scalar_one()
         of_part = (DOCUMENT.c.feed == feed, DOCUMENT.c.part == part)
         query = select(DOCUMENT).where(*of_part).order_by(DOCUMENT.c.fetched_at.desc()).limit(1)
         last = connection.execute(query).mappings().one()
         columns = {name: value for name, value in last.items() if name != "id"}
         document = {**columns, "fetched_at": now, "recorded_at": now, "complete": True, "questioned": False}
         (document_id,) = connection.execute(insert(DOCUMENT).values(document).returning(DOCUMENT.c.id)).one()
-        if not _confirmed_that_day(connection, feed, part, now, document_id):
+        renewed = not _confirmed_that_day(connection, feed, part, now, document_id)
+        if renewed:
             resolve_prices(connection, renew_prices(connection, feed, part, now, now), now)
-            version += 1
         run = {"feed": feed, "part": part, "content_hash": last["sha256"], "started_at": now, "finished_at": now}
         run |= _counts_of_last_run(connection, feed, part) | {"state": "unchanged"}
         connection.execute(insert(IMPORT_RUN).values(run))
-        connection.execute(update(CATALOG_VERSION).values(importing=False, version=version))
+        version = finish_import(connection, changed=renewed)
     return Written("unchanged", version)
 
 
@@ -139,14 +136,14 @@ def _store(connection: Connection, capture: Capture, now: datetime) -> bool:
     before, later = _state_around(connection, capture)
     after = _by_key(capture.rows)
     changes = _changes(before, after)
-    # Only a document that was read whole shows that an offer is gone.
+    # Only a complete document shows that an offer is gone.
     if capture.complete:
         changes += _absences(connection, [chain for key, chain in before.items() if key not in after])
     document = {name: getattr(capture, name) for name in DOCUMENT_COLUMNS}
     document |= {"recorded_at": now, "questioned": _many_changed(before, after)}
     (document_id,) = connection.execute(insert(DOCUMENT).values(document).returning(DOCUMENT.c.id)).one()
     _insert_rows(connection, changes, document_id, capture.fetched_at, now)
-    # A capture that comes late must not change what the next one has shown for the time after it.
+    # A capture that arrives late must not change prices from the next capture on.
     restored = [] if later is None else _restored(changes, before, later)
     if later is not None:
         _insert_rows(connection, restored, later.document_id, later.fetched_at, now)
@@ -166,14 +163,14 @@ def _store(connection: Connection, capture: Capture, now: datetime) -> bool:
 
 
 def _insert_rows(connection: Connection, rows: Sequence[Record], document: int, at: datetime, now: datetime) -> None:
-    # Each statement needs a copy of its rows, so all at once would double the memory of a large capture.
+    # Each statement copies its rows, so one statement would double the memory of a large capture.
     common = {"document_id": document, "observed_at": at, "recorded_at": now, "superseded_at": None}
     for first in range(0, len(rows), ROWS_AT_ONCE):
         connection.execute(insert(OBSERVATION), [{**row, **common} for row in rows[first : first + ROWS_AT_ONCE]])
 
 
 def _by_key(rows: Iterable[Record]) -> dict[str, Chain]:
-    """The rows by key; of two for the same instant, one that is kept counts before one that is set aside."""
+    """Returns the rows by key; of two rows for the same instant, a kept one replaces one that was set aside."""
     chains: dict[str, Chain] = defaultdict(dict)
     for row in sorted(rows, key=lambda row: row["state"] == "kept"):
         chains[row["key"]][row["effective_from"]] = row
@@ -182,7 +179,7 @@ def _by_key(rows: Iterable[Record]) -> dict[str, Chain]:
 
 @dataclass(frozen=True, slots=True)
 class _Later:
-    """The next complete capture after one that arrives late, with the rows stored for it."""
+    """The next complete capture after one that arrives late, with the rows that are stored for it."""
 
     document_id: int
     fetched_at: datetime
@@ -190,7 +187,7 @@ class _Later:
 
 
 def _state_around(connection: Connection, capture: Capture) -> tuple[dict[str, StoredChain], _Later | None]:
-    """The prices of the part just before the capture, and the capture after it. An absent offer has an empty chain."""
+    """Returns the prices of the part before the capture, and the next capture. An absent offer has an empty chain."""
     table = OBSERVATION.c
     of_part = (DOCUMENT.c.feed == capture.feed, DOCUMENT.c.part == capture.part)
     rank = func.row_number().over(
@@ -228,7 +225,7 @@ def _changes(before: Mapping[str, StoredChain], after: Mapping[str, Chain]) -> l
 
 
 def _absences(connection: Connection, chains: Iterable[StoredChain]) -> Iterator[Record]:
-    """A row for each offer that the capture lacks, made of the last row that showed it."""
+    """Yields a row for each offer that the capture lacks, made from the last row that showed the offer."""
     last = [next(iter(chain.values()))["id"] for chain in chains if chain]
     for first in range(0, len(last), ROWS_AT_ONCE):
         query = select(OBSERVATION).where(OBSERVATION.c.id.in_(last[first : first + ROWS_AT_ONCE]))
@@ -242,12 +239,12 @@ def _absence(row: Record) -> Record:
 
 
 def _restored(changes: Sequence[Record], before: Mapping[str, StoredChain], later: _Later) -> list[Record]:
-    """Rows that the next capture did not store because nothing had changed, until this capture came in between."""
+    """Returns rows that the next capture left out as unchanged, and that it needs now that a capture precedes it."""
     restored: dict[tuple[str, datetime | None], Record] = {}
     for row in changes:
         key = row["key"]
         former, explicit = before.get(key, {}), later.explicit.get(key, {})
-        if any(each["state"] == "absent" for each in explicit.values()):
+        if any(shown["state"] == "absent" for shown in explicit.values()):
             continue
         starts = former if row["state"] == "absent" else [row["effective_from"]]
         for start in starts:
@@ -259,7 +256,7 @@ def _restored(changes: Sequence[Record], before: Mapping[str, StoredChain], late
 
 
 def _many_changed(before: Mapping[str, StoredChain], after: Mapping[str, Chain]) -> bool:
-    """Whether so many on-demand prices differ from the capture before that each needs a second capture."""
+    """Returns whether so many on-demand prices changed that each needs a second capture."""
     pairs = [
         (former["per_hour_micros"], row["per_hour_micros"])
         for key, chain in after.items()
@@ -268,11 +265,11 @@ def _many_changed(before: Mapping[str, StoredChain], after: Mapping[str, Chain])
         if (former := before.get(key, {}).get(start)) is not None and former["state"] == "kept"
     ]
     changed = sum(former != now for former, now in pairs)
-    return len(pairs) >= COMPARED_AT_LEAST and changed > MANY * len(pairs)
+    return len(pairs) >= MIN_COMPARED and changed > MAX_SHARE_CHANGED * len(pairs)
 
 
 def _confirmed_that_day(connection: Connection, feed: str, part: str, at: datetime, document_id: int) -> bool:
-    """Whether another complete capture of the same day exists and nothing of the part waits for a confirmation."""
+    """Returns whether the part has another complete capture of that day, and no row that waits for a confirmation."""
     table = DOCUMENT.c
     of_part = (table.feed == feed, table.part == part)
     others = select(table.fetched_at).where(*of_part, table.complete, table.id != document_id)
@@ -284,7 +281,7 @@ def _confirmed_that_day(connection: Connection, feed: str, part: str, at: dateti
 
 
 def _add_rows(connection: Connection, new: Mapping[str, Sequence[Record]]) -> bool:
-    """Inserts rows whose keys do not exist yet. Returns whether there were any."""
+    """Inserts rows whose keys do not exist yet, and returns whether there were any."""
     added = False
     for table in METADATA.sorted_tables:
         keys = key_columns(table.name)
@@ -299,7 +296,7 @@ def _add_rows(connection: Connection, new: Mapping[str, Sequence[Record]]) -> bo
 
 
 def _keys_of(connection: Connection, new: Mapping[str, Sequence[Record]]) -> set[str]:
-    """The keys of the observations that waited for these new instance types."""
+    """Returns the keys of the observations that waited for these new instance types."""
     keys: set[str] = set()
     for row in new.get(INSTANCE_TYPE.name, ()):
         of_type = (OBSERVATION.c.provider == row["provider"], OBSERVATION.c.name == row["name"])

@@ -1,4 +1,4 @@
-"""Proves that a database is whole, for example after a restore."""
+"""Checks that a database is complete and consistent, for example after a restore."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ def faults_of(engine: Engine) -> list[str]:
     """Returns a sentence for each fault. Raises `DatabaseUnusable` if the tables are not those of this version."""
     require_usable(engine)
     with in_sentences(engine), engine.connect() as connection:
-        # A damaged file would fail the other queries.
+        # The other queries could fail on a damaged file.
         faults = list(_damage(connection)) or [*_dangling_references(connection), *_overlapping_prices(connection)]
     return faults or list(_unreadable_catalog(engine))
 
@@ -31,7 +31,7 @@ def counts_of(engine: Engine) -> dict[str, int]:
 
 
 def _damage(connection: Connection) -> Iterator[str]:
-    """Postgres has no such check in SQL: it reports a damaged page when a query reads it."""
+    """Yields damages of a SQLite file. Postgres has no such check in SQL; a query that reads a damaged page fails."""
     if connection.dialect.name == "sqlite":
         for finding in connection.execute(text("PRAGMA integrity_check(10)")).scalars():
             if finding != "ok":
@@ -41,7 +41,7 @@ def _damage(connection: Connection) -> Iterator[str]:
 def _dangling_references(connection: Connection) -> Iterator[str]:
     """Yields references to rows that do not exist.
 
-    A restore without triggers can leave them, or a tool that does not make SQLite enforce foreign keys.
+    They can result from a restore without triggers, or from a tool with which SQLite does not enforce foreign keys.
     """
     for table in METADATA.sorted_tables:
         for key in table.foreign_key_constraints:

@@ -1,4 +1,4 @@
-"""Chooses one process among all that share a database, for work that only one should do at a time."""
+"""Elects one of the processes that share a database, for work that one process should do at a time."""
 
 import hashlib
 import logging
@@ -15,11 +15,11 @@ from service.db.engine import sqlite_path
 log = logging.getLogger(__name__)
 
 KEEPALIVES = ("tcp_keepalives_idle = 5", "tcp_keepalives_interval = 2", "tcp_keepalives_count = 3")
-"""With these, the server notices after 11 seconds that a machine is gone, and frees its lock."""
+"""With these settings, the server notices after 11 seconds that a client's machine is gone, and frees the lock."""
 
 
 class _Lock(Protocol):
-    """A lock that ends with its process, however that ends."""
+    """A lock that is released when its process ends, even by a crash."""
 
     def is_held(self) -> bool: ...
 
@@ -27,11 +27,11 @@ class _Lock(Protocol):
 
 
 class Leader:
-    """The lead in one kind of work, held by at most one process.
+    """The leadership for one kind of work, which at most one process has.
 
-    The lead is lost with the connection to the database or with the process, and another process takes it on its next
-    call. A process that is cut off from the database notices that at its next call: between two calls, for some
-    seconds, two processes may believe that they lead, so each unit of work has to be safe to repeat.
+    A process loses it when it ends or loses its connection to the database; another process takes it at its next call.
+    A process that was cut off notices the loss at its own next call. Until then, for some seconds, two processes may
+    act as leaders, so each unit of work must be safe to repeat.
     """
 
     def __init__(self, engine: Engine, work: str) -> None:
@@ -41,7 +41,7 @@ class Leader:
         self._calling = threading.Lock()
 
     def leads(self) -> bool:
-        """Returns whether this process leads, and takes the lead if it is free. Call it before each unit of work."""
+        """Returns whether this process leads, and makes it lead if none does. Call it before each unit of work."""
         with self._calling:
             if self._lock is not None and not self._lock.is_held():
                 log.warning("The lead in %s is lost.", self._work)
@@ -53,7 +53,7 @@ class Leader:
             return self._lock is not None
 
     def release(self) -> None:
-        """Gives the lead back, so that another process can take it at once."""
+        """Gives the leadership up, so that another process can take it at once."""
         with self._calling:
             self._release()
 
@@ -71,10 +71,10 @@ def _take_lock(engine: Engine, work: str) -> _Lock | None:
 
 
 class _PostgresLock:
-    """An advisory lock in a transaction that stays open on a connection of its own.
+    """An advisory lock in a transaction that stays open on its own connection.
 
-    A lock of the session would not survive a pooler such as PgBouncer, which gives each transaction another session.
-    The open transaction holds back no clean-up in the database, because it has read no table.
+    A lock of the session would not work with a pooler such as PgBouncer, where each transaction may have another
+    session. The open transaction does not delay vacuuming, because it has read no table.
     """
 
     def __init__(self, connection: Connection) -> None:

@@ -58,18 +58,19 @@ class HourlyPrice:
 
     @property
     def per_hour(self) -> Exact:
-        """Returns the exact band of micro-units per hour."""
+        """Returns low, likely and high of the price in millionths per hour, exactly."""
         low, likely, high = (round(self.micros_per_hour * factor) for factor in self.factors)
         return Exact((low, likely, high), MICRO)
 
 
 @dataclass(frozen=True, slots=True)
 class SellerTerms:
-    """The prices and rules of a seller, as far as they are known.
+    """The prices and rules of a seller for a run, as far as they are known.
 
-    `storage` and `transfer` follow the run's entries. `rule` is None where time is not rounded, and a commitment where
-    a whole term is paid for. `interruptions` is None where none are expected. `fee` is the premium of a managed
-    service: None without one, and "contained" where the price of the machine includes it (an ml.* twin).
+    `storage` and `transfer` have an entry for each entry of the run's data. `rule` is None where time is not rounded,
+    and a commitment where a whole term is paid for. `interruptions` is None where none are expected. `fee` is the
+    premium of a managed service: None without a service, and "contained" where the price of the machine includes it, as
+    for the ml.* types of AWS.
     """
 
     price: HourlyPrice | Unknown
@@ -82,7 +83,7 @@ class SellerTerms:
 
     @property
     def managed(self) -> bool:
-        """Whether a managed service runs the work on a plain machine, and bills the run alone."""
+        """Whether a managed service runs the work on a plain machine, and bills only the hours of the run."""
         return isinstance(self.fee, Fee | Unknown)
 
     @property
@@ -93,7 +94,7 @@ class SellerTerms:
 
 @dataclass(frozen=True, slots=True)
 class MachineTime:
-    """Likely hours of each of some machines at an hourly price."""
+    """Likely hours of each of a number of machines at an hourly price."""
 
     hours: float
     machines: int
@@ -102,7 +103,9 @@ class MachineTime:
 
 @dataclass(frozen=True, slots=True)
 class StoredVolume:
-    """Data in storage for likely hours; the price is None where it is unknown, and a block volume is per machine."""
+    """Data in storage for likely hours. The price is None where it is unknown; each machine has a block volume of its
+    own.
+    """
 
     data: StoredData
     price: StoragePrice | None
@@ -116,9 +119,9 @@ Calculation: TypeAlias = MachineTime | Fee | StoredVolume | TransferredData | No
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One line of a bill, in dollars and in the seller's currency. `basis` says how it is known.
+    """One line of a bill, in dollars (`usd`) and in the seller's currency (`native`). `basis` says how it is known.
 
-    `usd` and `native` are null where they are unknown, and `reason` says why.
+    Both amounts are None where they are unknown, and `reason` says why.
     """
 
     name: PartName
@@ -155,8 +158,13 @@ class Bill:
         """Whether every charge is known."""
         return not self.missing
 
+    @property
+    def run_hours(self) -> Exact:
+        """Returns the hours until the run is done: of the calendar if these are known, else of use."""
+        return self.elapsed_hours or self.hours
+
     def part(self, name: str) -> Part:
-        """Returns the first part of that name."""
+        """Returns the first part with a name."""
         return next(part for part in self.parts if part.name == name)
 
 
@@ -206,14 +214,14 @@ def bill_of(run: BilledRun, terms: SellerTerms) -> Bill:
 
 
 def _machine_hours(run: BilledRun, terms: SellerTerms) -> dict[PartName, Exact | Unknown]:
-    """Hours that one machine is paid for, by purpose."""
+    """Returns the hours for which one machine is paid, by purpose."""
     work, interruptions, rule = Exact.of(run.hours), terms.interruptions, terms.rule
     lost: Exact | Unknown = NOTHING
     if interruptions is not None:
         lost = interruptions if isinstance(interruptions, Unknown) else Exact.of(interruptions.hours) - work
     setup = Exact.same(exact(run.setup_minutes) / 60)
     busy = total_of(time for time in (work, lost, setup) if isinstance(time, Exact))
-    # The idle fraction is a share of all hours in use, itself included. A managed service takes its machine down.
+    # The idle fraction is a share of all hours, idle ones included. A managed service stops its machines when idle.
     share = exact(0 if terms.managed else run.idle_fraction)
     idle = busy.times(share / (1 - share))
     used = busy + idle
@@ -256,7 +264,7 @@ def _machine_line(run: BilledRun, terms: SellerTerms, name: PartName, hours: Exa
 
 
 def _fee_line(run: BilledRun, terms: SellerTerms, billed: Exact) -> _Line:
-    """The premium of a managed service, in percent of all machine time that is paid for."""
+    """Returns the premium of a managed service, which is a percentage of all machine time that is paid for."""
     name, fee, price = PartName.MANAGEMENT_FEE, terms.fee, terms.price
     if fee is None or fee == "contained":
         return _Line(name, NOTHING, terms.currency, fee or "none")
@@ -298,9 +306,9 @@ def _transfer_lines(run: BilledRun, terms: SellerTerms) -> list[_Line]:
 
 
 def _settled(lines: Sequence[_Line], terms: SellerTerms) -> tuple[Micros, Micros, tuple[Part, ...]]:
-    """The totals and the parts. Each currency is settled by itself, so that the parts add up in both."""
+    """Returns both totals and the parts. Each currency is settled separately, so that the parts add up in both."""
     usd = native = settle([_amount_in(line, USD, terms.rate) for line in lines])
-    # Most sellers ask dollars, and the bill is then settled once.
+    # Most sellers charge dollars, and the bill is then settled once.
     if terms.currency != USD:
         native = settle([_amount_in(line, terms.currency, terms.rate) for line in lines])
     parts = (_part(*line, terms.currency) for line in zip(lines, usd.parts, native.parts, strict=True))
@@ -310,7 +318,7 @@ def _settled(lines: Sequence[_Line], terms: SellerTerms) -> tuple[Micros, Micros
 def _amount_in(line: _Line, currency: str, rate: ExchangeRate | None) -> Exact | None:
     if isinstance(line.amount, Unknown):
         return None
-    # Nothing is nothing in every currency, whether or not its rate is known.
+    # An amount of 0 is 0 in every currency, also where the exchange rate is unknown.
     return converted(line.amount, line.currency, currency, rate) if line.amount else NOTHING
 
 

@@ -21,7 +21,7 @@ from service.domain.units import SECONDS_A_DAY, SECONDS_AN_HOUR
 
 
 class DataCost(NamedTuple):
-    """Dollars for the data of a run, for the whole run and for each machine: per hour of the calendar, and once."""
+    """Dollars for the data of a run: per hour of the calendar and once, for the whole run and for each machine."""
 
     per_hour: float
     once: float
@@ -33,26 +33,28 @@ class DataCost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Charges:
-    """The terms of sellers for a run, one entry per candidate. An unknown charge counts as 0, as in a lower bound."""
+    """The terms of sellers for a run, one entry per candidate. An unknown charge counts as 0, so sums are
+    lower bounds.
+    """
 
     setup_hours: float
     busy_share: Floats
     """Share of the paid time that is not idle."""
     increment_seconds: Floats
-    """0 where time is not rounded."""
+    """Increment to which time is rounded up; 0 where time is not rounded."""
     minimum_seconds: Floats
-    """Also the term of a commitment, which is paid for even if nothing of it is used."""
+    """Shortest time that is paid for; a commitment has its whole term."""
     long_increment_seconds: Floats
-    """Increment beyond `BLOCK_DAYS`."""
+    """Increment of runs that last longer than `BLOCK_DAYS`."""
     premium: Floats
-    """Machine time with the premium of a managed service, as a factor of machine time."""
+    """Factor by which the premium of a managed service multiplies the price of machine time; 1 without a service."""
     data: tuple[Floats, ...]
     """The columns of `DataCost`."""
     unknown: Mask
     """Whether the price of data or of the managed service is unknown."""
 
     def in_use(self, run: Expected) -> Expected:
-        """Returns the hours of the machines with their set-up and idle time; waiting for capacity stays unpaid."""
+        """Returns the hours of a run with set-up and idle time; waiting for capacity is not paid."""
         paid, paid_high = ((hours + self.setup_hours) / self.busy_share for hours in (run.paid, run.paid_high))
         return Expected(
             paid,
@@ -62,8 +64,8 @@ class Charges:
         )
 
     def of_machines(self, paid_hours: Floats) -> Floats:
-        """Returns hours at the price of a machine: rounded as the seller rounds them, and with the premium."""
-        # Whole microseconds first, as in `BillingRule.billed_hours`.
+        """Returns the hours to pay at the price of a machine: rounded by the seller's rule, and with the premium."""
+        # Rounded to whole microseconds first, as in `BillingRule.billed_hours`.
         microseconds = np.floor(paid_hours * (SECONDS_AN_HOUR * MICRO) + 0.5)
         long = microseconds > BLOCK_DAYS * SECONDS_A_DAY * MICRO
         increment = np.where(long, self.long_increment_seconds, self.increment_seconds)
@@ -78,7 +80,7 @@ class Charges:
 
 
 def charges_of(run: BilledRun, service: str | None, types: Indices, offers: Indices, catalog: Catalog) -> Charges:
-    """Returns the terms of a run on some offers, given the instance type of each of them."""
+    """Returns the terms of a run on some offers; `types` has the instance type of each offer."""
     premium, managed, unknown = catalog.derive(_premiums, service)
     data = _data_costs(run, types, offers, catalog)
     increment, minimum = catalog.derive(_rounding)[:, catalog.offers.market[offers], types]
@@ -102,12 +104,12 @@ def charges_of(run: BilledRun, service: str | None, types: Indices, offers: Indi
 
 
 def _difference(elapsed: Floats, paid: Floats) -> Floats:
-    """Hours of waiting; 0 for a run without end, which has no hours to compare."""
+    """Returns the hours of waiting; 0 for a run without end, whose hours are infinite."""
     return np.where(np.isfinite(paid), elapsed - paid, 0.0)
 
 
 def _rounding(catalog: Catalog) -> Floats:
-    """Returns the seconds of an increment and of the minimum, by market and instance type; 0 without a rule."""
+    """Returns the seconds of the increment and of the minimum, by market and instance type; 0 without a rule."""
     kinds = [(each.provider, each.service, each.bare_metal) for each in catalog.instance_types]
     seconds = {}
     # Hundreds of instance types share a few dozen rules.
@@ -123,9 +125,11 @@ def _rounding(catalog: Catalog) -> Floats:
 
 
 def _committed(catalog: Catalog, held: tuple[str, ...]) -> Floats:
-    """Returns by term the seconds of the increment, the minimum and the long increment, and 1 where they are unknown.
+    """Returns by term the seconds of the increment, of the minimum and of the long increment, and 1 if they are
+    unknown.
 
-    The last column is for -1, the code of an offer without a term. A term that the caller holds commits to nothing.
+    The last column is for offers without a term, whose code is -1. A term that the caller holds already obliges to
+    nothing more.
     """
     rows = []
     for term in (*catalog.offers.terms, None):
@@ -139,7 +143,9 @@ def _committed(catalog: Catalog, held: tuple[str, ...]) -> Floats:
 
 
 def _premiums(catalog: Catalog, service: str | None) -> tuple[Floats, Mask, Mask]:
-    """Returns by instance type the factor of a service, whether it manages the machine, and whether it is unknown."""
+    """Returns by instance type the factor of a service's premium, whether it manages the machine, and whether the
+    premium is unknown.
+    """
     fees = [fee_of(catalog.reference.fees, each, service, catalog.day) for each in catalog.instance_types]
     percent = [fee.percent_of_compute if isinstance(fee, Fee) else 0.0 for fee in fees]
     managed, unknown = ([isinstance(fee, kind) for fee in fees] for kind in (Fee | Unknown, Unknown))

@@ -1,6 +1,6 @@
-"""The cost of a commitment: an hour costs less than on demand, and every hour of the term is paid for, used or not.
+"""The cost of a commitment: an hour costs less than on demand, but every hour of the term is paid for, used or not.
 
-The price of a reserved offer is the whole cost of its term over all its hours, whatever part is paid at the start.
+The price of a reserved offer is the whole cost of its term over all its hours, however much of it is paid at the start.
 """
 
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from service.domain.money import NOTHING, USD, Exact, ExchangeRate, Micros, conv
 
 @dataclass(frozen=True, slots=True)
 class CommittedCost:
-    """How much of a commitment a run uses, and the cost of all of it; in USD, None where no exchange rate is known.
+    """The cost of a commitment and the part of it that a run uses. Dollars are None where no exchange rate is known.
 
-    `held` says whether the caller pays for the term anyway, so that the bill has the used hours alone. `usd_upfront` is
-    the part that is paid at the start of the terms, None where the plan does not say. `usd_used` and `used_share` are
-    None for a run without hours, which is compared with one term.
+    `held` says whether the caller pays for the term anyway; the bill then has only the hours that the run uses.
+    `usd_upfront` is the part that is paid at the start of the term, None where the payment plan does not say.
+    `usd_used` and `used_share` are None for a run without hours, for which one term is shown.
 
-    `break_even_utilisation` is the share of a term, and `break_even_hours` the hours of one, that must be used for the
-    commitment to cost no more than on-demand. A share above 1 never pays. Both are None where no on-demand price in the
-    same currency is known; what is sold by the day has no one term, and so no break-even hours.
+    `break_even_utilisation` is the share of a term that must be used for the commitment to cost no more than on-demand,
+    and `break_even_hours` the same in hours. With a share above 1 a commitment never pays. Both are None where no
+    on-demand price in the same currency is known. A machine sold by the day has no fixed term and no break-even hours.
     """
 
     plan: str
@@ -45,10 +45,10 @@ def committed_cost(
     *,
     held: bool = False,
 ) -> CommittedCost:
-    """Returns the cost of so many hours on each of some machines, under a commitment for each of them."""
+    """Returns the cost of the used hours on each of a number of machines, with a commitment for each machine."""
     committed = commitment.billed_hours(used or NOTHING)
     share = None
-    # Prices in two currencies have a ratio that moves with the exchange rate from day to day.
+    # The ratio of prices in two currencies would change daily with the exchange rate.
     if on_demand is not None and on_demand.currency == price.currency:
         share = Fraction(price.micros_per_hour, on_demand.micros_per_hour)
     share_upfront, per_hour = commitment.paid_upfront, price.per_hour

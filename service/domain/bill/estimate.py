@@ -62,7 +62,9 @@ class JobQuestion:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRate:
-    """The measured rate of one gang per second, in samples or in tokens, and the amount of work in the same unit."""
+    """A measured rate of one gang of nodes, in samples or tokens per second, and the amount of work in the
+    same unit.
+    """
 
     per_second: float
     unit: str
@@ -74,9 +76,9 @@ class MeasuredRate:
 
 @dataclass(frozen=True, slots=True)
 class EstimateQuestion:
-    """A job, work by its name, a measured rate or plain hours, on nodes of an instance type or a machine of one's own.
+    """A job, named work, a measured rate or plain hours, on nodes of an instance type or of the caller's own machine.
 
-    `run` has no hours yet. `markets`, `regions` and `service` do not apply to a machine of one's own.
+    `run` has no hours yet. `markets`, `regions` and `service` do not apply to the caller's own machine.
     """
 
     work: JobQuestion | NamedWork | MeasuredRate | float
@@ -94,14 +96,14 @@ class EstimateQuestion:
     """The caller's own prices by market, in place of the catalog's."""
     finds_largest_batch: bool = False
     software: tuple[tuple[str, Versions], ...] = ()
-    """The framework and the engine by the catalog's names; the last one runs the code."""
+    """The framework and the engine, by the catalog's names and with versions; the last one runs the code."""
     platforms: tuple[str, ...] = ()
-    """Platforms that the code is said to be written for."""
+    """Platforms for which the code is written, by the question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """The price of one GPU for an hour on another machine, and how many percent it saves."""
+    """The price of one GPU for an hour on another machine, and the percentage that it saves."""
 
     hour: GpuHour
     saves_percent: float | None
@@ -111,7 +113,7 @@ class Elsewhere:
 class EstimateAnswer:
     """An estimate with its bills; the physics is None where only hours or a rate were given.
 
-    `nearest_changes` is None where the job fits with the probability asked for, and where it was not asked for.
+    `nearest_changes` is None where the job fits with its confidence, and where changes are not asked for.
     """
 
     question: EstimateQuestion
@@ -126,11 +128,11 @@ class EstimateAnswer:
     verdict_on: MarketBill | None
     nearest_changes: tuple[FitChange, ...] | None = None
     largest_batch: int | None = None
-    """Samples per GPU and pass; None where it was not asked for."""
+    """Samples per GPU and pass; None where the question does not ask for it."""
     measured: NamedRate | None = None
-    """The rate by the caller's own runs, in place of the modelled one."""
+    """The rate by measured runs under the name of the work, in place of the modelled one."""
     code_change: str | None = None
-    """The change that code written for CUDA needs; None if it runs as it is, or without a job."""
+    """The change that code written for CUDA needs; None if it needs none, and without a job."""
 
 
 def estimate(
@@ -138,14 +140,14 @@ def estimate(
 ) -> EstimateAnswer:
     """Returns the physics and the bills of a question. Raises `QuestionError`.
 
-    `job` is the estimate of the same job on the same cluster, where it is known already. With `changes`, a job that
-    does not fit with the probability asked for gets the nearest changes that would make it fit, and a question for the
-    largest batch its answer; both may take dozens of searches.
+    `job` is the estimate of the same job on the same cluster, if it is known already. With `changes`, the answer has
+    the nearest changes that would make a job fit with its confidence, and the largest batch if the question asks for
+    it; both may take dozens of searches.
     """
-    work, cluster, physics = question.work, question.cluster, catalog.reference.physics
+    work, cluster, calibration = question.work, question.cluster, catalog.reference.calibration
     measured = _rate_by_name(question, work, catalog) if isinstance(work, NamedWork) else None
     if isinstance(work, JobQuestion) and job is None:
-        job = estimate_job(physics, work.job, work.cluster, work.layout, work.choose)
+        job = estimate_job(calibration, work.job, work.cluster, work.layout, work.choose)
         measured = _rate_by_own_runs(question, work, job, catalog)
         if measured is not None:
             job = at_rate(job, measured.samples_per_second, measured=measured.basis == "measured")
@@ -156,7 +158,7 @@ def estimate(
     fit_changes = None
     if unfit and isinstance(work, JobQuestion) and job is not None:
         best = job.estimate if work.choose == "fastest" else None
-        fit_changes = nearest_changes(physics, job.config, work.cluster, work.layout, best)
+        fit_changes = nearest_changes(calibration, job.config, work.cluster, work.layout, best)
     return EstimateAnswer(
         question=question,
         job=job,
@@ -181,11 +183,11 @@ def estimate(
 
 
 def _rate_by_name(question: EstimateQuestion, work: NamedWork, catalog: Catalog) -> NamedRate:
-    """Returns the rate of one machine by the runs under a name. Raises `QuestionError` where none applies."""
+    """Returns the rate of one machine by the runs under a name. Raises `QuestionError` where no run applies."""
     machine, runs = question.instance_type, catalog.measurements.under(work.name)
     if question.run.nodes > 1:
         raise QuestionError(
-            f"'{work.name}' was measured on single machines: what several nodes lose to their network is unknown.",
+            f"'{work.name}' was measured on single machines: the loss of several nodes to their network is unknown.",
             field="nodes",
         )
     by_id = {each.id: each for each in catalog.instance_types}
@@ -206,16 +208,18 @@ def modelled_rate(job: JobEstimate) -> ModelledRate | None:
         return None
     if utilisation:
         return ModelledRate(rate, rate.likely / utilisation)
-    once = job.config.model.forward_flops_per_sample  # each sample passes through the network at least once
-    return ModelledRate(rate, job.peak_flops_per_gpu * job.estimate.layout.gpus / once if once else inf)
+    least_flops = job.config.model.forward_flops_per_sample  # each sample passes through the network at least once
+    peak = job.peak_flops_per_gpu * job.estimate.layout.gpus
+    return ModelledRate(rate, peak / least_flops if least_flops else inf)
 
 
 def _rate_by_own_runs(
     question: EstimateQuestion, work: JobQuestion, job: JobEstimate, catalog: Catalog
 ) -> NamedRate | None:
-    """Returns the rate by the runs under the name of the work; None for several nodes, whose loss is not known.
+    """Returns the rate by the runs under the name of the work; None where they do not apply.
 
-    It is also None where the job cannot fit or the rate is above the peak of the GPUs: the runs were then other work.
+    The loss of several nodes to their network is unknown. Where the job cannot fit, or the rate exceeds the peak of the
+    GPUs, the runs were of other work.
     """
     machine, runs = question.instance_type, () if work.name is None else catalog.measurements.under(work.name)
     if machine is None or work.name is None or not runs or work.cluster.nodes > 1 or work.job.serving is not None:
@@ -228,8 +232,8 @@ def _rate_by_own_runs(
             return modelled_rate(job)
         cluster = cluster_of_instance(by_id[name], 1, work.job.assumed_network_gbps)
         fixed = FixedLayout(micro_batch=work.job.micro_batch)
-        other = estimate_job(catalog.reference.physics, work.job, cluster, fixed)
-        # A recommendation scales no run of a machine on which the job would not run as it is asked for.
+        other = estimate_job(catalog.reference.calibration, work.job, cluster, fixed)
+        # As in a recommendation, runs count only on machines that hold the job and all its requests at once.
         return modelled_rate(other) if other.estimate.fits_surely and other.holds_requests else None
 
     groups = newest_by_machine(runs, work.name, catalog.day)
@@ -245,7 +249,7 @@ def _code_change(question: EstimateQuestion, catalog: Catalog) -> str | None:
 
 
 def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> Iterator[Statement[EstimateWarningCode]]:
-    """Yields a task that no software does on the machine, or else software that runs in part only, or not at all."""
+    """Yields a task that no software on the machine does, else software that runs only in part or not at all."""
     if question.cluster is None:
         return
     machine, work = question.instance_type, question.work
@@ -268,7 +272,7 @@ def _largest_batch(question: EstimateQuestion, job: JobEstimate | None, catalog:
     work = question.work
     if job is None or not isinstance(work, JobQuestion) or not isinstance(job.config, TrainingConfig):
         return None
-    return largest_batch(catalog.reference.physics, job.config, work.cluster, work.layout)
+    return largest_batch(catalog.reference.calibration, job.config, work.cluster, work.layout)
 
 
 def _warnings(
@@ -287,14 +291,14 @@ def _warnings(
 
 
 def _burstable(question: EstimateQuestion) -> Iterator[Statement[EstimateWarningCode]]:
-    """Yields the share of its speed that a burstable type sustains."""
+    """Yields the share of its speed that a burstable instance type sustains."""
     machine = question.instance_type
     if machine is not None and machine.cpu_baseline_share is not None:
         yield statement(EstimateWarningCode.BURSTABLE, share=machine.cpu_baseline_share)
 
 
 def _ended(question: EstimateQuestion, catalog: Catalog) -> Iterator[Statement[EstimateWarningCode]]:
-    """Yields that the instance type is closed to new customers or retired on the catalog's day."""
+    """Yields the end of an instance type that is closed to new customers or retired on the catalog's day."""
     machine = question.instance_type
     event = None if machine is None else machine.event_on(catalog.day)
     if machine is not None and event is not None and event.state in ENDED:
@@ -302,19 +306,19 @@ def _ended(question: EstimateQuestion, catalog: Catalog) -> Iterator[Statement[E
 
 
 def _batch_warnings(job: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
-    """Yields a batch that is assumed, and requests that wait; a recommendation rejects machines for the second."""
+    """Yields a batch that is assumed, and requests that wait, for which a recommendation rejects a machine."""
     estimate, asked = job.estimate, job.job.concurrency
     if isinstance(job.config, TrainingConfig) and job.config.global_batch is None:
         yield statement(EstimateWarningCode.BATCH_ASSUMED, samples=estimate.layout.global_batch)
     if not job.job.serves or estimate.served is not None or not asked or not estimate.concurrency:
         return
-    # A replica runs whole requests, so that a fraction of one is no place.
+    # A replica runs whole requests, so a missing fraction of one is ignored.
     if job.fits and estimate.concurrency <= asked - 1:
         yield statement(EstimateWarningCode.REQUESTS_WAIT, asked=asked, running=estimate.concurrency)
 
 
 def _joules_per_sample(question: EstimateQuestion, job: JobEstimate) -> float | None:
-    """The rated power of all nodes over the likely rate."""
+    """Returns the rated power of all nodes divided by the likely rate."""
     cluster, rate = question.cluster, job.estimate.samples_per_second
     if question.own_watts is not None:
         # The caller states the power of a node, the catalog that of a GPU.
@@ -357,7 +361,9 @@ def _run_amount(
     measured: NamedRate | None,
     instances: int,
 ) -> RunAmount:
-    """Returns the hours of each machine, and the work in units; the instances share the work, but not plain hours."""
+    """Returns the hours of each machine and the amount of work. Instances share the work; plain hours are of
+    each one.
+    """
     if isinstance(work, MeasuredRate):
         return _measured_amount(work, instances)
     if isinstance(work, NamedWork):
@@ -371,9 +377,9 @@ def _run_amount(
 
 
 def named_amount(work: NamedWork, rate: NamedRate, instances: int) -> RunAmount:
-    """Returns the samples of all runs, which instances share, at the rate of one machine under the name of the work."""
-    amount, per_second, given = RunAmount(NO_AMOUNT, rate.basis), rate.samples_per_second, work.amount
-    amount = replace(amount, samples_per_second=per_second)
+    """Returns the samples of all runs, which the instances share, at the rate of one machine for this named work."""
+    per_second, given = rate.samples_per_second, work.amount
+    amount = RunAmount(NO_AMOUNT, rate.basis, samples_per_second=per_second)
     if given is None or given.samples is None:
         return amount
     samples = given.samples * work.runs
@@ -397,12 +403,12 @@ def _measured_amount(work: MeasuredRate, instances: int) -> RunAmount:
 
 
 def job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
-    """Returns the amount of a job that independent instances share, with the likely rates of one instance."""
-    job, physics = estimate.job, estimate.estimate
+    """Returns the amount of a job, which independent instances share, and the rates of one instance."""
+    job, estimated = estimate.job, estimate.estimate
     inference, given = job.task == "inference", job.amount or Amount()
     length = job.output_length if inference else estimate.tokens_per_sample
     tokens, epochs = (None if each is None else each * job.runs for each in (given.tokens, given.epochs))
-    # Tokens that the caller gave win: samples times a mean length only come close to them.
+    # Tokens given by the caller are exact; samples x mean length are not.
     if tokens is None and estimate.samples is not None and length:
         tokens = estimate.samples * length
     unknown = NO_AMOUNT if estimate.fits else DOES_NOT_FIT
@@ -412,19 +418,19 @@ def job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
         samples=estimate.samples,
         tokens=tokens,
         epochs=epochs,
-        samples_per_second=physics.samples_per_second,
-        input_tokens_per_second=physics.prefill_tokens_per_second,
+        samples_per_second=estimated.samples_per_second,
+        input_tokens_per_second=estimated.prefill_tokens_per_second,
         output_tokens_per_second=_rate_of_answers(estimate) if inference else None,
     )
 
 
 def _rate_of_answers(estimate: JobEstimate) -> Band | None:
-    """Returns output tokens per second of the time that prompts leave over.
+    """Returns output tokens per second of the time in which no prompts are read.
 
-    A request then costs its prompt at the price of the prompt rate and its answer at the price of this one.
+    A request then costs its prompt at the price by the prompt rate, and its answer at the price by this rate.
     """
-    physics, rate = estimate.estimate, estimate.estimate.tokens_per_second
-    prompts, requests = physics.prefill_tokens_per_second, physics.samples_per_second
+    estimated, rate = estimate.estimate, estimate.estimate.tokens_per_second
+    prompts, requests = estimated.prefill_tokens_per_second, estimated.samples_per_second
     if rate is None or prompts is None or requests is None or not isinstance(estimate.config, InferenceConfig):
         return rate
     share = requests.likely * estimate.config.input_length / prompts.likely
@@ -432,7 +438,7 @@ def _rate_of_answers(estimate: JobEstimate) -> Band | None:
 
 
 def _elsewhere(question: EstimateQuestion, bills: Sequence[MarketBill], catalog: Catalog) -> tuple[Elsewhere, ...]:
-    """The cheapest hours of the same GPU on other machines, compared with this machine's own on-demand hour."""
+    """Returns the cheapest hours of the same GPU on other machines, compared with an on-demand hour of this machine."""
     cluster, instance_type = question.cluster, question.instance_type
     if cluster is None:
         return ()

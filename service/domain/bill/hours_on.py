@@ -1,4 +1,4 @@
-"""The amount of work that takes some hours on a machine."""
+"""The amount of work that a machine does in a number of hours."""
 
 from dataclasses import replace
 
@@ -16,8 +16,9 @@ from service.domain.units import SECONDS_AN_HOUR
 def amount_of_hours(
     work: Job | NamedWork, name: str | None, machine: str, hours: float, catalog: Catalog
 ) -> Amount | None:
-    """Returns the work that a machine does in some hours, at the rate that was measured there under a name, else at
-    the estimated one; None where neither is known.
+    """Returns the work that a machine does in these hours; None where its rate is unknown.
+
+    The rate is the one that was measured there under the name, else the estimated one.
     """
     measured = name and measured_rate(catalog.measurements.under(name), name, machine, catalog.day)
     rate, beyond = (measured.samples_per_second.likely if measured else None), 0.0
@@ -27,8 +28,10 @@ def amount_of_hours(
 
 
 def _estimated_on(catalog: Catalog, job: Job, machine: str) -> tuple[float, float] | None:
-    """Samples per second of a job on a machine, and the share that the whole of it takes beyond its steps."""
-    # That share is estimated for an amount; an amount of inference would be a burst of requests.
+    """Returns the samples per second of a job on a machine, and the time that a run takes beyond its steps,
+    as a share.
+    """
+    # Only an amount of work has time beyond its steps. Inference gets no amount, which would be a burst of requests.
     job = replace(job, amount=Amount(samples=1.0)) if job.task == "training" else job
     instance_type = catalog.instance_types[catalog.index_of[machine]]
     known = has_processor(instance_type) and (instance_type.gpu is None or not unknown_figures(instance_type.gpu))
@@ -36,7 +39,7 @@ def _estimated_on(catalog: Catalog, job: Job, machine: str) -> tuple[float, floa
         return None
     cluster = cluster_of_instance(instance_type, 1, job.assumed_network_gbps)
     try:
-        estimated = estimate_job(catalog.reference.physics, job, cluster, FixedLayout(micro_batch=job.micro_batch))
+        estimated = estimate_job(catalog.reference.calibration, job, cluster, FixedLayout(micro_batch=job.micro_batch))
     except QuestionError:  # no precision or layout of the job exists there
         return None
     rate = estimated.estimate.samples_per_second

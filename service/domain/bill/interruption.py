@@ -1,8 +1,8 @@
-"""How much longer a run takes when its machines are interrupted now and then, for one run or a column of runs.
+"""The time that interruptions of machines add to a run, for one run or a column of runs.
 
-Interruptions come at random at a constant rate (exponential times between them), work is saved every interval, and
-after an interruption the machine restarts and repeats the work since the last checkpoint. Real spot markets are
-burstier: see `InterruptionPrior` and the rows of `seed/interruption_priors.csv`.
+Interruptions come at random with a constant rate (exponential times between them). Work is saved after every interval,
+and after an interruption the machine restarts and repeats the work since the last checkpoint. In real spot markets
+interruptions come in bursts: see `InterruptionPrior` and the rows of `seed/interruption_priors.csv`.
 
 Sources: J. W. Young, "A first order approximation to the optimum checkpoint interval" (CACM 17, 1974); J. T. Daly, "A
 higher order estimate of the optimum checkpoint interval for restart dumps" (FGCS 22, 2006).
@@ -22,13 +22,13 @@ from service.domain.money import Unknown
 from service.domain.units import SECONDS_AN_HOUR
 
 SHORTEST_INTERVAL_SECONDS = 1.0
-"""Lower limit of the interval: where saving takes no time, Daly's formula would save without end."""
+"""Shortest interval between checkpoints: where saving takes no time, Daly's formula gives an interval of 0."""
 
 LONGEST_STRETCH = 100.0
-"""A run whose mean is this many times the undisturbed time counts as one that never ends."""
+"""A run counts as endless from this multiple of its uninterrupted time on."""
 
 MOST_INTERRUPTIONS_PER_HOUR = 3600.0
-"""End of the search for a break-even rate: at one interruption a second, nothing is ever lost."""
+"""End of the search for a break-even rate: one interruption per second."""
 
 GRID, SEARCHES = 200, 3
 """Points of each search for a break-even rate, and the number of searches, each between two points of the last one."""
@@ -89,14 +89,15 @@ def expected_seconds(work_seconds: Number, interval: Number, checkpoints: Checkp
     """
     segments = np.where(np.greater(work_seconds, 0.0), np.divide(work_seconds, interval), 0.0)
     segment, mean = interval + checkpoints.save_seconds, np.divide(SECONDS_AN_HOUR, per_hour)
-    disturbed = mean * np.exp(checkpoints.restart_seconds / mean) * np.expm1(segment / mean)
-    return (segments * np.where(np.equal(per_hour, 0.0), segment, disturbed))[()]
+    interrupted = mean * np.exp(checkpoints.restart_seconds / mean) * np.expm1(segment / mean)
+    return (segments * np.where(np.equal(per_hour, 0.0), segment, interrupted))[()]
 
 
 def deviation_seconds(expected: Number, interval: Number, checkpoints: Checkpoints, per_hour: Number) -> Any:
-    """Standard deviation of those seconds: sqrt(number x (R^2 + R s + s^2 / 3)), s being an interval with its saving.
+    """Standard deviation of `expected_seconds`: sqrt(number x (R^2 + R s + s^2 / 3)), where R is the time to restart
+    and s an interval with its saving.
 
-    Each of a Poisson number of interruptions loses a restart and, uniformly distributed, a part of an interval.
+    Each of a Poisson number of interruptions loses a restart and a uniformly distributed part of s.
     """
     segment, restart = interval + checkpoints.save_seconds, checkpoints.restart_seconds
     number = expected * per_hour / SECONDS_AN_HOUR
@@ -107,17 +108,17 @@ def deviation_seconds(expected: Number, interval: Number, checkpoints: Checkpoin
 def hours_with_luck(
     work_hours: Number, interval: Number, checkpoints: Checkpoints, per_hour: Number, deviations: float
 ) -> Any:
-    """Mean hours plus so many standard deviations, at least those of the undisturbed run.
+    """Mean hours plus a number of standard deviations, and no less than without interruptions.
 
-    Infinite where the mean is `LONGEST_STRETCH` times the undisturbed hours or more; 0 for no work.
+    Infinite where the mean is `LONGEST_STRETCH` times the uninterrupted hours or more; 0 for no work.
     """
     work = work_hours * SECONDS_AN_HOUR
     # A run that is shorter than the interval saves once, at its end.
     interval = np.minimum(interval, work)
-    undisturbed = expected_seconds(work, interval, checkpoints, 0.0)
+    uninterrupted = expected_seconds(work, interval, checkpoints, 0.0)
     mean = expected_seconds(work, interval, checkpoints, per_hour)
-    lucky = mean + deviations * deviation_seconds(mean, interval, checkpoints, per_hour)
-    seconds = np.where(mean < LONGEST_STRETCH * undisturbed, np.maximum(undisturbed, lucky), np.inf)
+    with_luck = mean + deviations * deviation_seconds(mean, interval, checkpoints, per_hour)
+    seconds = np.where(mean < LONGEST_STRETCH * uninterrupted, np.maximum(uninterrupted, with_luck), np.inf)
     return np.where(np.equal(work, 0.0), 0.0, seconds / SECONDS_AN_HOUR)[()]
 
 
@@ -126,10 +127,11 @@ def hours_with_luck(
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A run with its interruptions. Hours are of one machine of the gang, and all of them are paid for.
+    """A run with its interruptions. `hours` are of one machine of the gang, and all of them are paid for.
 
-    `likely` is the mean at the likely rate; low and high combine the ends of the rate with the luck of one run in ten.
-    `elapsed` adds the unpaid hours of waiting for capacity; it is None where the share of available time is unknown.
+    The likely figures are means at the likely rate. Low and high take the ends of the rate, and the fastest and slowest
+    run in ten. `elapsed` adds the unpaid hours of waiting for capacity; it is None where the share of the time in which
+    capacity is available is unknown. `stretch` is the likely hours divided by the uninterrupted ones.
     """
 
     hours: Band
@@ -146,10 +148,10 @@ def expect(
     hours: Band, per_hour: Band, checkpoints: Checkpoints, available_share: float | None = None,
     basis: str = "given", source: str | None = None,
 ) -> Expectation | Unknown:  # fmt: skip
-    """Returns the expectation for undisturbed hours on a gang with so many interruptions per hour (see `gang_rate`).
+    """Returns the expectation for uninterrupted hours on a gang with a rate of interruptions (see `gang_rate`).
 
-    The interval is chosen once, at the likely figures, because nothing better is known before the run. Unknown where
-    the mean or its high end reaches `LONGEST_STRETCH`: the model then only shows that the run does not end.
+    The interval is chosen once, at the likely figures, because nothing better is known before the run. The result is
+    `Unknown` where the mean or the high end reaches `LONGEST_STRETCH`.
     """
     interval = float(interval_of(checkpoints, hours.likely * SECONDS_AN_HOUR, per_hour.likely))
     if interval <= 0:
@@ -181,7 +183,7 @@ def expect(
 def expect_by_prior(
     hours: Band, prior: InterruptionPrior | Unknown, checkpoints: Checkpoints, nodes: int
 ) -> Expectation | Unknown:
-    """Returns the expectation for undisturbed hours on a gang of so many nodes, at the prior of its market."""
+    """Returns the expectation for uninterrupted hours on a gang of nodes, with the interruption prior of its market."""
     if isinstance(prior, Unknown):
         return prior
     per_hour = prior.per_hour.times(gang_rate(1.0, nodes, prior.lost_together))
@@ -191,13 +193,15 @@ def expect_by_prior(
 def break_even_rate(work_hours: float, price_ratio: float, checkpoints: Checkpoints) -> float | None:
     """Interruptions per hour of the gang at which spot costs as much as on-demand without any.
 
-    `price_ratio` is spot's price over on-demand's. The interval is the best (or the caller's) at each rate. None where
-    spot is no cheaper even undisturbed.
+    `price_ratio` is the price of spot divided by that of on-demand. At each rate the interval is the caller's, or else
+    the best one. None where spot is no cheaper even without interruptions.
     """
     work = work_hours * SECONDS_AN_HOUR
 
     def more_than_on_demand(per_hour: Number) -> Any:
-        """Returns how many more seconds of on-demand spot costs. A ratio to the least work would overflow."""
+        """Returns what spot costs more, in seconds of on-demand. A ratio would overflow where there is hardly
+        any work.
+        """
         interval = interval_of(checkpoints, work, per_hour)
         return price_ratio * expected_seconds(work, interval, checkpoints, per_hour) - work
 
@@ -229,10 +233,11 @@ class Rates:
     high: Floats
     lost_together: Floats
     available_share: Floats
-    """1 where the share is unknown: waiting is not counted then."""
+    """Share of the time in which capacity is available; 1 where it is unknown, so that no waiting is counted."""
 
 
 NO_PRIOR = (np.nan, np.nan, np.nan, np.nan, 1.0)
+"""Fields of `Rates` where there is no prior."""
 
 
 def spot_rates(catalog: Catalog) -> Rates:
@@ -262,11 +267,11 @@ class Expected:
 
 
 def expected(hours: Floats, hours_high: Floats, nodes: Floats, rates: Rates, checkpoints: Checkpoints) -> Expected:
-    """Returns the expectation for columns of undisturbed hours on gangs of nodes; see `expect_by_prior`.
+    """Returns the expectation for columns of uninterrupted hours on gangs of nodes; see `expect_by_prior`.
 
-    Hours are infinite where a run would not end, and unchanged where the rates are unknown.
+    Hours are infinite where a run would not end, and unchanged where the rates are unknown: an unknown rate must not
+    make known hours unknown.
     """
-    # An unknown rate must not make known hours unknown: the choice stays, without its interruptions.
     known = np.flatnonzero(~np.isnan(rates.likely + rates.lost_together))
     paid, paid_high, some = hours.copy(), hours_high.copy(), taken(rates, known)
     gang = gang_rate(1.0, nodes[..., known], some.lost_together)

@@ -44,8 +44,9 @@ class PricedRun:
 class BreakEven:
     """A market compared with renting on demand in the same region.
 
-    `saves_percent` is of the likely bill, and negative where the market costs more. `interruptions_per_hour` is the
-    rate at which spot costs as much; None for other markets, and where spot is no cheaper even undisturbed.
+    `saves_percent` is a percentage of the likely on-demand bill, and negative where the market costs more.
+    `interruptions_per_hour` is the rate at which spot costs as much as on-demand; None for other markets, and where
+    spot is no cheaper even without interruptions.
     """
 
     saves_percent: float
@@ -54,7 +55,7 @@ class BreakEven:
 
 @dataclass(frozen=True, slots=True)
 class MarketBill:
-    """The finished bill of a run in one market. `option` is None for a machine of one's own.
+    """The finished bill of a run in one market. `option` is None for the caller's own machine.
 
     `usd_micros_per_hour` is the price of one machine, and `month` the cost of serving the load for a month.
     """
@@ -77,7 +78,9 @@ class MarketBill:
 
     @property
     def usd(self) -> Micros | None:
-        """Returns the total; None where there is no price or a charge is unknown."""
+        """Returns the total of the known charges; None without a bill, and where the price of the machine is
+        unknown.
+        """
         return None if self.bill is None else self.bill.usd
 
     @property
@@ -95,10 +98,10 @@ def price_everywhere(
 
 
 def price_own_machine(priced: PricedRun, usd_per_hour: float | None, catalog: Catalog) -> MarketBill:
-    """Returns the bill on a machine without a seller: its hour as given, billed as used. Raises `UnknownName`."""
+    """Returns the bill on the caller's own machine, at a given price of the hours used. Raises `UnknownName`."""
     run = priced.run
     for data in run.stored:
-        # Called for its error alone: a class that no seller has is a slip of the caller.
+        # A storage class that no seller has is a mistake of the caller, and raises an error.
         known_storage_class(catalog.reference.storage_prices, data.storage_class)
     micros = None if usd_per_hour is None else half_up(exact(usd_per_hour), MICRO)
     price = Unknown("The machine was described without usd_per_hour.")
@@ -131,20 +134,20 @@ def price_as_given(
 
 
 def verdict_on(bills: Sequence[MarketBill], gate: Gate) -> tuple[Verdict, MarketBill | None]:
-    """Returns the verdict and the bill that it is about; the month of a load replaces an unknown total."""
+    """Returns the verdict and the bill that it judges, by its total, or by the month of a load if that is unknown."""
     bill = representative(bills)
     if bill is None:
         return verdict(None, gate, ("Nothing is offered.",)), None
-    # A load without an end has no total; its month is then what a gate can judge.
+    # A load has no end and therefore no total, but a cost per month.
     if bill.usd is None and bill.month is not None:
         return verdict(bill.month, gate), bill
     return verdict(bill.usd, gate, bill.missing), bill
 
 
 def representative(bills: Sequence[MarketBill]) -> MarketBill | None:
-    """Returns the bill that stands for the run: the cheapest plain on-demand one, else the cheapest one.
+    """Returns the bill that represents the run: the cheapest plain on-demand bill, else the cheapest bill.
 
-    A known cost comes before an unknown one.
+    A known cost comes before an unknown one. None if there are no bills.
     """
     return min(
         bills, key=lambda bill: (not bill.on_demand, bill.usd is None, bill.usd.likely if bill.usd else 0), default=None
@@ -198,7 +201,7 @@ def _compared(
     priced: PricedRun, instance_type: InstanceType, bill: MarketBill,
     bills: dict[PaymentOption, MarketBill], catalog: Catalog,
 ) -> MarketBill:  # fmt: skip
-    """Adds the commitment and the break-even to a bill, and a missing on-demand bill to `bills`."""
+    """Returns a bill with its commitment and its break-even, and adds a missing on-demand bill to `bills`."""
     paid = bill.option
     if paid is None or paid.offer.market == "on_demand":
         return bill
@@ -216,7 +219,7 @@ def _compared(
             held=not isinstance(bill.terms.rule, Commitment),
         )
     if plain is not None and bill.bill is not None:
-        # Compared through the same service, so that its premium is on both sides.
+        # The on-demand bill is through the same service, so that both have its premium.
         option = PaymentOption(plain, paid.service)
         if option not in bills:
             bills[option] = _plain_bill(priced, instance_type, option, catalog)

@@ -18,9 +18,10 @@ OfferIndices: TypeAlias = NDArray[Any]
 """Indices of offers in the columns of the catalog."""
 
 MOST_ELSEWHERE = 3
+"""Most machines with the same GPU that an estimate names."""
 
 MARKETS_OF_SERVICES: dict[str | None, tuple[str, ...]] = {"managed_spot": ("spot",)}
-"""Markets that a managed service of a kind rents in; others rent in any."""
+"""Markets in which a managed service of a kind rents machines; services of other kinds rent in all markets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,10 @@ def payment_options(
     *,
     training: bool = True,
 ) -> tuple[PaymentOption, ...]:
-    """Returns the cheapest offer of each market and term, in each requested region or else in the cheapest one.
+    """Returns the cheapest offer of each market and term, in each of the requested regions, or else in any region.
 
-    `markets` are markets or terms; none means all of them, and also the seller's managed services, which train. Raises
-    `QuestionError` for a region without the type, and for a market that none of the regions has.
+    `markets` are markets or terms. Without any, all markets and terms are options, and for training also the seller's
+    managed services. Raises `QuestionError` for a region without the type, and for a market that none of them has.
     """
     markets = markets or markets_of_service(catalog, service)
     offers = _TypeOffers(catalog, instance_type)
@@ -57,7 +58,7 @@ def payment_options(
     for market in markets:
         if not any(market in (option.offer.market, option.offer.term) for option in options):
             raise _not_sold(offers, market, regions)
-    # A caller who names a market wants this market, not a service that contains it.
+    # A caller who names a market does not ask for a managed service in that market.
     if not markets and not service and training:
         options += [
             PaymentOption(option.offer, managed)
@@ -70,7 +71,7 @@ def payment_options(
 
 def on_demand_offer(catalog: Catalog, instance_type: InstanceType, region: str | None) -> Offer | None:
     """Returns the on-demand offer of a type in a region, the first where it has several; None where it has none."""
-    # Every market of a region is compared with it.
+    # Cached, because every market of a region is compared with this offer.
     return catalog.derive(_on_demand_offer, catalog.index_of[instance_type.id], region, cache=catalog.outlooks)
 
 
@@ -86,13 +87,13 @@ def markets_known(catalog: Catalog) -> tuple[str, ...]:
 
 
 def service_known(catalog: Catalog, name: str, field: str) -> str:
-    """Returns the managed service of that name. Raises `UnknownName`."""
+    """Returns the managed service with a name. Raises `UnknownName`."""
     managed = {service.id for service in catalog.reference.services if service.kind in MARKETS_OF_SERVICES}
     return resolve("managed service", [name], managed | {fee.service for fee in catalog.reference.fees}, field)[0]
 
 
 def markets_of_service(catalog: Catalog, service: str | None) -> tuple[str, ...]:
-    """Returns the markets that a managed service rents in; empty for any, and without a service."""
+    """Returns the markets in which a managed service rents; empty for all markets, and without a service."""
     return () if service is None else MARKETS_OF_SERVICES.get(kind_of_service(catalog, service), ())
 
 
@@ -109,7 +110,7 @@ def kind_of_service(catalog: Catalog, name: str) -> str | None:
 
 
 def _services_for(catalog: Catalog, instance_type: InstanceType) -> list[str]:
-    """Managed services with a known premium on the type; the price of a managed twin already contains it."""
+    """Returns managed services with a known premium on the type; none for a type whose price contains the premium."""
     if instance_type.twin_of is not None:
         return []
     return sorted(
@@ -124,7 +125,7 @@ def _services_for(catalog: Catalog, instance_type: InstanceType) -> list[str]:
 
 
 class _TypeOffers:
-    """The offers of one instance type as columns: a type may have hundreds, and few of them become an `Offer`."""
+    """The offers of one instance type by their indices: a type may have hundreds, of which few become an `Offer`."""
 
     def __init__(self, catalog: Catalog, instance_type: InstanceType) -> None:
         self.catalog, self.instance_type = catalog, instance_type
@@ -145,7 +146,7 @@ class _TypeOffers:
         return sorted(cheapest, key=lambda offer: (MARKETS.index(offer.market), offer.term or ""))
 
     def sold_as(self, market: str) -> OfferIndices:
-        """Indices of the offers in a market or under a term."""
+        """Returns the indices of the offers in a market or under a term."""
         offers = self.catalog.offers
         named, names = (offers.market, MARKETS) if market in MARKETS else (offers.term, offers.terms)
         of_name: OfferIndices = self.indices[named[self.indices] == names.index(market)]
@@ -157,7 +158,7 @@ class _TypeOffers:
         return {None if code < 0 else offers.places[code] for code in codes}
 
     def at_one_price(self) -> set[str | None]:
-        """The regions of a seller with one price in all of them, who may state the price of one of them as well."""
+        """Returns all regions of a seller whose price holds in all regions; none if prices differ by region."""
         reference, provider = self.catalog.reference, self.instance_type.provider
         if reference.providers[provider].priced_by_region or None not in self.regions(self.indices):
             return set()
@@ -165,7 +166,9 @@ class _TypeOffers:
 
 
 def _region_sold(offers: _TypeOffers, region: str) -> str | None:
-    """The region as the offers have it: None where a price holds in all regions of a seller. Raises `QuestionError`."""
+    """Returns the region of the offers that hold in a region: None where one price holds in all. Raises
+    `QuestionError`.
+    """
     reference, instance_type = offers.catalog.reference, offers.instance_type
     sold = offers.regions(offers.indices)
     if region in sold:
@@ -220,7 +223,7 @@ def cheapest_gpu_hours(catalog: Catalog, gpu: str, besides: str | None) -> tuple
 
 
 def _gpu_hours(catalog: Catalog, gpu: str) -> list[GpuHour]:
-    """Every available machine with the GPU and a known on-demand price, the cheapest hour first."""
+    """Returns every available machine with the GPU and a known on-demand price, the cheapest hour first."""
     offers, hours = catalog.offers, []
     for index, instance_type in enumerate(catalog.instance_types):
         first = catalog.default_offers[index]

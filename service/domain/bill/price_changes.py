@@ -1,4 +1,4 @@
-"""Changes of prices between two days, and how far the likely cost of a run moved with each of them."""
+"""Changes of prices between two days, and the change of a run's likely cost that follows from each."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -53,7 +53,9 @@ class PriceChange:
 
     @property
     def kind(self) -> ChangeKind:
-        """`known` and `unknown`: the offer stayed, and its price in dollars became or ceased to be known."""
+        """The kind of change; `known` and `unknown` mean that the price in dollars of an offer became or ceased to be
+        known.
+        """
         if self.before is None or self.after is None:
             return "new" if self.before is None else "gone"
         change = self.usd_per_hour
@@ -64,7 +66,7 @@ class PriceChange:
 
 @dataclass(frozen=True, slots=True)
 class PriceChanges:
-    """The changes as rows of two prices, the earlier and the later (-1: none); `at` reads one of them."""
+    """The changes as rows of two indices of prices, the earlier and the later one; -1 is no price."""
 
     history: CatalogHistory
     days: tuple[date, date]
@@ -74,7 +76,7 @@ class PriceChanges:
 
     def key(self, rows: tuple[int, int]) -> str:
         """Returns a name of the row's offer that stays the same when the catalog changes."""
-        # Both prices are of one offer; -1 is no row, so the larger number is one that exists.
+        # Both prices belong to one offer, and one of them may be -1.
         return offer_key(self.history, max(rows))
 
     def at(self, rows: tuple[int, int]) -> PriceChange:
@@ -92,5 +94,5 @@ class PriceChanges:
 def price_changes(
     history: CatalogHistory, offers: Mask, days: tuple[date, date], hours: float | None, nodes: int
 ) -> PriceChanges:
-    """Returns the changes of these offers from the first day to the last; `hours` on `nodes` are a run to price."""
+    """Returns the changes of these offers from the first day to the last. A run of `hours` on `nodes` is priced."""
     return PriceChanges(history, days, hours, nodes, changes_between(history, offers, *days))

@@ -14,7 +14,7 @@ LONGEST_HOURS = 1_000_000.0
 
 @dataclass(frozen=True, slots=True)
 class StoredData:
-    """GiB in a storage class; without `hours` they are stored as long as the run lasts."""
+    """Data in a storage class; without `hours` it is stored as long as the run lasts."""
 
     what: str
     gib: float
@@ -24,17 +24,17 @@ class StoredData:
 
 @dataclass(frozen=True, slots=True)
 class TransferredData:
-    """GB that leave for the internet, another region or another zone."""
+    """Data that is sent to the internet, another region or another zone."""
 
     gb: float
     destination: str = "internet"
     already_gb: float = 0.0
-    """GB sent earlier in the month: price tiers count what an account sends in a month."""
+    """GB sent earlier in the same month: price tiers count all data that an account sends in a month."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunAmount:
-    """How much work a run does. Hours are of each machine, rates of one gang; None where something does not apply."""
+    """The work of a run. Hours are of each machine, rates of one gang of nodes; figures that do not apply are None."""
 
     hours: Band | Unknown
     basis: str
@@ -54,7 +54,7 @@ class RunAmount:
 
 
 class BilledRun(NamedTuple):
-    """Hours of undisturbed work on each of `nodes` x `instances` machines, and the data that comes with it.
+    """Hours of uninterrupted work on each of `nodes` x `instances` machines, and the data that belongs to the run.
 
     `nodes` work as one gang, `instances` independently. `idle_fraction` is the share of the paid time in which nothing
     runs. `basis` says where the hours come from: `given`, `measured`, `scaled`, `modelled` or `peak`.
@@ -69,7 +69,8 @@ class BilledRun(NamedTuple):
     sent: tuple[TransferredData, ...] = ()
     basis: str = "given"
     commitments_held: tuple[str, ...] = ()
-    """Terms that the caller pays for anyway, or `reserved` for all: the run pays its hours alone under these."""
+    """Terms that the caller pays for anyway, or `reserved` for all terms: under these the run pays only its
+    own hours."""
 
     @property
     def machines(self) -> int:

@@ -30,7 +30,7 @@ from service.domain.catalog.tariffs import (
 from service.domain.money import Unknown, rate_on
 
 UNINTERRUPTED = ("on_demand", "reserved")
-"""Markets whose machines are not taken back: without a prior of their failures, none are counted."""
+"""Markets whose machines are not reclaimed: without a prior for their failures, no interruptions are counted."""
 
 
 def terms_of(
@@ -51,7 +51,7 @@ def terms_of(
     storage, transfer = data_prices(reference, instance_type.provider, offer.region, run.stored, run.sent, day)
     return SellerTerms(
         price=hourly_price(offer.price, instance_type, offer.region),
-        # The day on which the price began, as for the dollars in the columns of the catalog: both must agree.
+        # By the day on which the price began, as the dollars in the columns of the catalog: both must agree.
         rate=rate_on(reference.exchange_rates, offer.price.currency, day_of(offer.price.valid_from)),
         rule=commitment_of(offer.market, offer.term, run.commitments_held)
         or rounding_rule(reference, instance_type, offer.market, day, operating_system),
@@ -72,9 +72,9 @@ def rounding_rule(
 
 
 def commitment_of(market: str, term: str | None, held: Sequence[str]) -> Commitment | Unknown | None:
-    """Returns the commitment that a run pays for in a market; None where it pays for hours.
+    """Returns the commitment that a run pays for in a market; None where it pays for its hours.
 
-    `held` are the terms that the caller has already, and `reserved` stands for all of them.
+    `held` has the terms that the caller pays for already, or `reserved` for all terms.
     """
     if market != "reserved" or market in held or term in held:
         return None
@@ -116,7 +116,7 @@ def hourly_price(price: Price, instance_type: InstanceType, region: str | None) 
 
 
 def known_storage_class(prices: Sequence[StoragePrice], name: str) -> str:
-    """Returns the storage class of that name. Raises `UnknownName` where no provider has it."""
+    """Returns the name of a storage class. Raises `UnknownName` where no provider has it."""
     classes = storage_classes(prices)
     if name not in classes:
         raise unknown("storage class", name, classes, "storage.class")
@@ -126,7 +126,7 @@ def known_storage_class(prices: Sequence[StoragePrice], name: str) -> str:
 def fee_of(
     fees: Sequence[Fee], instance_type: InstanceType, service: str | None, day: date
 ) -> Fee | Literal["contained"] | Unknown | None:
-    """Returns the premium of a service on a plain machine; the price of a managed twin already contains it."""
+    """Returns the premium of a service on a machine; "contained" for a type whose price contains the premium."""
     if instance_type.twin_of is not None:
         return "contained"
     if service is None:
@@ -142,7 +142,7 @@ def _interruptions_of(
 ) -> Expectation | Unknown | None:
     gpu = instance_type.gpu.id if instance_type.gpu else None
     prior = prior_of(reference.interruption_priors, instance_type.provider, offer.market, gpu, day)
-    # Unknown only matters where machines are taken back; elsewhere it would make every bill incomplete.
+    # An unknown rate counts only where machines are reclaimed; elsewhere it would make every bill incomplete.
     if isinstance(prior, Unknown) and offer.market in UNINTERRUPTED:
         return None
     return expect_by_prior(run.hours, prior, checkpoints, run.nodes)

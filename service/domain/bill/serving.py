@@ -11,8 +11,8 @@ from service.domain.units import SECONDS_AN_HOUR
 
 @dataclass(frozen=True, slots=True)
 class LoadCost:
-    """Machine time of all instances that serve a load. Prompts and answers share it as they share the engine's time,
-    so a request costs its prompt at the one price and its answer at the other.
+    """The cost of all instances that serve a load. Prompts and answers share it as they share the time of the engine,
+    so a request costs its prompt at the price of input tokens and its answer at the price of output tokens.
     """
 
     month: Micros
@@ -30,9 +30,9 @@ CERTAIN = (1.0, 1.0, 1.0)
 def cost_of_load(
     served: ServedLoad, usd_micros_per_hour: int | None, nodes: int, factors: tuple[float, float, float] = CERTAIN
 ) -> LoadCost | None:
-    """Returns the price of a load at that of one machine; None where it is unknown, or the limits are not kept.
+    """Returns the cost of a load; None where the price of a machine is unknown, or the limits are not kept.
 
-    `factors` are low, likely and high of the price of a machine over the likely one.
+    `factors` are low, likely and high of the price of a machine, divided by the likely price.
     """
     instances = served.instances
     if usd_micros_per_hour is None or served.missed:

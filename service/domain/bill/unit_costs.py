@@ -1,4 +1,4 @@
-"""The price of a unit of work: of an epoch, a sample or a token, and of a month of a load."""
+"""The price of a unit of work (an epoch, a sample, a token), and of a month of a load."""
 
 from dataclasses import dataclass
 from math import isfinite
@@ -17,7 +17,8 @@ LEAST_AMOUNT = 1e-9
 class UnitCosts:
     """Prices of units of work; None for a unit that the run does not count in.
 
-    The first three divide the whole bill by the work. The others are of machine time alone, at the rates of one gang.
+    The first three are the whole bill divided by the work. The others count machine time alone, at the rates of one
+    gang.
     """
 
     usd_per_epoch: Micros | None
@@ -29,7 +30,9 @@ class UnitCosts:
 
 
 def unit_costs(usd: Micros | None, amount: RunAmount, gang_micros_per_hour: int | None) -> UnitCosts:
-    """Returns a bill's total over the amount of work, and the hourly price of a gang over its rates."""
+    """Returns the total of a bill divided by the amount of work, and the hourly price of a gang divided by
+    its rates.
+    """
     gang_usd = None if gang_micros_per_hour is None else number(gang_micros_per_hour)
     rate = amount.samples_per_second
     return UnitCosts(
@@ -43,7 +46,7 @@ def unit_costs(usd: Micros | None, amount: RunAmount, gang_micros_per_hour: int 
 
 
 def usd_per(usd: Micros | None, units: int, amount: float | None) -> Micros | None:
-    """Returns millionths of a dollar for so many units of an amount, rounded half up."""
+    """Returns the dollars for a number of units, given the dollars for an amount; rounded half up."""
     if usd is None or amount is None or amount < LEAST_AMOUNT:
         return None
     numerator, denominator = exact_ratio(amount)
@@ -72,8 +75,8 @@ def _at_rate(usd_per_hour: float | None, tokens_per_second: Band | None) -> Micr
 def usd_per_million_tokens(usd_per_hour: float, tokens_per_second: Band) -> Band:
     """Dollars per million tokens of a machine that does nothing else: price / (tokens/s x 3600) x 10^6.
 
-    Input tokens at the prefill rate and output tokens at the decode rate, each as if alone: a request then costs its
-    input at the one price plus its output at the other.
+    With the prefill rate this is the price of input tokens, and with the decode rate that of output tokens. A request
+    costs the sum of its input and its output at these prices.
     """
     return tokens_per_second.inverse_of(usd_per_hour / SECONDS_AN_HOUR * MILLION)
 

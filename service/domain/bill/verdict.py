@@ -16,7 +16,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Limits of the likely cost: so many percent above a baseline, and a budget."""
+    """Limits on the likely cost: a baseline with the percentage by which the cost may exceed it, and a budget."""
 
     baseline_usd: float | None = None
     fail_above_percent: float = 0.0
@@ -25,7 +25,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether the likely total passes the gate, and by how many percent it differs from the baseline.
+    """Whether the likely total passes the gate, and by which percentage it differs from the baseline.
 
     `over_budget` is None without a budget, and `change_percent` without a baseline above 0.
     """
@@ -39,9 +39,9 @@ class Verdict:
 
 
 def verdict(usd: Micros | None, gate: Gate, missing: tuple[str, ...] = ()) -> Verdict:
-    """Judges the likely total. An unknown cost fails; a lower bound with something `missing` may pass.
+    """Judges the likely total. An unknown cost fails; a lower bound, with something `missing`, may pass.
 
-    It fails if the total is more than the allowed percent above the baseline, or above the budget; equal passes.
+    The total fails if it exceeds the baseline by more than the allowed percentage, or exceeds the budget.
     """
     if usd is None:
         return Verdict(Outcome.FAIL, gate, None, missing, None, None)

@@ -17,10 +17,10 @@ from service.domain.physics.cluster import Cluster
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """One combination and the bill that stands for its run.
+    """One combination and the bill that represents its run.
 
-    `hours` are of the calendar where those are known, else of use. `on_front`: no other combination is both as quick
-    and as cheap, by the likely figures.
+    `hours` are `Bill.run_hours`. `on_front` says that no other combination is faster and no more expensive, or cheaper
+    and no slower, by the likely figures.
     """
 
     index: int
@@ -31,7 +31,7 @@ class Combination:
 
     @property
     def likely_micros(self) -> int | None:
-        """Returns the likely total in micro-dollars; None where it is unknown."""
+        """Returns the likely total in millionths of a dollar; None where it is unknown."""
         return None if self.bill is None or self.bill.usd is None else self.bill.usd.likely
 
 
@@ -62,7 +62,7 @@ def what_if(
 
 
 def on_front(points: list[tuple[float, float] | None]) -> list[bool]:
-    """Marks the points that no other one beats in one figure without losing in the other; of equals, all."""
+    """Returns for each point of dollars and hours whether it is on the Pareto front; equal points all are."""
     known = sorted({point for point in points if point is not None})
     usd, hours = np.array(known, np.float64).reshape(-1, 2).T
     front = {point for point, good in zip(known, pareto(usd, -hours, len(known)), strict=True) if good}
@@ -76,10 +76,10 @@ def _cluster_key(cluster: Cluster | None) -> tuple[object, ...]:
 
 
 def _hours(bill: MarketBill | None) -> Band | None:
-    return None if bill is None or bill.bill is None else (bill.bill.elapsed_hours or bill.bill.hours).band
+    return None if bill is None or bill.bill is None else bill.bill.run_hours.band
 
 
 def _point(combination: Combination) -> tuple[float, float] | None:
-    """Likely dollars and hours, where both are known."""
+    """Returns likely dollars and hours; None where one of them is unknown."""
     micros, hours = combination.likely_micros, combination.hours
     return None if micros is None or hours is None else (micros, hours.likely)

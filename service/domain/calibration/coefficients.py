@@ -1,9 +1,10 @@
-"""Factors between the ideal and the real time of each part of a step: coefficients as data, looked up by scope.
+"""Coefficients: the factors between the ideal and the real time of each term of a step, looked up by scope.
 
 The logarithm of a term's factor is the sum of the coefficients whose scopes match the features of a question, from
-broad scopes (all work of this kind) to narrow ones (this stack on this GPU). A feature that no published run has adds
-nothing, so a new GPU takes the factors of its architecture, and a new release those of its stack.
-Scopes hold names and counts of the workload and no rates of the hardware: a faster machine is never estimated slower.
+broad scopes (all work of this kind) to narrow ones (this stack on this GPU). A value of a feature that no published run
+has adds nothing, so a new GPU takes the factors of its architecture, and a new release those of its stack.
+Features are names and counts of the workload, and not rates of the hardware, so that a faster machine is never
+estimated to be slower.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,27 +19,27 @@ from numpy.typing import NDArray
 from service.domain.arrays import Number
 
 Features = Mapping[str, str | float]
-"""Name of a feature → its value, a name or a number; coefficients are looked up by them."""
+"""Feature → its value for a question, a name or a number. They select coefficients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """A feature that differs by row of a table: the names it takes, and the index of each row's name."""
+    """A feature whose name differs between the rows of a table: `codes` has the index into `names` of each row."""
 
     names: tuple[str, ...]
     codes: NDArray[np.int64]
 
 
 Column: TypeAlias = Levels | NDArray[np.float64]
-"""A feature of many questions: a name or a number in each row."""
+"""A feature of many questions: a name or a number for each row of a table."""
 
 Pattern = tuple[str, ...]
-"""Names of features that form a scope; one that begins with `#` is a number that multiplies the coefficient."""
+"""Features that form a scope. A feature that begins with `#` is a number, and multiplies the coefficient."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coefficient:
-    """One number of the calibration: the logarithm of a factor, in a scope."""
+    """A row of the calibration: the logarithm of a factor in a scope, fitted to `n` runs or errors."""
 
     name: str
     scope: str
@@ -50,33 +51,36 @@ class Coefficient:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepKind:
-    """Work that is calibrated together: the patterns of each term, and how far each may move it."""
+    """Work that is calibrated together, with the patterns of its terms and how they combine to a step."""
 
     name: str
     patterns: Mapping[str, Sequence[tuple[Pattern, float]]]
-    """Term → (pattern, prior standard deviation of its coefficients); `*` applies to the whole step."""
+    """Term → (pattern, prior standard deviation of its coefficients); the term `*` is the whole step."""
     start: Mapping[str, float]
-    """Term → its factor before anything is fitted."""
+    """Term → its factor before the fit."""
     noise: float = 0.15
-    """Spread of published figures around any smooth law, against which the priors of coefficients are weighed."""
+    """Standard deviation of the logarithm of published figures around the fit; priors are weighed against it."""
     huber: float = 0.1
-    """Residuals above this count by their size and not by its square, so that a few odd runs do not bend the fit."""
+    """Residuals above this enter the loss linearly, not squared (Huber loss), so outliers bend the fit less."""
     bounded: frozenset[str] = frozenset()
-    """Terms that count work done at the rated peak, which no machine beats. They take at least their ideal time, and
-    the coefficients say how much more."""
+    """Terms of work at the rated peak, which no machine exceeds. Their time is ideal x (1 + factor), while that of all
+    other terms is ideal x factor."""
     signs: Mapping[str, int] = field(default_factory=dict)
-    """Feature → 1 if it only adds time, -1 if it only saves time: the sign of every coefficient that names it."""
+    """Feature → 1 if it can only add time, -1 if it can only save time: the sign of all its coefficients."""
 
     banded_by: Sequence[Pattern] = ()
     """Patterns whose scopes have error bands of their own, the narrowest first."""
     on_host: frozenset[str] = frozenset()
-    """Terms that the host spends on the next kernels while the GPU works."""
+    """Terms of the host, which prepares the next kernels while the GPU works."""
     overlap: float = 1.0
-    """How the seconds of the host and of the GPU combine, (host^p + gpu^p)^(1/p): with p = 1 one waits for the other,
-    and the longer time decides where p is large."""
+    """Exponent p that combines the seconds of host and GPU: (host^p + gpu^p)^(1/p). With p = 1 they add up; with a
+    large p they overlap, and the longer time decides."""
 
     def overlapped(self, parts: Mapping[str, Number]) -> dict[str, Number]:
-        """Returns the seconds that each part adds to a step, from those that it takes alone: numbers or columns."""
+        """Returns the seconds that each term adds to a step, given the seconds that it takes alone.
+
+        Seconds are numbers or columns. With overlap the results are shares of the step and add up to it.
+        """
         if self.overlap == 1.0:
             return dict(parts)
         host, gpu = (
@@ -84,19 +88,20 @@ class StepKind:
             for on_host in (True, False)
         )
         step = (host**self.overlap + gpu**self.overlap) ** (1.0 / self.overlap)
-        # These shares add up to the step, and each is its derivative by the logarithm of the part.
-        of_host, of_gpu = ((own / step) ** (self.overlap - 1.0) for own in (host, gpu))
-        return {term: seconds * (of_host if term in self.on_host else of_gpu) for term, seconds in parts.items()}
+        # The results add up to the step, and each is its derivative by the logarithm of the term, as the fit needs.
+        host_share, gpu_share = ((side / step) ** (self.overlap - 1.0) for side in (host, gpu))
+        return {term: seconds * (host_share if term in self.on_host else gpu_share) for term, seconds in parts.items()}
 
     def sign_of(self, pattern: Pattern) -> int:
-        """The sign that coefficients of a pattern must have; 0 where both are possible."""
+        """Returns the sign that coefficients of a pattern must have; 0 where both are possible."""
         return next((self.signs[name] for feature in pattern if (name := feature.lstrip("#")) in self.signs), 0)
 
 
 def scope_of(pattern: Pattern, features: Features) -> tuple[str, float] | None:
-    """The scope of a pattern for these features, such as `architecture=hopper|precision=fp8`, and its number.
+    """Returns the scope of a pattern for these features, such as `architecture=hopper|precision=fp8`, and its number.
 
-    None where a feature of the pattern is missing.
+    The number is the product of the features with `#`, by which the coefficient is multiplied; 1 without any. None if a
+    feature of the pattern is missing.
     """
     parts, number = [], 1.0
     for name in pattern:
@@ -112,19 +117,20 @@ def scope_of(pattern: Pattern, features: Features) -> tuple[str, float] | None:
 
 
 class FittedPattern(NamedTuple):
-    """The coefficients of a pattern, by the values of the features that select one."""
+    """All fitted coefficients of one pattern."""
 
     features: frozenset[str]
-    """All features that the pattern names."""
+    """All features of the pattern."""
     names: tuple[str, ...]
-    """Features that select a coefficient."""
+    """Features whose values select a coefficient."""
     numbers: tuple[str, ...]
-    """Features that multiply it."""
+    """Features that multiply the coefficient."""
     coefficients: Mapping[tuple[str, ...], float]
+    """Coefficient by the values of the features in `names`."""
 
 
 def _fitted_patterns(coefficients: Mapping[str, float]) -> tuple[FittedPattern, ...]:
-    """The coefficients of a term by pattern: building the text of a scope for each question would be slow."""
+    """Groups the coefficients of a term by pattern, since building the text of a scope for each question is slow."""
     by_pattern: dict[Pattern, dict[tuple[str, ...], float]] = {}
     for scope, value in coefficients.items():
         parts = [part.split("=", 1) for part in scope.split("|") if part]
@@ -142,8 +148,8 @@ def _fitted_patterns(coefficients: Mapping[str, float]) -> tuple[FittedPattern, 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Calibration:
-    """All coefficients, by name (`kind.term`) and scope."""
+class Coefficients:
+    """All coefficients of steps, by name (`kind.term`) and scope."""
 
     values: Mapping[str, Mapping[str, float]] = field(repr=False)
     fitted: Mapping[str, tuple[FittedPattern, ...]] = field(init=False, repr=False)
@@ -151,18 +157,18 @@ class Calibration:
     def __post_init__(self) -> None:
         object.__setattr__(self, "fitted", {name: _fitted_patterns(table) for name, table in self.values.items()})
 
-    def reads_of(self, kind: StepKind, term: str, features: Iterable[str]) -> tuple[FittedPattern, ...]:
-        """The fitted patterns of a term that name one of these features."""
+    def patterns_with(self, kind: StepKind, term: str, features: Iterable[str]) -> tuple[FittedPattern, ...]:
+        """Returns the fitted patterns of a term that have one of these features."""
         fitted = self.fitted.get(f"{kind.name}.{term}", ())
         return tuple(entry for entry in fitted if not entry.features.isdisjoint(features))
 
     def log_factor(self, kind: StepKind, term: str, features: Features, of: Sequence[str] | None = None) -> float:
-        """Logarithm of the factor of a term: the sum of its coefficients times their numbers.
+        """Returns the logarithm of the factor of a term: the sum of its coefficients times their numbers.
 
-        A pattern adds 0 where a feature is missing or no run was fitted. With `of`, only patterns that name one of
-        these features count.
+        A pattern adds 0 if a feature is missing, or if no run with its values was fitted. With `of`, only patterns that
+        have one of these features count.
         """
-        fitted = self.fitted.get(f"{kind.name}.{term}", ()) if of is None else self.reads_of(kind, term, of)
+        fitted = self.fitted.get(f"{kind.name}.{term}", ()) if of is None else self.patterns_with(kind, term, of)
         total = 0.0
         for _, names, numbers, coefficients in fitted:
             value = coefficients.get(tuple(map(features.get, names)))  # type: ignore[arg-type]  # None selects nothing
@@ -174,43 +180,43 @@ class Calibration:
         return total
 
     def log_factors(self, kind: StepKind, term: str, features: Features, columns: Mapping[str, Column]) -> Number:
-        """Logarithm that the columns of a table add in each row, by the patterns that name one of them."""
+        """Returns what the patterns with one of the columns add to the logarithm of a term's factor, in each row."""
         total: Number = 0.0
-        for fitted in self.reads_of(kind, term, columns) if columns else ():
+        for fitted in self.patterns_with(kind, term, columns) if columns else ():
             total = total + _coefficients_by_row(fitted, features, columns)
         return total
 
     def models(self) -> frozenset[str]:
-        """Ids of the models with a coefficient of their own."""
+        """Returns the ids of the models with a coefficient of their own."""
         scopes = (scope for table in self.values.values() for scope in table)
         parts = (part for scope in scopes for part in scope.split("|"))
         return frozenset(part.removeprefix("model=") for part in parts if part.startswith("model="))
 
     def knows(self, kind: StepKind, feature: str, features: Features) -> bool:
-        """Whether a run with this value of the feature was fitted for this kind of step."""
+        """Returns whether runs with the value of a feature in `features` were fitted for a kind of step."""
         return f"{feature}={features.get(feature)}" in self.values.get(f"{kind.name}.*", {})
 
     def factors(self, kind: StepKind, terms: Iterable[str], features: Features) -> "StepFactors":
-        """Returns the factors of some terms."""
+        """Returns the factors of some terms, each with that of the whole step in it."""
         whole = exp(self.log_factor(kind, "*", features))
         of_terms = {term: kind.start[term] * exp(self.log_factor(kind, term, features)) * whole for term in terms}
         return StepFactors(kind, of_terms)
 
     def seconds(self, kind: StepKind, ideal: Mapping[str, float], features: Features) -> dict[str, float]:
-        """Real seconds of each part of a step, from its ideal seconds."""
+        """Returns the expected seconds of each term of a step, from its ideal seconds."""
         terms = [term for term, value in ideal.items() if value > 0 and term in kind.start]
         return self.factors(kind, terms, features).seconds(ideal)
 
 
 @dataclass(frozen=True, slots=True)
 class StepFactors:
-    """Factors between the ideal and the real amounts of the terms of a step, for one question."""
+    """Factors between the ideal and the expected amounts of the terms of a step, for one question."""
 
     kind: StepKind
     of_terms: Mapping[str, float]
 
     def seconds(self, ideal: Mapping[str, float]) -> dict[str, float]:
-        """Real seconds of each part of a step, from its ideal seconds; parts without a factor are left out."""
+        """Returns the expected seconds of each term from its ideal seconds; terms without a factor are left out."""
         bounded, factors = self.kind.bounded, self.of_terms
         alone = {
             term: value * (factors[term] + (term in bounded))
@@ -221,7 +227,10 @@ class StepFactors:
 
 
 def _coefficients_by_row(fitted: FittedPattern, features: Features, columns: Mapping[str, Column]) -> Number:
-    """Coefficient times number of a pattern in each row: looked up once per combination of names, then spread out."""
+    """Returns the coefficient of a pattern times its number, in each row of a table.
+
+    Coefficients are looked up once for each combination of names, and then spread over the rows.
+    """
     levels: list[tuple[str, ...]] = []
     codes: list[NDArray[np.int64] | int] = []
     for name in fitted.names:
@@ -243,7 +252,7 @@ def _coefficients_by_row(fitted: FittedPattern, features: Features, columns: Map
 
 
 def values_by_name(coefficients: Iterable[Coefficient]) -> dict[str, dict[str, float]]:
-    """Returns the values of coefficients by name, and then by scope."""
+    """Returns the values of coefficients by name and scope."""
     values: dict[str, dict[str, float]] = {}
     for coefficient in coefficients:
         values.setdefault(coefficient.name, {})[coefficient.scope] = coefficient.value

@@ -1,10 +1,10 @@
-"""How far an estimate may be off: quantiles of the errors on published runs that were left out of the fit.
+"""Error bands of estimates: quantiles of the errors on published runs that were left out of the fit.
 
-Errors are grouped by kind of step, class of stacks, family of the model, and the features of a question that no fitted
-run had (its GPU, model or stack), so that an extrapolation says so and has a wider band.
+Errors are grouped by kind of step, class of stacks, family of the model, and by which features of a question (its GPU,
+model or stack) no fitted run has, so that an extrapolation is marked as such and has a wider band.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -15,70 +15,55 @@ from numpy.typing import NDArray
 
 from service.domain.band import Band
 from service.domain.calibration.coefficients import (
-    Calibration,
     Coefficient,
+    Coefficients,
     Features,
     StepKind,
     scope_of,
-    values_by_name,
 )
 
 NOVELTIES = ("stack", "gpu", "model")
-"""Features whose absence from all fitted runs widens a band."""
+"""Features that widen a band if no fitted run has the value of the question."""
 
 HARDER = ("burst", "small")
-"""Features of work that is harder to estimate, so that its errors are apart: requests that are sent all at once, and
-small batches of networks that answer in one pass, whose milliseconds differ more than rates of full GPUs."""
+"""Features of work that is harder to estimate and has groups of errors of its own: requests that are sent all at once,
+and small batches of networks that answer in one pass, whose milliseconds vary more than the rates of full GPUs."""
 
 FEWEST_ERRORS = 10
-"""Errors that a quantile needs; a group with fewer takes the quantiles of the next wider one."""
+"""Errors that a quantile needs; a group with fewer takes the quantiles of the next wider group."""
 
 UNKNOWN_STACK = "unseen=any stack"
+"""Scope of the errors of questions that name no stack with runs."""
 
 UNKNOWN_BAND = (0.45, 2.0)
-"""Factors where no group has errors: about the error of rules of thumb."""
+"""Low and high factors where no group has errors: about the error of rules of thumb (assumed)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Physics:
-    """The calibration in force: coefficients of every term, and error bands."""
-
-    calibration: Calibration
-    bands: "ErrorBands"
-
-
-def physics_of(coefficients: Iterable[Coefficient]) -> Physics:
-    """The calibration and the error bands that these coefficients make up."""
-    values = values_by_name(coefficient for coefficient in coefficients if not coefficient.name.startswith("price."))
-    bands = {name: values.pop(name) for name in list(values) if name.startswith("band.")}
-    return Physics(Calibration(values), ErrorBands(bands))
-
-
-def unseen(calibration: Calibration, kind: StepKind, features: Features) -> tuple[str, ...]:
-    """Returns the features of the question that no fitted run had. A stack without a name counts as one of them."""
-    return tuple(name for name in _fitted_features(kind) if not calibration.knows(kind, name, features))
+def unseen(coefficients: Coefficients, kind: StepKind, features: Features) -> tuple[str, ...]:
+    """Returns which of the `NOVELTIES` no fitted run shares with a question. A missing stack counts as new."""
+    return tuple(name for name in _fitted_features(kind) if not coefficients.knows(kind, name, features))
 
 
 @cache
 def _fitted_features(kind: StepKind) -> tuple[str, ...]:
-    """Features that can be new to a kind of step: the memory of a job has no coefficients of the GPU."""
+    """Returns the `NOVELTIES` with coefficients in a kind of step; the memory of a job has none of the GPU."""
     patterns = {pattern for pattern, _ in kind.patterns["*"]}
     return tuple(name for name in NOVELTIES if (name,) in patterns)
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorBands:
-    """Low and high factors by kind of step and group of errors."""
+    """Logarithms of the ends of bands, by name (`band.kind.low`, `high` or `middle`) and scope of a group of errors."""
 
     values: Mapping[str, Mapping[str, float]]
 
     def factors(self, kind: StepKind, features: Features, new: Sequence[str]) -> tuple[float, float]:
-        """Truth ÷ estimate at the 10th and 90th percentile; never narrower where more is new."""
+        """Returns truth ÷ estimate of rates at the 10th and 90th percentile, given the features that are new."""
         low, high = self._narrowest(kind, features, ())
         if not new:
             return low, high
         new_low, new_high = self._narrowest(kind, features, new)
-        # A group of few errors may be narrower by chance, although more is new in it.
+        # A group of few errors may be narrower by chance, but a band must not be narrower because more is new.
         return min(low, new_low), max(high, new_high)
 
     def _narrowest(self, kind: StepKind, features: Features, new: Sequence[str]) -> tuple[float, float]:
@@ -89,10 +74,10 @@ class ErrorBands:
         return UNKNOWN_BAND
 
     def caution(self, kind: StepKind, features: Features, new: Sequence[str]) -> float:
-        """Median of truth ÷ estimate of rates of a family of models where the stack is new; at most 1.
+        """Returns the factor on the likely rate where the stack is new: the median of truth ÷ estimate, at most 1.
 
-        Published stacks are tuned and most others are not, so that a stack without runs gives no reason to expect more
-        than the physics says.
+        The errors are those of the family of the model. Published stacks are tuned and most others are not, so a stack
+        without runs is never expected to be faster than estimated.
         """
         if "stack" not in new:
             return 1.0
@@ -100,77 +85,77 @@ class ErrorBands:
         return exp(min(0.0, next((middles[scope] for scope in _middle_groups(features) if scope in middles), 0.0)))
 
     def of_feed(self, part: str, rate: float) -> Band:
-        """The band of the samples per second that a part of the host brings to the GPUs."""
+        """Returns the band of the samples per second that a part of the host, such as its CPUs, loads for the GPUs."""
         low, high = (exp(self.values.get(f"band.{part}.{end}", {}).get("", 0.0)) for end in ("low", "high"))
         return Band(rate * low, rate, rate * high)
 
     def of(self, kind: StepKind, features: Features, new: Sequence[str]) -> "ErrorFactors":
-        """Returns the band and the caution of the rates of a question."""
+        """Returns the factors of low, likely and high rates of a question."""
         return ErrorFactors(*self.factors(kind, features, new), self.caution(kind, features, new))
 
     def around(
         self, likely: float, kind: StepKind, features: Features, new: Sequence[str], *, of_rate: bool = True
     ) -> Band:
-        """The band of a rate, or of the seconds of a step."""
+        """Returns the band around an estimated rate, or around estimated seconds if `of_rate` is false."""
         return self.of(kind, features, new).around(likely, of_rate=of_rate)
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorFactors:
-    """Truth ÷ estimate of rates at the 10th and 90th percentile, and the caution of a new stack."""
+    """Truth ÷ estimate of rates at the 10th and 90th percentile, and `middle`, the factor on the likely rate."""
 
     low: float
     high: float
     middle: float
 
     def around(self, likely: float, *, of_rate: bool = True) -> Band:
-        """The band of a rate, or of the seconds of a step."""
+        """Returns the band around an estimated rate, or around estimated seconds if `of_rate` is false."""
         low, high, middle = self.low, self.high, self.middle
         if not of_rate:
-            # Errors are kept as those of rates; a time is too long where its rate is too low.
+            # Errors are those of rates, and a time is the inverse of a rate.
             low, high, middle = 1.0 / high, 1.0 / low, 1.0 / middle
         centre = likely * middle
         return Band(min(centre, likely * low), centre, max(centre, likely * high))
 
 
 def bands_by_gpu(
-    calibration: Calibration, bands: ErrorBands, kind: StepKind, features: Features, gpus: Sequence[str]
+    coefficients: Coefficients, bands: ErrorBands, kind: StepKind, features: Features, gpus: Sequence[str]
 ) -> NDArray[np.float64]:
-    """Low, likely and high factors of the rate on each GPU, a row per GPU; they differ by whether runs had the GPU."""
-    known = [calibration.knows(kind, "gpu", {"gpu": gpu}) for gpu in gpus]
+    """Returns low, likely and high factors of the rate, a row per GPU; GPUs without fitted runs have wider ones."""
+    known = [coefficients.knows(kind, "gpu", {"gpu": gpu}) for gpu in gpus]
     rows: dict[bool, tuple[float, float, float]] = {}
     for is_known, gpu in dict(zip(known, gpus, strict=True)).items():
         on_gpu = {**features, "gpu": gpu}
-        band = bands.around(1.0, kind, on_gpu, unseen(calibration, kind, on_gpu))
+        band = bands.around(1.0, kind, on_gpu, unseen(coefficients, kind, on_gpu))
         rows[is_known] = (band.low, band.likely, band.high)
     return np.array([rows[is_known] for is_known in known], dtype=np.float64).reshape(-1, 3)
 
 
 def _groups(kind: StepKind, features: Features, new: Sequence[str]) -> tuple[str, ...]:
-    """The groups of errors that a question belongs to, the narrowest first; all errors of a kind are the last."""
+    """Returns the groups of errors of a question, the narrowest first; the last has all errors of its kind."""
     novelty = "+".join(new) or "nothing"
     widest = "stack" if "stack" in new else novelty
-    apart = "".join(f"{name}=yes|" for name in HARDER if features.get(name))
+    harder = "".join(f"{name}=yes|" for name in HARDER if features.get(name))
     family = f"family={features.get('family', '')}|unseen={novelty}"
-    narrow = [f"{scope[0]}|{family}" for each in kind.banded_by if (scope := scope_of(each, features))]
+    narrow = [f"{scope[0]}|{family}" for pattern in kind.banded_by if (scope := scope_of(pattern, features))]
     scopes = (*narrow, family, f"unseen={novelty}", f"unseen={widest}")
-    return (*(dict.fromkeys(apart + scope for scope in scopes)), "")
+    return (*(dict.fromkeys(harder + scope for scope in scopes)), "")
 
 
 def _middle_groups(features: Features) -> tuple[str, str]:
-    """The groups of errors of questions that name no stack, the narrowest first."""
+    """Returns the groups of errors of questions that name no stack, the narrowest first."""
     return f"family={features.get('family', '')}|{UNKNOWN_STACK}", UNKNOWN_STACK
 
 
 # The fit
 
 OWN_ERRORS = 15.0
-"""Errors of a group that weigh as much as the quantile of the next wider one."""
+"""Number of errors at which the quantile of a group weighs as much as that of the next wider group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """The logarithm of truth ÷ estimate, as rates, of a run that was left out of the fit."""
+    """The error of an estimate for a published run that was left out of the fit: log(truth ÷ estimate), as rates."""
 
     kind: StepKind
     features: Features
@@ -183,10 +168,11 @@ Group = tuple[str, str]
 
 
 def fitted_bands(misses: Sequence[Miss], without_stack: Sequence[Miss] = (), inside: float = 0.8) -> list[Coefficient]:
-    """Quantiles of the misses by kind of step, class, family and what was new, that hold this share of the errors.
+    """Returns the ends of bands that contain a share (`inside`) of the misses of each group.
 
-    `without_stack` are the misses of the same runs as questions that name no stack; their medians are the caution.
-    A group of n errors takes n ÷ (n + 15) of its own quantiles, and the rest of the next wider group.
+    `without_stack` are the misses of the same runs when the question names no stack; their medians are the factors of
+    `ErrorBands.caution`. The quantile of a group of n errors weighs n ÷ (n + 15), and that of the next wider group the
+    rest.
     """
     by_group = _GroupedErrors.of(misses, lambda miss: _groups(miss.kind, miss.features, miss.new))
     fitted = [
@@ -221,11 +207,11 @@ class _GroupedErrors:
 
     @property
     def with_enough(self) -> list[Group]:
-        """Groups with enough errors for a quantile, and those of all errors of a kind."""
+        """The groups with enough errors for a quantile, and the groups of all errors of a kind."""
         return [group for group in sorted(self.errors) if len(self.errors[group]) >= FEWEST_ERRORS or not group[1]]
 
     def quantile(self, group: Group, at: float) -> float:
-        """Returns the quantile of a group, drawn towards those of wider groups."""
+        """Returns the quantile of a group, averaged with those of wider groups; see `fitted_bands`."""
         own, count = float(np.quantile(self.errors[group], at)), len(self.errors[group])
         if group not in self.wider:
             return own

@@ -1,9 +1,10 @@
-"""The price of an offer today, as it is believed from the price that was last listed and from the same GPU elsewhere.
+"""Believed prices: the likely price of an offer today, from its last listed price and from prices of the same GPU
+elsewhere.
 
-The logarithm of a price changes like a random walk, so its variance grows with age. The prices that sellers ask for the
-same GPU lie around their median, at a level and with a spread that are those of the market and the class of the
-seller. Both are estimates of today's price, and their mean by inverse variance is believed. docs/prices.md has the
-figures of the fit.
+The logarithm of a price changes like a random walk, so the variance of the last listed price grows with its age. Prices
+of the same GPU at different sellers scatter around their median, with a level and a spread by market and class of
+seller. Both are estimates of today's price, and the believed price is their mean, weighted by inverse variance.
+docs/prices.md has the fitted figures.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from service.domain.calibration.coefficients import Coefficient, values_by_name
 from service.domain.units import DAYS_A_YEAR
 
 CONFIRMED_DAYS = 45
-"""Age in days up to which a price is believed as it is listed."""
+"""Age in days up to which the listed price is believed."""
 
 OLD_DAYS = 180
 """Age in days beyond which a price ranks at the high end of its band."""
@@ -34,31 +35,31 @@ SOURCES_AGREE = 0.05
 """Two sources confirm each other if their prices differ by at most this share."""
 
 LEAST_PULL = 0.01
-"""Logarithm of the smallest change of a listed price. Less is far below its uncertainty, and an answer that shows the
-list price of a hyperscaler to the cent is easier to check."""
+"""Smallest difference (of logarithms) between believed and listed price. Smaller ones are far below the uncertainty,
+and list prices that are shown to the cent are easier to check."""
 
 FEWEST_SELLERS = 3
-"""Other sellers that the median of a GPU needs."""
+"""Number of other sellers that the median price of a GPU needs."""
 
 
 def scopes_of(market: str, seller_class: str) -> tuple[str, ...]:
-    """Returns the groups of similar prices, the narrowest first."""
+    """Returns the scopes of the coefficients of a market and class of seller, the narrowest first."""
     return f"market={market}|seller_class={seller_class}", f"market={market}", ""
 
 
 @dataclass(frozen=True, slots=True)
 class PriceMovement:
-    """Coefficients of prices by name and scope, all of logarithms; without any, prices are believed as listed.
+    """Coefficients of logarithms of prices, by name and scope; without any, prices are believed as listed.
 
-    `price.change` is the standard deviation of a year's change, `price.level` the median distance of a seller from the
-    median of the others, and `price.spread` the standard deviation around it.
+    `price.change` is the standard deviation of the change in a year, `price.level` the median difference between a
+    seller and the median of the other sellers, and `price.spread` the standard deviation of this difference.
     """
 
     values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, coefficients: Sequence[Coefficient]) -> "PriceMovement":
-        """Takes the coefficients whose names begin with `price.`."""
+        """Builds it from the coefficients whose names begin with `price.`."""
         return cls(values_by_name(coefficient for coefficient in coefficients if coefficient.name.startswith("price.")))
 
     def table(self, name: str, markets: Sequence[str], seller_classes: Sequence[str]) -> Floats:
@@ -71,42 +72,42 @@ class PriceMovement:
 
 @dataclass(frozen=True, slots=True)
 class ListedPrices:
-    """Prices as their sellers listed them, one per row."""
+    """Prices as listed by their sellers, one per row."""
 
     usd_per_gpu: Floats
     """Per hour of one GPU, or of a machine without GPUs; NaN if unknown."""
     age_days: Floats
     """NaN if unknown."""
     kind: Indices
-    """Code of the GPU, market and term; -1 without a GPU."""
+    """Code of the combination of GPU, market and term; -1 without a GPU."""
     seller: Indices
     market: Indices
     seller_class: Indices
     source: Indices
     recaptured: Mask
-    """Whether a later capture showed the same price."""
-    list_price_left: Floats
-    """For the price of a term, the on-demand price today / that on the day of the observation, 1 unless it was cut;
-    NaN where either is unknown, and for all other prices."""
+    """Whether a later capture showed the same price again."""
+    list_price_ratio: Floats
+    """On-demand price of the same machine and place today / on the day of observation, for prices of a term; at most 1,
+    since only cuts count. NaN where either price is unknown, and for all other prices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beliefs:
-    """Believed prices as factors of the listed ones."""
+    """Believed prices: low, likely and high as factors of the listed prices, one per row."""
 
     low: Floats
     likely: Floats
     high: Floats
     suspect: Mask
-    """Far below the same GPU elsewhere, and stated by one source."""
+    """Whether the price is far below that of the same GPU elsewhere, and only one source states it."""
     old: Mask
-    """Observed too long ago, on an unknown day, or before a cut of the list price, or suspect."""
+    """Whether the price is suspect, or was observed long ago, on an unknown day or before a cut of the list price."""
 
 
 def beliefs(
     listed: ListedPrices, movement: PriceMovement, markets: Sequence[str], seller_classes: Sequence[str]
 ) -> Beliefs:
-    """Returns the believed prices, given the words that `market` and `seller_class` are indices into."""
+    """Returns believed prices. `market` and `seller_class` of `listed` are indices into the last two arguments."""
     rows = len(listed.usd_per_gpu)
     age = np.where(np.isnan(listed.age_days), UNDATED_DAYS, np.abs(listed.age_days))
     if not movement.values:
@@ -115,29 +116,33 @@ def beliefs(
         movement.table(f"price.{name}", markets, seller_classes)[listed.market, listed.seller_class]
         for name in ("change", "level", "spread")
     )
-    # A plan keeps its discount: its price moves as the list price does.
-    of_plan = ~np.isnan(listed.list_price_left)
-    if of_plan.any():
-        of_list = movement.table("price.change", ("on_demand",), seller_classes)[0, listed.seller_class]
-        change = np.where(of_plan, of_list, change)
+    # The discount of a term is fixed, so its price changes as the on-demand price does.
+    of_term = ~np.isnan(listed.list_price_ratio)
+    if of_term.any():
+        on_demand = movement.table("price.change", ("on_demand",), seller_classes)[0, listed.seller_class]
+        change = np.where(of_term, on_demand, change)
     usd = np.log(listed.usd_per_gpu)
     elsewhere = level_elsewhere(listed)
     distance = np.nan_to_num(elsewhere + level - usd)
-    # A class of sellers that asks more than others is not suspect because it asks as much.
+    # Prices of a cheap class are compared with its own level, but those of an expensive class with the median, since a
+    # price near the median is not suspect.
     suspect = _suspect(listed, elsewhere + np.minimum(level, 0.0) - usd)
-    # A suspect price says no more about today's than its distance from all others.
+    # The uncertainty of a suspect price is at least its distance from the other prices.
     variance = change**2 * np.maximum(age - CONFIRMED_DAYS, 0) / DAYS_A_YEAR + np.where(suspect, distance**2, 0)
-    drawn = np.where(distance != 0, variance / np.maximum(variance + spread**2, 1e-12), 0.0)
-    width = DEVIATIONS_TO_AN_END * np.sqrt(variance * (1 - drawn))
-    middle = np.where(np.abs(drawn * distance) < LEAST_PULL, 0.0, drawn * distance)
-    low, likely, high = (np.exp(middle + ends * width) for ends in (-1, 0, 1))
-    # Until it is observed again, the price of a plan may not have followed a cut.
-    left = np.nan_to_num(listed.list_price_left, nan=1.0)
-    return Beliefs(low * left, likely * left, high, suspect, (age > OLD_DAYS) | suspect | (left < 1))
+    share = np.where(distance != 0, variance / np.maximum(variance + spread**2, 1e-12), 0.0)
+    width = DEVIATIONS_TO_AN_END * np.sqrt(variance * (1 - share))
+    pull = np.where(np.abs(share * distance) < LEAST_PULL, 0.0, share * distance)
+    low, likely, high = (np.exp(pull + end * width) for end in (-1, 0, 1))
+    # Until the price of a term is observed again, it may not have followed a cut, so the high end stays.
+    ratio = np.nan_to_num(listed.list_price_ratio, nan=1.0)
+    return Beliefs(low * ratio, likely * ratio, high, suspect, (age > OLD_DAYS) | suspect | (ratio < 1))
 
 
 def _suspect(listed: ListedPrices, below_others: Floats) -> Mask:
-    """Prices far below the others of their kind that neither a fresh capture nor a second source confirms."""
+    """Returns a mask of prices far below others of their kind that no fresh capture or second source confirms.
+
+    `below_others` is the logarithm of the ratio of the other prices to a price.
+    """
     below = (below_others > -log(SUSPECT_BELOW)) & ~(listed.recaptured & (listed.age_days <= CONFIRMED_DAYS))
     cell = _cells(listed)
     order = np.argsort(cell, kind="stable")
@@ -152,15 +157,15 @@ def _suspect(listed: ListedPrices, below_others: Floats) -> Mask:
 
 
 def _cells(listed: ListedPrices) -> Indices:
-    """Returns a code for each kind of price at each seller."""
+    """Returns a code for the combination of kind and seller of each price."""
     return listed.kind * (int(listed.seller.max(initial=0)) + 1) + listed.seller
 
 
 def level_elsewhere(listed: ListedPrices) -> Floats:
     """Returns the logarithm of the median price of the same kind at other sellers; NaN where too few are known.
 
-    Each seller counts once, whatever the age of its price: those with recent prices are mostly hyperscalers, whose
-    median is above that of all.
+    Each seller counts once, whatever the age of its prices: sellers with recent prices are mostly hyperscalers, whose
+    median is above that of all sellers.
     """
     level = np.full(len(listed.usd_per_gpu), np.nan)
     usable = np.flatnonzero((listed.kind >= 0) & (listed.usd_per_gpu > 0))

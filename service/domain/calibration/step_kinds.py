@@ -1,21 +1,24 @@
-"""The kinds of step that are calibrated together, with the scopes that each part of a step looks at."""
+"""The kinds of step that are calibrated together, with the patterns of the coefficients of each term.
+
+The terms of a step are defined by the rooflines of `domain/physics`, and the features by `features.py` there.
+"""
 
 from collections.abc import Mapping, Sequence
 
 from service.domain.calibration.coefficients import Pattern, StepKind
 
 BROAD, WIDE, MIDDLE, NARROW = 1.0, 0.5, 0.25, 0.12
-"""How far coefficients may reach from zero (standard deviations of their logarithm), from broad scopes to narrow."""
+"""Prior standard deviations of coefficients, which are logarithms, from broad scopes to narrow ones."""
 
 EVERYTHING = ""
-"""The pattern of no feature, whose one coefficient applies to all steps of a kind."""
+"""The pattern without features. Its only coefficient applies to all steps of a kind."""
 
 RUN_EFFECTS = ("source", "group")
-"""Features of a published run that no question has: what the runs of one source, or of one group (a model on a GPU from
-a source), have in common. They keep the habits of a source out of all other coefficients."""
+"""Features that only published runs have: the source of a run, and its group (a model on a GPU from a source). Their
+coefficients absorb what the runs of one source have in common, so that the others do not."""
 
 Spreads = Mapping[float, Sequence[str]]
-"""How far coefficients may reach → the patterns of that reach, each as features separated by spaces."""
+"""Prior standard deviation → the patterns that have it, each as features separated by spaces."""
 
 
 def _kind(
@@ -30,7 +33,10 @@ def _kind(
     on_host: Sequence[str] = (),
     overlap: float = 1.0,
 ) -> StepKind:
-    """Builds a kind of step from the patterns of the whole step, and each term's factor before the fit and patterns."""
+    """Builds a kind of step.
+
+    `whole` has the patterns of the whole step, and `terms` the factor before the fit and the patterns of each term.
+    """
     spreads = {"*": whole} | {term: by_spread for term, (_, by_spread) in terms.items()}
     patterns = {
         term: tuple((tuple(text.split()), spread) for spread, texts in by_spread.items() for text in texts)
@@ -51,7 +57,7 @@ TRAINING = _kind(
             "stack architecture", "stack family", "release family", "model stack", "method stack",
         ),
         NARROW: (
-            # Cards with one chip differ by their power, which has a term, so that little is left for "gpu".
+            # Cards with the same chip differ by their power, which has a term, so little is left for "gpu".
             "gpu", "recipe", "model precision", "model architecture", "stack gpu", "gpu precision", "purpose stack",
             "checkpointing stack", "zero stack", "#log_gpus several", "measured family",
         ),
@@ -83,10 +89,11 @@ TRAINING = _kind(
         "input": (0.02, {BROAD: (EVERYTHING, "class"), WIDE: ("stack",)}),
     },
     bounded=("matrix", "attention"),
-    # A whole run also evaluates and saves, and a larger micro-batch fills a GPU better.
+    # A run that is timed as a whole also evaluates and saves, and a larger micro-batch uses a GPU better.
     signs={"measured": 1, "log_micro": -1},
     banded_by=(("class", "precision"), ("class",)),
 )  # fmt: skip
+"""Steps of training."""
 
 GENERATION = _kind(
     "generation",
@@ -136,18 +143,18 @@ GENERATION = _kind(
     },
     # Published rates of serving differ by arrival patterns and schedulers, which no feature describes.
     noise=0.3,
-    # Whole sweeps are off where an engine lacks a kernel, such as SGLang for MXFP4 on an A100 by a factor of eight.
+    # Where an engine lacks a kernel, all runs of a sweep are off: SGLang with MXFP4 on an A100 by a factor of eight.
     huber=0.05,
     banded_by=(("class",),),
 )  # fmt: skip
 """Tokens of language models, from the first to the last.
 
-The factors before the fit are those of engines that batch continuously, and their coefficients stay near them: a few
-sources with many runs each would otherwise move what all engines share. Other stacks (`apart`) start far from them.
+The factors before the fit are those of engines with continuous batching. Coefficients of these engines have narrow
+priors, because a few sources have most of the runs. Other stacks have the feature `apart`, with wide priors.
 """
 
 FIRST_TOKEN = StepKind("first_token", {}, {}, banded_by=(("class",),))
-"""Error bands of the time to the first token; its seconds are those of GENERATION."""
+"""Error bands of the time to the first token. Its seconds have the coefficients of GENERATION."""
 
 FORWARD = _kind(
     "forward",
@@ -171,10 +178,11 @@ FORWARD = _kind(
     # Small batches are timed in milliseconds, which differ more than rates of full GPUs do.
     noise=0.2,
     banded_by=(("class",),),
-    # Kernels wait in a queue, so that the host is ahead of the GPU except where kernels are short.
+    # The host queues kernels ahead of the GPU, except where kernels are short.
     on_host=("launch", "step"),
     overlap=1.5,
 )  # fmt: skip
+"""Forward passes of networks that answer in one pass, such as encoders and CNNs."""
 
 DENOISING = _kind(
     "denoising",
@@ -197,7 +205,7 @@ DENOISING = _kind(
     on_host=("launch", "step"),
     overlap=1.5,
 )  # fmt: skip
-"""Samples of a diffusion model, by all of its forward passes."""
+"""Samples of diffusion models: all forward passes of a sample are one step."""
 
 MEMORY = _kind(
     "memory",
@@ -211,7 +219,7 @@ MEMORY = _kind(
         "live": (1.0, {WIDE: (EVERYTHING,), MIDDLE: ("stack",)}),
         "context": (1.0, {WIDE: (EVERYTHING, "class", "stack")}),
         "logits": (1.0, {WIDE: (EVERYTHING, "stack"), MIDDLE: ("class",)}),
-        # Counted from the operations, so that few runs may not move them far.
+        # These bytes are counted from the operations, so a few runs must not move them far.
         "kept": (1.0, {MIDDLE: (EVERYTHING,), NARROW: ("method", "stack", "method stack")}),
         "selected": (1.0, {NARROW: (EVERYTHING, "stack")}),
         "boundaries": (1.0, {WIDE: (EVERYTHING,), MIDDLE: ("stack",)}),
@@ -221,10 +229,9 @@ MEMORY = _kind(
     },
     noise=0.1,
 )  # fmt: skip
-"""Bytes by part, calibrated like seconds: what stacks keep beyond the arithmetic."""
+"""Bytes of the parts of memory, which are calibrated as seconds are: stacks keep more than the formulas count."""
 
 INFERENCE_MEMORY = StepKind("inference_memory", {}, {})
-"""Error bands of the memory of inference, whose parts are better known than those of training; its bytes are those of
-MEMORY."""
+"""Error bands of the memory of inference. Its bytes have the coefficients of MEMORY, but smaller errors."""
 
 KINDS = (TRAINING, GENERATION, FORWARD, DENOISING, MEMORY)

@@ -1,4 +1,4 @@
-"""The catalog of one day: instance types and offers as columns, never changed once built."""
+"""The catalog of one day: instance types and offers as immutable columns."""
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import TypeVar, TypeVarTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Mask, still
+from service.domain.arrays import Floats, Mask, read_only
 from service.domain.cache import Cache
 from service.domain.catalog.columns import Category, Columns
 from service.domain.catalog.hardware import InstanceType
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Catalog:
-    """The instance types and offers of one day, and the facts known on it. `identity` names the content."""
+    """The instance types and offers of one day, and the facts that were known on that day."""
 
     version: int
     day: date
@@ -33,23 +33,23 @@ class Catalog:
     columns: Columns
     offers: Offers
     starts: NDArray[np.int64]
-    """First row of the offers of each instance type; the next item is the row after its last one."""
+    """Index of the first offer of each instance type; the next item is the end of its offers."""
     reference: Reference
     known_at: date | None
-    """The day at whose end all prices were known; None: without such a limit."""
+    """Only prices that were known at the end of this day are used; None: all prices."""
     measurements: VisibleMeasurements
-    """Measurements that the caller sees. The caches are shared by all callers and versions with the same facts, so a
-    value that depends on measurements takes them as an argument."""
+    """Measurements that the caller sees. Callers and versions with the same facts share the caches, so a function whose
+    result is cached takes measurements as an argument and does not read this field."""
     memory: Cache = field(default_factory=Cache)
     """Values derived from the catalog alone; see `derive`."""
     choices: Cache = field(default_factory=lambda: Cache(size=32))
-    """Offers that pass some constraints. An entry is as large as the columns of offers, so there are few."""
+    """Offers that pass some constraints. An entry may be as large as the columns of all offers, so few are kept."""
     outlooks: Cache = field(default_factory=Cache)
     """Values that depend on a question: estimates of a job on every type, plans, rankings, and the choices of short
-    answers with their JSON. An entry that depends on an estimate keeps its columns in memory, up to 0.5 MB, so all of
-    these are in one cache and are dropped together."""
+    answers with their JSON. Plans and rankings refer to the columns of their estimate, up to 0.5 MB, so all of them are
+    in one cache and are dropped together."""
     encoded_items: Cache = field(default_factory=lambda: Cache(size=10_000))
-    """JSON of instance types with one of their offers, for lists. Kept here, it is dropped with the catalog."""
+    """JSON of instance types with one of their offers, for lists."""
 
     @classmethod
     def of(
@@ -62,39 +62,43 @@ class Catalog:
         measurements: VisibleMeasurements,
         known_at: date | None = None,
     ) -> "Catalog":
-        """Builds the columns of the instance types, and of their offers sorted by type."""
-        starts = still(np.searchsorted(offers.instance_type, np.arange(len(instance_types) + 1)))
+        """Builds the catalog from instance types and from offers that are sorted by type."""
+        starts = read_only(np.searchsorted(offers.instance_type, np.arange(len(instance_types) + 1)))
         columns = Columns.of(instance_types, day, reference)
         return cls(version, day, instance_types, columns, offers, starts, reference, known_at, measurements)
 
     def visible_to(self, owner: Owner, version: int) -> "Catalog":
-        """Returns the same facts in a version that added measurements, as the owner of a key sees them."""
+        """Returns this catalog with the measurements that an owner sees in a version; facts and caches are shared.
+
+        The version must have the same facts as this one, and may have more measurements.
+        """
         visible = replace(self, version=version, measurements=replace(self.measurements, version=version, owner=owner))
+        # Cached properties carry over, because none of them depends on measurements.
         vars(visible).update({name: value for name, value in vars(self).items() if name not in vars(visible)})
         return visible
 
     def derive(self, compute: Callable[["Catalog", *Arguments], T], *args: *Arguments, cache: Cache | None = None) -> T:
-        """Returns `compute(catalog, *args)`, computed once and cached, by default in `memory`.
+        """Returns `compute(catalog, *args)`, which is computed once and cached, by default in `memory`.
 
-        The key is the function with all its arguments, so it cannot lack a field that the value depends on.
+        The key is the function with all its arguments, so every argument must be hashable.
         """
         return (cache or self.memory).get_or_compute((compute, *args), lambda: compute(self, *args))
 
     @property
     def identity(self) -> str:
-        """Version, day, day of the knowledge and caller; catalogs with the same identity give the same answers."""
+        """Version, day, `known_at` and caller as text; catalogs with the same identity give the same answers."""
         owner = self.measurements.owner
         caller = "" if owner is None else f"-{hashlib.sha256(owner.encode()).hexdigest()[:16]}"
         known = "" if self.known_at is None else f"-{self.known_at.isoformat()}"
         return f"{self.version}-{self.day.isoformat()}{known}{caller}"
 
     @cached_property
-    def everyone(self) -> TypeSet:
-        """All instance types."""
+    def all_types(self) -> TypeSet:
+        """The set of all instance types."""
         return (1 << len(self.instance_types)) - 1
 
     def mask(self, types: TypeSet) -> Mask:
-        """Returns a mask of the instance types that is true at those in the set."""
+        """Returns a mask over all instance types that is true at those in a set."""
         return mask_of(types, len(self.instance_types))
 
     @cached_property
@@ -108,18 +112,18 @@ class Catalog:
         return {name: index for index, name in enumerate(self.ids)}
 
     def offers_of(self, index: int) -> range:
-        """Returns the rows of the offers of an instance type."""
+        """Returns the indices of the offers of an instance type."""
         return range(int(self.starts[index]), int(self.starts[index + 1]))
 
     @cached_property
     def default_offers(self) -> NDArray[np.int64]:
-        """The first offer of each instance type; -1 if it has none, or only offers that commit to a term."""
+        """Index of the first offer of each type; -1 if it has no offer, or only offers that commit to a term."""
         if not len(self.offers):
-            return still(np.full(len(self.instance_types), -1, np.int64))
-        # The start of a last type without offers lies behind the columns.
+            return read_only(np.full(len(self.instance_types), -1, np.int64))
+        # Where the last types have no offers, their start is the number of offers, which is no valid index.
         first = np.minimum(self.starts[:-1], len(self.offers) - 1)
         reserved = self.offers.market[first] == MARKETS.index("reserved")
-        return still(np.where((np.diff(self.starts) > 0) & ~reserved, first, -1))
+        return read_only(np.where((np.diff(self.starts) > 0) & ~reserved, first, -1))
 
     @cached_property
     def software(self) -> tuple[SoftwareRule, ...]:
@@ -133,7 +137,7 @@ class Catalog:
 
     @cached_property
     def offer_words(self) -> Mapping[str, Category]:
-        """Words of each offer: its region, the country and continent of this region, and its market."""
+        """Columns of words of the offers: region, country and continent of the region, and market."""
         regions, offers = self.reference.regions, self.offers
         return {
             "region": Category(offers.region, offers.places),
@@ -143,14 +147,17 @@ class Catalog:
         }
 
     def offers_among(self, name: str, words: Collection[str]) -> Mask:
-        """Returns which offers have one of some words of a kind; a term stands among the markets."""
+        """Returns a mask of the offers with one of the words in a column of `offer_words`; terms count as markets."""
         among = self.offer_words[name].among(words)
         if name == "market" and not set(words) <= set(MARKETS):
             among = among | Category(self.offers.term.astype(np.int32), self.offers.terms).among(words)
         return among
 
     def _of_regions(self, values: Sequence[str | None]) -> Category:
-        """Returns a word of each offer, given one of each region of the reference; sellers may share an id."""
+        """Returns a column of the offers, given a value for each region of the reference.
+
+        A region is found by its provider and id, because several providers may use one id.
+        """
         column, offers = Category.of(values), self.offers
         seller = {provider: code for code, provider in enumerate(self.reference.providers)}
         place = {name: code for code, name in enumerate(offers.places)}
@@ -159,8 +166,8 @@ class Catalog:
         for region, code in zip(self.reference.regions, column.codes, strict=True):
             if region.id in place:
                 table[seller.get(region.provider, -1), place[region.id]] = code
-        sellers = np.array([seller.get(each.provider, -1) for each in self.instance_types], np.int64)
-        return Category(still(table[sellers[offers.instance_type], offers.region]), column.words)
+        sellers = np.array([seller.get(type_.provider, -1) for type_ in self.instance_types], np.int64)
+        return Category(read_only(table[sellers[offers.instance_type], offers.region]), column.words)
 
     @cached_property
     def known_prices(self) -> Mask:
@@ -174,11 +181,11 @@ class Catalog:
 
     @cached_property
     def observed_span(self) -> tuple[date | None, date | None]:
-        """The days of the oldest and of the newest price observation that is still in force."""
+        """The days of the oldest and of the newest price observation in force; None if no price is dated."""
         return self.span_of(self.offers.age_days)
 
     def span_of(self, age_days: Floats) -> tuple[date | None, date | None]:
-        """Returns the days of the oldest and of the newest of some prices; None if no age is known."""
+        """Returns the days of the oldest and of the newest price, given ages in days; None if no age is known."""
         known = age_days[~np.isnan(age_days)]
         if not len(known):
             return None, None
@@ -187,28 +194,31 @@ class Catalog:
 
 
 def with_hosts(catalog: Catalog, vcpus_per_gpu: float | None, memory_gib_per_gpu: float | None) -> Catalog:
-    """Returns the catalog with hosts that grow with their GPUs, wherever it does not know the host itself."""
+    """Returns the catalog with assumed vCPUs and host memory per GPU where a type with GPUs does not state its own."""
 
-    def hosted(machine: InstanceType) -> InstanceType:
-        def grown(known: float | None, per_gpu: float | None) -> float | None:
+    def with_host(machine: InstanceType) -> InstanceType:
+        def known_or_assumed(known: float | None, per_gpu: float | None) -> float | None:
             return machine.whole_gpus * per_gpu if known is None and per_gpu and machine.gpu else known
 
         return replace(
             machine,
-            vcpus=grown(machine.vcpus, vcpus_per_gpu),
-            memory_gib=grown(machine.memory_gib, memory_gib_per_gpu),
+            vcpus=known_or_assumed(machine.vcpus, vcpus_per_gpu),
+            memory_gib=known_or_assumed(machine.memory_gib, memory_gib_per_gpu),
         )
 
-    types = tuple(map(hosted, catalog.instance_types))
+    types = tuple(map(with_host, catalog.instance_types))
     return Catalog.of(
         catalog.version, catalog.day, types, catalog.offers, catalog.reference, catalog.measurements, catalog.known_at
     )
 
 
 def without_cluster(catalog: Catalog) -> Mask:
-    """Returns the types whose machines form no cluster: those of marketplaces that state no network between owners."""
+    """Returns a mask of the types with GPUs whose machines form no cluster.
+
+    They are those of marketplaces whose network is unknown: their machines belong to many owners.
+    """
     providers = catalog.reference.providers
     return np.array([
-        each.gpu is not None and each.network_gbps is None and providers[each.provider].seller_class == "marketplace"
-        for each in catalog.instance_types
+        type_.gpu is not None and type_.network_gbps is None and providers[type_.provider].seller_class == "marketplace"
+        for type_ in catalog.instance_types
     ], np.bool_)  # fmt: skip

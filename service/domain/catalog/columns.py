@@ -1,4 +1,4 @@
-"""The filters on instance types, one entry each.
+"""The filters on instance types.
 
 An entry of `WORDS`, `NUMBERS` or `FLAGS` is all that a new filter needs: the column of the catalog, the facet, the sort
 order, the request fields, the check with its relaxation, and the codes with their meanings follow from it.
@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Mask, still
+from service.domain.arrays import Floats, Mask, read_only
 from service.domain.catalog.hardware import INTERCONNECTS, InstanceType
 from service.domain.catalog.precision import SUPPORT_LEVELS
 from service.domain.catalog.reference import SELLER_CLASSES, Reference
@@ -26,10 +26,11 @@ class WordColumn:
     read: Callable[[InstanceType, Reference], str | None]
     description: str
     ground: Literal["hardware", "constraint"] = "constraint"
+    """Ground of a rejection by this filter, as the API states it."""
     vocabulary: Callable[[Reference], Iterable[str]] | None = None
-    """Every word that can be requested; by default the words that occur."""
+    """All words that a request may name; by default those that occur in the column."""
     other_names: Mapping[str, str] = field(default_factory=dict)
-    """Other names of words, in small letters."""
+    """Other names of words, in lower case → the word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,14 @@ class NumberColumn:
     label: str
     read: Callable[[InstanceType], float | None]
     note: str = ""
-    """Ends the description of both limits."""
+    """Last sentence of the descriptions of minimum and maximum."""
     is_filter: bool = True
+    """Whether requests can limit it; otherwise it only sorts and counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlagColumn:
-    """A property that an instance type has or lacks."""
+    """A property that an instance type has or lacks, or of which this is unknown."""
 
     label: str
     read: Callable[[InstanceType], bool | None]
@@ -198,58 +200,58 @@ FLAGS: dict[str, FlagColumn] = {
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """A column of words: `codes` are indices into `words`; -1 is unknown."""
+    """A column of words: `codes` are indices into `words`; -1 means unknown."""
 
     codes: NDArray[np.int32]
     words: tuple[str, ...]
 
     @classmethod
     def of(cls, values: Sequence[str | None]) -> "Category":
-        """Builds the column of some words, in their order."""
+        """Builds the column of some values; None is an unknown word."""
         words = tuple(sorted({value for value in values if value is not None}))
         codes: dict[str | None, int] = {word: code for code, word in enumerate(words)}
-        return cls(still(np.array([codes.get(value, -1) for value in values], np.int32)), words)
+        return cls(read_only(np.array([codes.get(value, -1) for value in values], np.int32)), words)
 
     def among(self, words: Iterable[str]) -> Mask:
-        """Rows that hold one of the words."""
-        asked = set(words)
+        """Returns a mask of the rows that have one of the words."""
+        wanted = set(words)
         # The last entry is for -1, the code of an unknown word, which as an index means the last one.
-        return np.array([word in asked for word in self.words] + [False])[self.codes]
+        return np.array([word in wanted for word in self.words] + [False])[self.codes]
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """One row per instance type. An unknown number is NaN, an unknown flag or word -1."""
+    """Columns by name, one row per instance type. An unknown number is NaN; an unknown flag or word is -1."""
 
     words: dict[str, Category]
     numbers: dict[str, Floats]
     flags: dict[str, NDArray[np.int8]]
     support: dict[str, NDArray[np.int8]]
-    """Index into SUPPORT_LEVELS, for each precision."""
+    """Index into SUPPORT_LEVELS by precision; -1 if unknown."""
     tflops: dict[str, Floats]
-    """Dense peak of all GPUs together, for each precision."""
+    """Dense peak of all GPUs together by precision, in 10^12 operations per second."""
 
     @classmethod
     def of(cls, types: Sequence[InstanceType], day: date, reference: Reference) -> "Columns":
-        """Builds the columns of some instance types; their lifecycle is that of the day."""
+        """Builds the columns of some instance types, with their lifecycle state on a day."""
         words = {name: Category.of([column.read(t, reference) for t in types]) for name, column in WORDS.items()}
         words["lifecycle"] = Category.of([t.state_on(day) for t in types])
         return cls(
             words=words,
             numbers={name: number_column([column.read(t) for t in types]) for name, column in NUMBERS.items()},
-            flags={name: _codes([column.read(t) for t in types]) for name, column in FLAGS.items()},
-            support={name: _codes([_support_code(t, name) for t in types]) for name in reference.precisions},
+            flags={name: _code_column([column.read(t) for t in types]) for name, column in FLAGS.items()},
+            support={name: _code_column([_support_code(t, name) for t in types]) for name in reference.precisions},
             tflops={name: number_column([t.tflops(name) for t in types]) for name in reference.precisions},
         )
 
 
 def number_column(values: Sequence[float | None]) -> Floats:
     """Returns a read-only column of numbers; NaN where a number is unknown."""
-    return still(np.array([np.nan if value is None else value for value in values], np.float64))
+    return read_only(np.array([np.nan if value is None else value for value in values], np.float64))
 
 
-def _codes(values: Sequence[int | None]) -> NDArray[np.int8]:
-    return still(np.array([-1 if value is None else value for value in values], np.int8))
+def _code_column(values: Sequence[int | None]) -> NDArray[np.int8]:
+    return read_only(np.array([-1 if value is None else value for value in values], np.int8))
 
 
 def _support_code(instance_type: InstanceType, precision: str) -> int | None:

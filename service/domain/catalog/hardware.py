@@ -10,7 +10,7 @@ from service.domain.catalog.precision import ENOUGH, Rate, SupportAsked, format_
 
 LifecycleState = Literal["announced", "preview", "available", "closed_to_new", "retired"]
 LIFECYCLE_STATES: tuple[LifecycleState, ...] = get_args(LifecycleState)
-"""In the order in which they can follow each other."""
+"""All states, in the order in which an instance type passes through them."""
 
 ENDED = frozenset({"closed_to_new", "retired"})
 """States after which an instance type in use has to be replaced."""
@@ -25,19 +25,19 @@ SLOW_LINKS = (None, "none", "pcie")
 """Interconnects over which several GPUs train one model slowly, or that are unknown."""
 
 MATRIX_ENGINE_OVER_FP32 = 4.0
-"""16-bit matrix rate over plain fp32, for GPUs that only publish the latter: 154.8 of 38.7 (RTX A6000), 261 of 65.3
-(RTX 5000 Ada)."""
+"""Ratio of the 16-bit matrix rate to plain fp32, for GPUs whose vendor states only fp32. It is 154.8 / 38.7 for the RTX
+A6000 and 261 / 65.3 for the RTX 5000 Ada (TFLOP/s of their data sheets)."""
 
 NAME_RULES = {
     "aws": re.compile(r"(?:ml\.)?(?P<letters>[a-z]+?)(?P<generation>\d+)(?P<attributes>[a-z]*)\.(?P<size>[\w-]+)"),
 }
-"""The rule by which a provider builds names. AWS: letters and a number are the series, the letters after it are its
-variants (d local disk, n network, g Graviton), and the size follows the point."""
+"""Provider → pattern of its instance names. AWS: the series is letters and a number, the letters behind it are variants
+(d local disk, n network, g Graviton), and the size follows the dot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """An accelerator card, or a part of one (`fraction` below 1); every figure is of one such unit."""
+    """An accelerator card, or a part of one (`fraction` below 1); every figure is that of one such unit."""
 
     id: str
     name: str
@@ -45,7 +45,7 @@ class Gpu:
     vendor: str
     architecture: str
     platform: str | None
-    """The toolkit that code for it is written with, such as `cuda`; None if no deep-learning code runs on it."""
+    """The platform that code for this GPU is written for, such as `cuda`; None if no deep-learning code runs on it."""
     released_on: str | None
     memory_gb: float | None
     usable_memory_gib: float | None
@@ -67,53 +67,54 @@ class Gpu:
     interconnect: str | None
     interconnect_gb_per_second: float | None
     pcie_generation: int | None
-    """Generation of its bus; the rate of the fourth is assumed where it is None."""
+    """PCIe generation of the card; None if unknown, and estimates then assume the rate of the fourth."""
     form_factor: str | None
     positioned_for: str | None
     consumer: bool | None
-    """Whether it is sold in the GeForce, GTX, RTX or Titan lines; None when unknown."""
+    """Whether the card is sold in the GeForce, GTX, RTX or Titan lines; None when unknown."""
     fraction: float
     partition_of: str | None
     successor: str | None
-    """The GPU that its vendor sells in its place, by its id."""
+    """Id of the GPU that the vendor sells in its place."""
     source: str
     note: str | None
     aliases: tuple[str, ...]
     has_flash_attention: bool
     """False where the rules on software say that FlashAttention-2 does not run on its architecture."""
     rates: Mapping[str, Rate]
+    """Rates by precision; a precision without an entry is unknown."""
 
     @property
     def released_year(self) -> int | None:
-        """The year in which it was released."""
+        """The year in which the GPU was released; None if unknown."""
         return None if self.released_on is None else int(self.released_on[:4])
 
     @property
     def has_tensor_cores(self) -> bool:
-        """Whether it has NVIDIA's tensor cores; other matrix engines show as `accelerated` precisions."""
+        """Whether the GPU has NVIDIA's tensor cores; other matrix engines show as `accelerated` precisions."""
         return self.tensor_core_generation is not None
 
     @property
     def has_sparsity(self) -> bool:
-        """A higher peak where half of the weights are zero in a fixed pattern."""
+        """Whether the peak is higher where half of the weights are zero in a fixed pattern."""
         return any(rate.sparse_tflops for rate in self.rates.values())
 
     def rate_at(self, precision: str) -> Rate | None:
-        """Returns the rate in a precision: its own, else that of the precision at whose rate it is multiplied."""
+        """Returns the rate in a precision, else in the precision whose arithmetic multiplies it; None if unknown."""
         return self.rates.get(precision) or self.rates.get(runs_as(precision))
 
     def runs(self, precision: str, asked: SupportAsked = "native") -> bool:
-        """Returns whether it runs a precision with enough support."""
+        """Returns whether the GPU is known to run a precision with at least the level of support that is asked for."""
         rate = self.rate_at(precision)
         return rate is not None and rate.support in ENOUGH[asked]
 
     def is_unfit_for(self, precision: str) -> bool:
-        """Returns whether it is known not to run a precision at a rate of its own."""
+        """Returns whether the GPU is known to lack a precision, or to run it at a reduced rate."""
         rate = self.rates.get(precision)
         return rate is not None and rate.support in ("none", "reduced")
 
     def tflops(self, precision: str) -> float | None:
-        """The dense peak, in 10^12 operations per second."""
+        """Returns the dense peak in 10^12 operations per second; None if unknown."""
         rate = self.rate_at(precision)
         return rate.dense_tflops if rate else None
 
@@ -130,7 +131,7 @@ class LifecycleEvent:
 
 
 class NameParts(NamedTuple):
-    """The parts of a name: those of `p3dn.24xlarge` are p, 3, d and n, and 24xlarge."""
+    """The parts of an instance name, such as p, 3, (d, n) and 24xlarge of `p3dn.24xlarge`."""
 
     letters: str
     generation: int
@@ -183,8 +184,10 @@ class InstanceType:
     cpu_baseline_share: float | None
     """Share of its time that each vCPU of a burstable type can run without end; null for all other types."""
     twin_of: str | None
+    """Name of the plain instance type on which a managed service runs: `p4d.24xlarge` for `ml.p4d.24xlarge`."""
     orderable: bool | None
-    """Whether the provider accepts this name in an order; false for a composed name and for a listing of one GPU."""
+    """Whether the provider accepts this name in an order; false for a name composed in the seed and for a listing of
+    single GPUs."""
     source: str
     note: str | None
     lifecycle: tuple[LifecycleEvent, ...]
@@ -196,7 +199,7 @@ class InstanceType:
 
     @property
     def name_parts(self) -> NameParts | None:
-        """Returns what the name says by the rules of its provider; None where there are no rules."""
+        """Returns the parts of the name by the rule of its provider; None if there is no rule or it does not fit."""
         return name_parts(self.provider, self.name)
 
     @property
@@ -206,36 +209,45 @@ class InstanceType:
 
     @property
     def platform(self) -> str | None:
-        """The platform that its code is written for; None if no deep-learning code runs on its GPU."""
+        """The platform that code for this machine is written for; None if no deep-learning code runs on its GPU."""
         return CPU if self.gpu is None else self.gpu.platform
 
     @property
     def whole_gpus(self) -> float:
-        """The number of whole GPUs, in which a part of a card counts as its fraction."""
+        """The number of GPUs, in which a part of a card counts as its fraction: 0.125 for one eighth of an A10."""
         return self.gpu_count * self.gpu.fraction if self.gpu else 0.0
 
     @property
     def total_gpu_memory_gb(self) -> float | None:
-        """The memory of all GPUs together."""
+        """The memory of all GPUs together; None if unknown."""
         return None if self.gpu is None or self.gpu.memory_gb is None else self.gpu.memory_gb * self.gpu_count
 
     @property
+    def total_bandwidth_gb_per_second(self) -> float | None:
+        """The memory bandwidth of all GPUs together; None if unknown."""
+        bandwidth = None if self.gpu is None else self.gpu.memory_bandwidth_gb_per_second
+        return None if bandwidth is None else bandwidth * self.gpu_count
+
+    @property
     def vcpus_per_gpu(self) -> float | None:
-        """vCPUs for each GPU; None without GPUs."""
+        """vCPUs per GPU; None without GPUs, or if unknown."""
         return None if self.vcpus is None or not self.gpu_count else self.vcpus / self.gpu_count
 
     @property
     def tdp_watts(self) -> float | None:
-        """The rated power of all GPUs together."""
+        """The rated power of all GPUs together; None if unknown."""
         return None if self.gpu is None or self.gpu.tdp_watts is None else self.gpu.tdp_watts * self.gpu_count
 
     def sustained_by_cpus(self, figure: float | None) -> float | None:
-        """Returns the part of a figure of all vCPUs that a burstable type keeps without credits."""
+        """Returns the part of a figure of all vCPUs that a burstable type sustains once its CPU credits are used up."""
         share = self.cpu_baseline_share
         return figure if figure is None or share is None else figure * share
 
     def tflops(self, precision: str) -> float | None:
-        """The dense peak of all GPUs together; without GPUs, what the CPUs sustain of theirs in fp32 and fp64."""
+        """Returns the dense peak of all GPUs together; without GPUs, the peak that the CPUs sustain in fp32 or fp64.
+
+        It is in 10^12 operations per second; None if unknown.
+        """
         if self.gpu is None:
             fp32 = self.sustained_by_cpus(self.cpu_fp32_tflops)
             # A vector register holds half as many numbers of twice the bits.
@@ -249,21 +261,21 @@ class InstanceType:
         return None if event is None else event.state
 
     def event_on(self, day: date) -> LifecycleEvent | None:
-        """Returns the event that began the state in force on a day."""
+        """Returns the event that began the state in force on a day; None before the first event."""
         return next((event for event in reversed(self.lifecycle) if event.starts_on <= day), None)
 
     def end_after(self, day: date) -> LifecycleEvent | None:
-        """Returns the first event after a day that closes or retires it."""
+        """Returns the first event after a day that closes or retires the type; None if none is known."""
         return next((event for event in self.lifecycle if event.starts_on > day and event.state in ENDED), None)
 
     @property
     def launched_on(self) -> date | None:
-        """The day it became generally available."""
+        """The day on which the type became generally available; None if unknown."""
         return next((event.starts_on for event in self.lifecycle if event.state == "available"), None)
 
 
 def _cpus(host: InstanceType) -> Gpu:
-    """The CPUs of a machine without a GPU in the terms of a GPU, so that the same physics estimates both."""
+    """The CPUs of a machine without a GPU, described as one GPU so that the same formulas estimate both."""
     unknown = dict.fromkeys(field.name for field in fields(Gpu))
     figures = {
         "id": f"{CPU}:{host.id}",
@@ -287,28 +299,29 @@ def _cpus(host: InstanceType) -> Gpu:
 
 
 def peak_flops(gpu: Gpu, precision: str) -> float:
-    """Dense operations per second of one GPU; a precision without a known peak takes that of a stand-in."""
+    """Returns dense operations per second of one GPU; a missing peak is derived from that of a stand-in."""
     name = runs_as(precision)
     # Frameworks fall back to plain fp32 on a GPU without TF32, and so does the estimate.
     if name == "tf32" and not gpu.runs("tf32"):
         name = "fp32"
     rate = gpu.rate_at(name)
-    own = rate.dense_tflops if rate else None
-    if rate and own and rate.support in ENOUGH["native"]:
-        return own * 1e12
+    peak = rate.dense_tflops if rate else None
+    if rate and peak and rate.support in ENOUGH["native"]:
+        return peak * 1e12
     for other, share in format_of(name).stand_ins:
         tflops = gpu.tflops(other)
         if tflops and gpu.runs(other, "any"):
-            more = MATRIX_ENGINE_OVER_FP32 if other == "fp32" and gpu.runs(name, "accelerated") else 1.0
-            return tflops * share * more * 1e12
-    # A reduced rate without a stand-in, such as that of fp64 on a graphics card, is the rate that the work gets.
-    return (own or gpu.tflops("fp32") or gpu.tflops("fp16") or 1.0) * 1e12
+            engine = MATRIX_ENGINE_OVER_FP32 if other == "fp32" and gpu.runs(name, "accelerated") else 1.0
+            return tflops * share * engine * 1e12
+    # A reduced rate without a stand-in, such as fp64 on a graphics card, is the rate at which the work runs.
+    return (peak or gpu.tflops("fp32") or gpu.tflops("fp16") or 1.0) * 1e12
 
 
 def better_gpus(gpus: Iterable[Gpu]) -> dict[str, frozenset[str]]:
-    """Returns by GPU the others of its architecture that are no worse in any figure, the power included.
+    """Returns, by id of a GPU, the ids of those of its architecture that are no worse in any figure.
 
-    A card with less power holds less of its peak, and GPUs of which a figure is unknown cannot be compared.
+    Power is one of the figures, because a card with less power sustains less of its peak. GPUs with an unknown figure
+    are left out.
     """
     known = [
         gpu for gpu in gpus if gpu.memory_gb and gpu.memory_bandwidth_gb_per_second and gpu.tdp_watts and gpu.rates
@@ -319,15 +332,10 @@ def better_gpus(gpus: Iterable[Gpu]) -> dict[str, frozenset[str]]:
 
 
 def _no_worse(gpu: Gpu, than: Gpu) -> bool:
-    same = (gpu.vendor, gpu.kind, gpu.architecture, gpu.consumer) == (
-        than.vendor,
-        than.kind,
-        than.architecture,
-        than.consumer,
-    )
+    equal = ("vendor", "kind", "architecture", "consumer")
     figures = ("memory_gb", "memory_bandwidth_gb_per_second", "tdp_watts")
     return (
-        same
-        and all(getattr(gpu, figure) >= getattr(than, figure) for figure in figures)
+        all(getattr(gpu, name) == getattr(than, name) for name in equal)
+        and all(getattr(gpu, name) >= getattr(than, name) for name in figures)
         and all(peak_flops(gpu, name) >= peak_flops(than, name) for name in than.rates if than.runs(name, "any"))
     )

@@ -19,15 +19,15 @@ from service.domain.units import SECONDS_A_DAY
 EPOCH = date(1970, 1, 1).toordinal()
 
 FAR_SECONDS = np.int64(2**36)
-"""More seconds than any instant since the epoch, so that a place and an instant make one sortable number."""
+"""More seconds than any instant has since the epoch: place * FAR_SECONDS + instant sorts by place, then by instant."""
 
 PRICED_LIKE = (*SELLER_CLASSES, "")
-"""Classes of sellers whose prices are fitted together; the last one is that of sellers without a known class."""
+"""Classes of sellers, each with coefficients of prices of its own; the empty one is for an unknown class."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogHistory:
-    """All instance types, offers and prices of one version of the catalog, whatever day they belong to."""
+    """The instance types, offers and prices of all days, in one version of the catalog."""
 
     version: int
     instance_types: tuple[InstanceType, ...]
@@ -35,21 +35,21 @@ class CatalogHistory:
     prices: PriceColumns
     reference: Reference
     facts_version: int = 0
-    """Stays the same in a version that only adds measurements."""
+    """The latest version that changed anything but measurements."""
     measurements: MeasurementLog = field(default_factory=MeasurementLog)
     known_at: date | None = None
-    """The day at whose end all of it was known; None: everything that is known."""
+    """Only prices that were known at the end of this day are included; None: all prices."""
 
     def on(self, day: date) -> Catalog:
-        """Returns the catalog at the end of a day (UTC): types announced by then, and prices valid then."""
+        """Returns the catalog at the end of a day (UTC): the types announced by then, and the prices in force then."""
         announced = [index for index, type_ in enumerate(self.instance_types) if type_.state_on(day) is not None]
         index_of = np.full(len(self.instance_types), UNKNOWN, np.int32)
         index_of[announced] = np.arange(len(announced), dtype=np.int32)
 
-        # The end of the day: a price that changed at noon is then the new one, as people expect.
+        # At the end of the day, a price that changed at noon is already the new one, as people expect.
         rows = np.flatnonzero(self.prices.in_force_at(end_of_day(day)))
         types = index_of[self.offers.instance_type[self.prices.offer[rows]]]
-        rows, types = rows[types != UNKNOWN], types[types != UNKNOWN]  # without offers of types announced later
+        rows, types = rows[types != UNKNOWN], types[types != UNKNOWN]  # no types announced later
         offer, observed = self.prices.offer[rows], self.prices.observed_day[rows]
         believed = self.believed(rows, day)
         listed, undated = self.prices.usd_micros[rows], observed == UNKNOWN
@@ -76,12 +76,12 @@ class CatalogHistory:
         return Catalog.of(self.version, day, types_of_day, offers, self.reference, measurements, self.known_at)
 
     def believed(self, rows: Indices, day: date) -> Beliefs:
-        """Returns what some prices, given by row, are believed to be on a day."""
+        """Returns the believed prices on a day for some rows of `prices`."""
         movement = self.reference.price_movement
         return beliefs(self.listed(rows, day), movement, MARKETS, PRICED_LIKE)
 
     def listed(self, rows: Indices, day: date) -> ListedPrices:
-        """Returns some recorded prices, given by row, with their ages on a day."""
+        """Returns some rows of `prices` as their sellers listed them, with their ages on a day."""
         prices, offer = self.prices, self.prices.offer[rows]
         sellers = self._sellers
         micros, observed = prices.usd_micros[rows], prices.observed_day[rows]
@@ -96,55 +96,55 @@ class CatalogHistory:
             seller_class=sellers.seller_class[type_],
             source=prices.source[rows].astype(np.int64),
             recaptured=observed > prices.valid_from[rows] // SECONDS_A_DAY + EPOCH,
-            list_price_left=self._list_price_left(rows, day),
+            list_price_ratio=self._list_price_ratio(rows, day),
         )
 
-    def _list_price_left(self, rows: Indices, day: date) -> Floats:
-        """Returns `ListedPrices.list_price_left`; what is sold by the day has no discount that stays the same."""
-        offers, prices, left = self.offers, self.prices, np.full(len(rows), np.nan)
+    def _list_price_ratio(self, rows: Indices, day: date) -> Floats:
+        """Returns `ListedPrices.list_price_ratio`; NaN also for terms sold by the day, which have no fixed discount."""
+        offers, prices, ratio = self.offers, self.prices, np.full(len(rows), np.nan)
         discounted = np.array([commitment_in(term) is not None and term not in BY_THE_DAY for term in offers.terms])
-        terms = np.flatnonzero(np.append(discounted, False)[offers.term[prices.offer[rows]]])  # -1 is no term
-        terms = terms[prices.observed_day[rows[terms]] != UNKNOWN]
+        committed = np.flatnonzero(np.append(discounted, False)[offers.term[prices.offer[rows]]])  # -1 is no term
+        committed = committed[prices.observed_day[rows[committed]] != UNKNOWN]
         place = offers.instance_type * np.int64(len(offers.places) + 1) + offers.region + 1
-        asked = place[prices.offer[rows[terms]]]
-        on_demand = (offers.market == MARKETS.index("on_demand")) & np.isin(place, asked)
+        place_of_committed = place[prices.offer[rows[committed]]]
+        on_demand = (offers.market == MARKETS.index("on_demand")) & np.isin(place, place_of_committed)
         listed = np.flatnonzero(on_demand[prices.offer] & (prices.usd_micros > 0))
         if not len(listed):
-            return left
+            return ratio
         since = place[prices.offer[listed]] * FAR_SECONDS + prices.valid_from[listed]
         listed, since = listed[np.argsort(since, kind="stable")], np.sort(since)
 
         def list_price(moments: Indices) -> Floats:
-            last = np.searchsorted(since, asked * FAR_SECONDS + moments, side="right") - 1
-            known = (last >= 0) & (since[last] // FAR_SECONDS == asked)
+            last = np.searchsorted(since, place_of_committed * FAR_SECONDS + moments, side="right") - 1
+            known = (last >= 0) & (since[last] // FAR_SECONDS == place_of_committed)
             return np.where(known, prices.usd_micros[listed[last]], np.nan)
 
-        observed = (prices.observed_day[rows[terms]] - EPOCH + np.int64(1)) * SECONDS_A_DAY - 1
-        ratio = list_price(np.full(len(terms), end_of_day(day))) / list_price(observed)
-        left[terms] = np.where(ratio > 1 - LEAST_PULL, 1.0, ratio)
-        return left
+        observed = (prices.observed_day[rows[committed]] - EPOCH + np.int64(1)) * SECONDS_A_DAY - 1
+        exact = list_price(np.full(len(committed), end_of_day(day))) / list_price(observed)
+        ratio[committed] = np.where(exact > 1 - LEAST_PULL, 1.0, exact)
+        return ratio
 
     @property
     def _sellers(self) -> "_SellerColumns":
         providers, types = self.reference.providers, self.instance_types
-        gpus = {gpu: code for code, gpu in enumerate(sorted({each.gpu.id for each in types if each.gpu}))}
-        sellers = {name: code for code, name in enumerate(sorted({each.provider for each in types}))}
-        classes = [getattr(providers.get(each.provider), "seller_class", None) for each in types]
+        gpus = {gpu: code for code, gpu in enumerate(sorted({type_.gpu.id for type_ in types if type_.gpu}))}
+        sellers = {name: code for code, name in enumerate(sorted({type_.provider for type_ in types}))}
+        classes = [getattr(providers.get(type_.provider), "seller_class", None) for type_ in types]
         return _SellerColumns(
-            gpu=np.array([gpus[each.gpu.id] if each.gpu else -1 for each in types], np.int64),
-            gpus=np.array([each.whole_gpus or 1.0 for each in types]),
-            seller=np.array([sellers[each.provider] for each in types], np.int64),
+            gpu=np.array([gpus[type_.gpu.id] if type_.gpu else -1 for type_ in types], np.int64),
+            gpus=np.array([type_.whole_gpus or 1.0 for type_ in types]),
+            seller=np.array([sellers[type_.provider] for type_ in types], np.int64),
             seller_class=np.array([PRICED_LIKE.index(seller_class or "") for seller_class in classes], np.int64),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _SellerColumns:
-    """GPU and seller of each instance type; the codes of GPUs and sellers have no meaning elsewhere."""
+    """GPU and seller of each instance type, as codes that have no meaning outside of this object."""
 
     gpu: Indices
     gpus: Floats
-    """GPUs of one machine; 1 for a machine without GPUs."""
+    """Number of GPUs of one machine; 1 for a machine without GPUs."""
     seller: Indices
     seller_class: Indices
 

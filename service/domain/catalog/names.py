@@ -1,4 +1,4 @@
-"""Names as people type them → the catalog's names. An error about an unknown name suggests similar ones."""
+"""Names as people type them, translated to those of the catalog. Errors about unknown names suggest similar ones."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -11,23 +11,30 @@ from service.domain.models.described import recognised
 from service.domain.models.model import Model
 
 NEAR = 3
+"""Similar names that an error suggests."""
+
 VERY_CLOSE = 0.8
+"""Similarity (difflib) of names that differ by a letter or two."""
+
 LONGEST_NAME = 80
+"""Characters of a name that are compared."""
+
 MEMORY_ROUNDING = 0.1
-"""How far the memory of a GPU may be from the size in its name: a B200 of 180 usable GB is also sold as one of 192."""
-_MODEL_NUMBER = re.compile(r"([a-z]+)\d+")
+"""Relative difference allowed between the memory of a GPU and the size in a name: the B200 of 180 GB is also sold as
+one of 192 GB."""
+_PRODUCT_NUMBER = re.compile(r"([a-z]+)\d+")
 _BEFORE_A_GPU = re.compile(r"^(?:(?:nvidia|amd|intel|google|aws|huawei|cambricon|qualcomm|tesla)[\s_-])+(?=.)")
 NO_LETTER_OR_DIGIT = re.compile(r"[\W_]")
 _GIGABYTES = re.compile(r"[\s_-](\d+)[\s_-]?gb?$")
 _BETWEEN_PARTS = re.compile(r"[\s_-]")
 VARIANTS = ("-hf", "-instruct", "-chat", "-base", "-it")
-"""Endings of published names that mean another training of the same model, of the same size."""
+"""Endings of published names for variants of a model that have the same size and differ only by training."""
 
 _ENDING_OF_A_FORMAT = re.compile(
     r"(?:[-.](?:awq|gptq|gguf|bnb|quantized|dynamic|int[48]|(?:nv|mx)?fp[48]|[48]bit|w\d+a\d+"
     r"|i?q\d(?:-k)?(?:-(?:xxs|xs|nl|[sml01]))?))+$"
 )
-"""Endings of published names that mean the weights of the same model in another format; the last line are GGUF's."""
+"""Endings of published names for the weights of the same model in another number format; the last line is for GGUF."""
 
 MODELS_CAN_BE_DESCRIBED = (
     "A workload can describe any other model: by its config.json as model.huggingface_config, by its dimensions, or by "
@@ -36,22 +43,23 @@ MODELS_CAN_BE_DESCRIBED = (
 
 
 def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Returns up to three known names that look like a name, or are of its series (T4 for T100)."""
+    """Returns up to three known names that are similar to a name, contain it, or are of its series (T4 for T100)."""
     folded: dict[str, str] = {}
     for candidate in known:
         folded.setdefault(candidate.lower(), candidate)
-    # Similarity takes time in proportion to the square of the length, and a caller chooses the length.
+    # Comparing takes time proportional to the square of the length, and callers choose the length.
     word = name.lower()[:LONGEST_NAME]
     close = get_close_matches(word, folded, n=NEAR, cutoff=0.6)
     very = [candidate for candidate in close if SequenceMatcher(None, word, candidate).ratio() >= VERY_CLOSE]
-    # Few slips are in the first letter: without it, wav2vec2-large is like e5-large, and rnn like cnn.
-    close = [candidate for candidate in close if candidate[:1] == word[:1] or candidate in word]
-    plain = NO_LETTER_OR_DIGIT.sub("", word)
+    # Few slips are in the first letter: kuda means cuda, but wav2vec2-large is no e5-large, and rnn no cnn.
+    closer = get_close_matches(word, close, n=NEAR, cutoff=0.7)
+    close = [each for each in close if each[:1] == word[:1] or each in word or each in closer]
+    joined = NO_LETTER_OR_DIGIT.sub("", word)
     containing = sorted(
-        (each for each in folded if len(plain) > 2 and plain in NO_LETTER_OR_DIGIT.sub("", each)), key=len
+        (name for name in folded if len(joined) > 2 and joined in NO_LETTER_OR_DIGIT.sub("", name)), key=len
     )
     # The families p6-b200 and p6-b300 for p6, and the sizes of g5 for g5.
-    beginning = sorted(each for each in folded if len(plain) > 1 and each.startswith((f"{word}-", f"{word}.")))
+    beginning = sorted(name for name in folded if len(joined) > 1 and name.startswith((f"{word}-", f"{word}.")))
     series = _letters(word)
     same_series = sorted((candidate for candidate in folded if series and _letters(candidate) == series), key=len)
     return tuple(folded[near] for near in dict.fromkeys([*very, *beginning, *same_series[:1], *close, *containing]))[
@@ -60,7 +68,7 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 def unknown(what: str, name: str, known: Collection[str], field: str, hint: str = "") -> UnknownName:
-    """Returns the error about an unknown name, with near names or, if there are few, all known ones, and a hint."""
+    """Returns the error about an unknown name: with near names, else all known ones if they are few, and a hint."""
     near = near_names(name, known)
     if near:
         tail = f"Did you mean {' or '.join(near)}?"
@@ -73,7 +81,7 @@ def unknown(what: str, name: str, known: Collection[str], field: str, hint: str 
 
 
 def resolve(what: str, names: Collection[str], known: Collection[str], field: str, hint: str = "") -> tuple[str, ...]:
-    """Returns each name as the catalog spells it; case does not matter, and separators do not where one name is meant.
+    """Returns each name as the catalog spells it. Case does not matter, nor do separators if only one name then fits.
 
     Raises `UnknownName`.
     """
@@ -83,7 +91,7 @@ def resolve(what: str, names: Collection[str], known: Collection[str], field: st
     by_fold = {name.lower(): name for name in known}
     resolved: list[str] = []
     for name in names:
-        # The region us-east-1 of one seller is us-east1 at another.
+        # Separators can matter: us-east-1 and us-east1 are regions of different sellers.
         meant = {by_fold[name.lower()]} if name.lower() in by_fold else _without_separators(name, known)
         if len(meant) != 1:
             raise unknown(what, name, known, field, hint)
@@ -92,8 +100,8 @@ def resolve(what: str, names: Collection[str], known: Collection[str], field: st
 
 
 def _without_separators(name: str, known: Iterable[str]) -> set[str]:
-    plain = NO_LETTER_OR_DIGIT.sub("", name.lower())
-    return {each for each in known if plain and NO_LETTER_OR_DIGIT.sub("", each.lower()) == plain}
+    joined = NO_LETTER_OR_DIGIT.sub("", name.lower())
+    return {spelling for spelling in known if joined and NO_LETTER_OR_DIGIT.sub("", spelling.lower()) == joined}
 
 
 def resolve_providers(names: Collection[str], catalog: Catalog, field: str = "provider") -> tuple[str, ...]:
@@ -121,13 +129,13 @@ def _gpu_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:
 
 
 def gpu_spellings(aliases: Mapping[str, tuple[str, ...]], gpus: Iterable[Gpu]) -> dict[str, tuple[str, ...]]:
-    """Returns the ids that each folded name, alias or id may mean."""
+    """Returns, for each name, alias and id in the form of `fold_gpu`, the ids of the GPUs that it may mean."""
     spellings: dict[str, tuple[str, ...]] = {}
     for alias, ids in aliases.items():
         spellings[fold_gpu(alias)] = tuple(dict.fromkeys([*spellings.get(fold_gpu(alias), ()), *ids]))
     for gpu in gpus:
         spellings.setdefault(fold_gpu(gpu.name), (gpu.id,))
-        # An id means its own GPU, also where an alias of several cards is spelt the same.
+        # An id means its own GPU, even if an alias of several cards is spelt the same.
         spellings[fold_gpu(gpu.id)] = (gpu.id,)
     return spellings
 
@@ -138,7 +146,7 @@ def resolve_gpus(names: Iterable[str], catalog: Catalog, field: str = "gpu") -> 
     for name in names:
         ids = _gpus_called(name, catalog)
         if not ids:
-            # Ids state the memory already.
+            # Near names leave out aliases with a memory size, because ids state it already.
             short = [alias for alias in catalog.reference.gpu_aliases if not alias.endswith(("g", "gb"))]
             raise unknown("GPU", name, (*catalog.reference.gpus, *short), field)
         resolved.extend(ids)
@@ -146,12 +154,12 @@ def resolve_gpus(names: Iterable[str], catalog: Catalog, field: str = "gpu") -> 
 
 
 def is_gpu(name: str, catalog: Catalog) -> bool:
-    """Returns whether a name is one of a GPU, in any spelling."""
+    """Returns whether a text names a GPU, in any spelling."""
     return bool(_gpus_called(name, catalog))
 
 
 def _gpus_called(name: str, catalog: Catalog) -> tuple[str, ...]:
-    """The ids that a spelling means; those that have about its gigabytes where it ends with a memory size."""
+    """Returns the ids that a name means. A memory size at its end selects among the GPUs of the rest of the name."""
     spellings = catalog.derive(_gpu_names)
     memory = _GIGABYTES.search(name.lower())
     if (ids := spellings.get(fold_gpu(name))) is not None or memory is None:
@@ -167,7 +175,7 @@ def resolve_instances(names: Iterable[str], catalog: Catalog, field: str = "inst
 
 
 def resolve_instance(name: str, catalog: Catalog, field: str) -> str:
-    """Returns `provider/name`. Raises `UnknownName`, also if several providers have a type of this name."""
+    """Returns `provider/name`. Raises `UnknownName`, also if several providers have an instance type of this name."""
     spellings = catalog.derive(_instance_names)
     ids = spellings.get(name.lower(), ())
     if len(ids) == 1:
@@ -191,28 +199,29 @@ _FOLDED = str.maketrans({"_": "-", " ": "-", "[": None, "]": None})
 
 
 def fold_model(name: str) -> str:
-    """Returns a model's name without the publisher before a slash and brackets, and with one spelling of dashes."""
-    published, _, last = name.lower().rpartition("/")
-    named = last if not published or any(letter.isalpha() for letter in last) else f"{published}-{last}"  # ViT-B/16
-    return named.translate(_FOLDED)
+    """Returns a model's name in lower case, with dashes, and without publisher (`meta-llama/`) and brackets."""
+    publisher, _, last = name.lower().rpartition("/")
+    # The part behind the slash of ViT-B/16 is no name.
+    is_name = not publisher or any(letter.isalpha() for letter in last)
+    return (last if is_name else f"{publisher}-{last}").translate(_FOLDED)
 
 
 def _model_names(catalog: Catalog) -> dict[str, str]:
     models = catalog.reference.models.values()
     spellings = {fold_model(alias): model.id for model in models for alias in (model.name, *model.aliases)}
-    # Ids come last, so they win over an alias that is spelt the same.
+    # Ids come last, so that an id wins over an alias with the same spelling.
     return spellings | {fold_model(model.id): model.id for model in models}
 
 
 def resolve_model(name: str, catalog: Catalog, field: str = "model") -> Model:
-    """Returns the model of an id, name or alias; a chat variant is the model itself. Raises `UnknownName`."""
+    """Returns the model of an id, name or alias; a chat variant means the model itself. Raises `UnknownName`."""
     spellings = catalog.derive(_model_names)
     folded = fold_model(name[:LONGEST_NAME])
     model_id = _model_id(folded, spellings)
     if model_id is not None:
         return catalog.reference.models[model_id]
-    # The format decides speed and memory, so that the caller has to name it where it counts.
-    # Ollama writes sizes and formats after a colon, and means 4 bits where it writes none.
+    # The number format decides speed and memory, so the caller has to state it in a field of its own.
+    # Ollama writes sizes and formats after a colon; a name without a format means 4 bits there.
     if (base := _model_id(_ENDING_OF_A_FORMAT.sub("", folded.replace(":", "-")), spellings)) is not None:
         raise UnknownName(
             f"'{name}' is {base} with its weights in another format: name the model {base}, and the format in "
@@ -230,8 +239,11 @@ def _model_id(folded: str, spellings: Mapping[str, str]) -> str | None:
 
 
 def published_model(model: Model, catalog: Catalog) -> Model:
-    """Returns the catalog's model with published runs and the same sizes, so that they count; else the model itself."""
-    # Only models of the catalog are cached, because callers can describe any number of others.
+    """Returns the model under the id of a model of the same sizes with published runs, so that they count for it.
+
+    A model without such a counterpart, or with runs of its own, is returned as it is.
+    """
+    # Results are cached for models of the catalog only, because callers can describe any number of others.
     is_cached = catalog.reference.models.get(model.id) is model
     return catalog.derive(_published_model, model) if is_cached else _published_model(catalog, model)
 
@@ -242,11 +254,11 @@ def _published_model(catalog: Catalog, model: Model) -> Model:
 
 
 def _published_models(catalog: Catalog) -> dict[str, Model]:
-    models = catalog.reference.models
-    return {name: models[name] for name in sorted(catalog.reference.physics.calibration.models()) if name in models}
+    models, fitted = catalog.reference.models, catalog.reference.calibration.coefficients.models()
+    return {name: models[name] for name in sorted(fitted) if name in models}
 
 
 def _letters(name: str) -> str:
-    """The letters before the digits of a model number, such as the T of T4; empty for any other name."""
-    number = _MODEL_NUMBER.fullmatch(name)
+    """Returns the letters before the digits of a product number, such as the T of T4; empty for any other name."""
+    number = _PRODUCT_NUMBER.fullmatch(name)
     return number[1] if number else ""

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Indices, Mask, still
+from service.domain.arrays import Floats, Indices, Mask, read_only
 
 Market = Literal["on_demand", "spot", "reserved"]
 MARKETS: tuple[Market, ...] = get_args(Market)
@@ -23,7 +23,7 @@ DATED: tuple[Dated, ...] = get_args(Dated)
 """How well the day of an observation is known."""
 
 UNKNOWN = -1
-"""Null in integer columns, whose other values are never negative."""
+"""Null in integer columns, in which all other values are at least 0."""
 
 FOREVER = np.iinfo(np.int64).max
 """End of a price that is still in force."""
@@ -39,7 +39,7 @@ def offer_key(offer: Any) -> str:
 
 
 class Belief(NamedTuple):
-    """A believed price: the listed one in millionths, and the ends of the band as factors of the likely one."""
+    """How a price is believed: the listed price in millionths, and the band as factors of the likely price."""
 
     usd_micros_listed: int | None
     native_micros_listed: int | None
@@ -52,7 +52,7 @@ class Belief(NamedTuple):
 class Price(NamedTuple):
     """The price of an offer over `[valid_from, valid_to)`; money in millionths, None if it is unknown.
 
-    A recorded price is as its seller listed it; that of a catalog is the believed one, with its `belief`.
+    The price of an offer in a catalog is the believed one, with its `belief`; a recorded price is as listed.
     """
 
     usd_micros_per_hour: int | None
@@ -74,7 +74,7 @@ class Price(NamedTuple):
 
     @property
     def listed(self) -> tuple[int | None, int | None]:
-        """The price as its seller listed it, in millionths of a dollar and of the seller's currency."""
+        """The listed price, in millionths of a dollar and in millionths of the seller's currency."""
         if self.belief is None:
             return self.usd_micros_per_hour, self.native_micros_per_hour
         return self.belief.usd_micros_listed, self.belief.native_micros_listed
@@ -85,7 +85,7 @@ class Price(NamedTuple):
         return (1.0, 1.0, 1.0) if self.belief is None else (self.belief.low, 1.0, self.belief.high)
 
     def believed(self, low: float, likely: float, high: float, *, old: bool, suspect: bool) -> "Price":
-        """Returns the believed price, given factors of the listed one."""
+        """Returns the believed price; low, likely and high are factors of the listed price."""
         usd, native = self.usd_micros_per_hour, self.native_micros_per_hour
         return self._replace(
             usd_micros_per_hour=None if usd is None else round(usd * likely),
@@ -103,7 +103,7 @@ class Offer(NamedTuple):
     market: Market
     price: Price
     term: str | None = None
-    """The term that a reserved offer commits to, as `service.domain.bill.commitments` reads it."""
+    """The commitment of a reserved offer, such as `1y_reserved_no_upfront`; see `tariffs.commitment_in`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,10 @@ class OfferColumns:
 
 @dataclass(frozen=True, slots=True)
 class PriceColumns:
-    """One row per recorded price: half-open intervals in epoch seconds, money in millionths (-1: unknown)."""
+    """One row per recorded price: half-open intervals in epoch seconds, money in millionths (-1: unknown).
+
+    `offer` is an index into the offers, and `observed_day` a proleptic Gregorian ordinal (-1: unknown).
+    """
 
     offer: NDArray[np.int32]
     valid_from: NDArray[np.int64]
@@ -191,19 +194,19 @@ class PriceColumns:
 class Offers(OfferColumns):
     """The offers of one day, ordered by instance type, then known prices first, on-demand before spot, cheapest first.
 
-    Reserved offers come last, since no single hour of them can be rented. So the first row of a type is its default
+    Reserved offers come last, because they cannot be rented by the hour. So the first row of a type is its default
     offer, and the offers of a type are one slice.
     """
 
     usd_per_hour: Floats
     """Believed price; NaN if unknown."""
     low: Floats
-    """Low end of the believed price as a factor of the listed one; `likely` and `high` are such factors too."""
+    """Low end of the believed price as a factor of the listed price; `likely` and `high` are factors of it as well."""
     likely: Floats
     high: Floats
     suspect: Mask
     old: Mask
-    """Whether no recent observation confirms the price, which then ranks at its high end."""
+    """Whether no recent observation confirms the price; it then ranks at its high end."""
     age_days: Floats
     """Days since the price was observed; NaN if unknown."""
     price_row: NDArray[np.int32]
@@ -211,14 +214,14 @@ class Offers(OfferColumns):
     prices: PriceColumns
 
     def sorted_by_type(self) -> "Offers":
-        """Returns the offers as read-only columns in their order."""
+        """Returns the offers as read-only columns in the order of this class."""
         reserved, unknown = self.market == MARKETS.index("reserved"), np.isnan(self.usd_per_hour)
         order = np.lexsort(
             # lexsort sorts by the last key first.
             (self.zone, self.region, self.usd_per_hour, self.market, unknown, reserved, self.instance_type)
         )
         columns: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        ordered = {name: still(column[order]) for name, column in columns.items() if isinstance(column, np.ndarray)}
+        ordered = {name: read_only(column[order]) for name, column in columns.items() if isinstance(column, np.ndarray)}
         return Offers(**{**columns, **ordered})
 
     def __len__(self) -> int:
@@ -238,5 +241,5 @@ class Offers(OfferColumns):
         return self.offer_at(row, listed.believed(*factors, old=self.old.item(row), suspect=self.suspect.item(row)))
 
     def ranking_factor(self, rows: Indices) -> Floats:
-        """Returns ranking price / believed price of some rows: an old price ranks at its high end."""
+        """Returns the price that ranks / the believed price for some rows: an old price ranks at its high end."""
         return np.where(self.old[rows], self.high[rows] / self.likely[rows], 1.0)

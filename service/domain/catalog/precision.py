@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 Support = Literal["none", "reduced", "native", "accelerated"]
 SUPPORT_LEVELS: tuple[Support, ...] = get_args(Support)
-"""From not at all to a matrix engine of its own; the order matters."""
+"""Levels of support in ascending order, from none to a matrix engine for the precision (`accelerated`)."""
 
 SupportAsked = Literal["accelerated", "native", "any"]
 ENOUGH: dict[SupportAsked, frozenset[Support]] = {
@@ -14,7 +14,7 @@ ENOUGH: dict[SupportAsked, frozenset[Support]] = {
     "native": frozenset({"accelerated", "native"}),
     "any": frozenset({"accelerated", "native", "reduced"}),
 }
-"""Levels of support that satisfy a caller who asks for one."""
+"""Level that a caller asks for → levels of support that satisfy it."""
 
 USUAL_PRECISIONS = ("bf16", "fp16", "tf32", "fp32")
 """Precisions that most jobs run in, the most common first."""
@@ -28,13 +28,13 @@ class NumberFormat:
     """How values of a precision are stored and multiplied. One entry of `FORMATS` is all that a new precision needs."""
 
     stored_bits: float
-    """Bits of a stored value, with its share of the scales of its block."""
+    """Bits of a stored value, including its share of the scale of its block."""
     stand_ins: tuple[tuple[str, float], ...] = ()
-    """The precision whose peak applies, if not its own."""
+    """Precisions to derive a missing peak from, the best first, each with the ratio of the missing peak to its peak."""
     runs_as: str = ""
-    """The precision whose peak it has, if another one."""
+    """The precision whose arithmetic multiplies values of this format, if not its own."""
     stored_only: bool = False
-    """Whether weights are only stored in it and multiplied at 16 bits, since no GPU of the catalog multiplies in it."""
+    """Whether weights are only stored in this format, and multiplied at 16 bits because no GPU multiplies in it."""
 
 
 _OF_INT8 = (("int8", 1.0), ("fp16", 1.0), ("bf16", 1.0))
@@ -85,11 +85,11 @@ SEVERAL_MEANINGS = {
     "4bit": ("int4", "nf4"),
     **dict.fromkeys(("8bit", "w8a8", "w8a16"), ("int8", "fp8")),
 }
-"""Names that mean different precisions to different readers, or in different files."""
+"""Names that mean different precisions to different people, or in different files → these precisions."""
 
 
 def _folded(name: str) -> str:
-    """A name in lower case without separators."""
+    """Returns a name in lower case without separators."""
     return _SEPARATORS.sub("", name.lower())
 
 
@@ -99,10 +99,10 @@ _AMBIGUOUS = {_folded(name): meant for name, meant in SEVERAL_MEANINGS.items()}
 
 
 def precision_called(name: str) -> str:
-    """Returns the id of a precision by one of its names, else the name. Raises `ValueError` for one with two meanings.
+    """Returns the id of the precision that a name means; an unknown name is returned as it is.
 
-    Full precision is fp32 to those who train and fp64 to those who simulate; tensor cores, the module of PyTorch and
-    Lightning's `-mixed` are no part of a name.
+    The words "precision" and "tensor cores", the prefix of PyTorch and the `-mixed` of Lightning are ignored. Raises
+    `ValueError` for a name with several meanings: full precision is fp32 in training and fp64 in simulations.
     """
     plain = _folded(_NO_PART_OF_A_NAME.sub("", name.lower()))
     if plain in _AMBIGUOUS:
@@ -118,7 +118,7 @@ class Precision:
     name: str
     kind: str
     bits: int
-    """Bits of a value without the scales of blocks, which `NumberFormat.stored_bits` includes."""
+    """Bits of a value without the scale of its block; `NumberFormat.stored_bits` includes the scale."""
     exponent_bits: int | None
     mantissa_bits: int | None
     description: str
@@ -138,7 +138,7 @@ class Rate:
 
 
 def format_of(precision: str) -> NumberFormat:
-    """Returns the entry of a precision; a 16-bit one for a name that is not listed."""
+    """Returns the format of a precision; a format of 16 bits for a name that is not listed."""
     return FORMATS.get(precision, _UNKNOWN_FORMAT)
 
 
@@ -148,5 +148,5 @@ def bytes_per_value(precision: str) -> float:
 
 
 def runs_as(precision: str) -> str:
-    """Returns the precision whose peak it has: its own name for most."""
+    """Returns the precision whose arithmetic multiplies values of a precision: for most, the precision itself."""
     return format_of(precision).runs_as or precision

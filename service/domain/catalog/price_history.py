@@ -13,18 +13,20 @@ from service.domain.catalog.history import CatalogHistory, end_of_day, start_of_
 from service.domain.catalog.offer import MARKETS, UNKNOWN, Offer
 
 _NO_PRICE = -1
-"""The row of an offer that had no price on a day; as an index it reads the UNKNOWN that is appended to the prices."""
+"""Marks an offer without a price on a day. As an index, it reads the UNKNOWN that is appended to the prices."""
 
 
 def offers_among(history: CatalogHistory, names: Mapping[str, Collection[str]]) -> Mask:
-    """Returns per offer whether its provider, instance, region, zone, and market or term are among the names.
+    """Returns a mask of the offers that match `names`, which maps a kind of name to the names that it admits.
 
-    `names` holds any of these five, with terms among the markets; an empty collection admits every offer.
+    Kinds are provider, instance, gpu, region, zone and market; the names of markets may include terms. An empty
+    collection admits every offer.
     """
     offers, types = history.offers, history.instance_types
     columns: dict[str, list[tuple[NDArray[Any], Sequence[str]]]] = {
         "provider": [(offers.instance_type, [type_.provider for type_ in types])],
         "instance": [(offers.instance_type, [type_.id for type_ in types])],
+        "gpu": [(offers.instance_type, ["" if type_.gpu is None else type_.gpu.id for type_ in types])],
         "region": [(offers.region, offers.places)],
         "zone": [(offers.zone, offers.places)],
         "market": [(offers.market, MARKETS), (offers.term, offers.terms)],
@@ -45,10 +47,9 @@ def zones(history: CatalogHistory) -> set[str]:
 
 
 def prices_in_force(history: CatalogHistory, offers: Mask, first: date | None, last: date) -> NDArray[np.int64]:
-    """Returns the rows of the prices that these offers had on any day from `first` to `last`.
+    """Returns the rows of the prices of some offers that were in force on any day from `first` to `last`.
 
-    Without a first day, every price that was in force by the last one counts. Rows are ordered by instance type, then
-    offer, then time.
+    If `first` is None, all prices up to `last` count. Rows are ordered by instance type, then offer, then time.
     """
     prices = history.prices
     in_force = prices.valid_from <= end_of_day(last)
@@ -58,7 +59,7 @@ def prices_in_force(history: CatalogHistory, offers: Mask, first: date | None, l
 
 
 def prices_on(history: CatalogHistory, offers: Mask, day: date) -> NDArray[np.int64]:
-    """Returns the rows of the prices that these offers had at the end of the day, in the same order."""
+    """Returns the rows of the prices of some offers at the end of a day, ordered by instance type, then offer."""
     return _in_order(history, history.prices.in_force_at(end_of_day(day)) & offers[history.prices.offer])
 
 
@@ -69,22 +70,22 @@ def _in_order(history: CatalogHistory, mask: Mask) -> NDArray[np.int64]:
 
 
 def offer_of(history: CatalogHistory, row: int) -> tuple[InstanceType, Offer]:
-    """Returns the instance type and the offer, with its price, of a row."""
+    """Returns the instance type and the offer of a row of prices, with this price."""
     offer = history.offers.offer_at(int(history.prices.offer[row]), history.prices.price(row))
     return history.instance_types[offer.instance_type], offer
 
 
 def offer_key(history: CatalogHistory, row: int) -> str:
-    """Returns a name of the row's offer that stays the same when the catalog changes."""
+    """Returns a key for the offer of a row of prices; the key stays the same when the catalog changes."""
     instance_type, offer = offer_of(history, row)
     return "|".join((instance_type.id, offer.region or "", offer.zone or "", offer.market, offer.term or ""))
 
 
 def changes_between(history: CatalogHistory, offers: Mask, first: date, last: date) -> NDArray[np.int64]:
-    """Returns, for each of these offers whose price in dollars differs, the row of its price on each day (-1: none).
+    """Returns the offers whose price in dollars differs between two days: the rows of both prices (-1: no price).
 
-    The changes are ordered by instance type, then offer. A price that was unknown on only one of the days counts as a
-    change, and so does an offer without a price on one.
+    The result has a row per changed offer and two columns, ordered by instance type, then offer. A price that is
+    missing or unknown on only one of the days counts as a change.
     """
     before, after = (_rows_on(history, day) for day in (first, last))
     usd_micros = np.append(history.prices.usd_micros, UNKNOWN)

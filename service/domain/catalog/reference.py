@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Literal, get_args
 
-from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.hardware import Gpu, InstanceType, LifecycleState
 from service.domain.catalog.precision import Precision
@@ -16,7 +16,7 @@ from service.domain.money import ExchangeRate
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source of facts."""
+    """A publication, price list or other source of facts, with the day on which it was read."""
 
     id: str
     title: str
@@ -35,12 +35,12 @@ RDMA_FABRICS = {
     "infiniband": "InfiniBand",
     "roce": "RoCE (RDMA over Converged Ethernet)",
 }
-"""Networks with RDMA, by the id that a provider has in the seed."""
+"""Networks with RDMA, by the id in `Provider.rdma_fabric`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A seller, and its own words for what it sells."""
+    """A seller, with the terms by which it calls its instance types and markets."""
 
     id: str
     name: str
@@ -51,7 +51,7 @@ class Provider:
     priced_by_region: bool
     seller_class: SellerClass | None
     gpus_exclusive: bool | None
-    """Whether a renter has the GPUs to itself."""
+    """Whether a renter does not share the GPUs with other renters; None if unknown."""
     rdma_fabric: str | None
     """The network of its machines with RDMA, one of `RDMA_FABRICS`."""
     source: str
@@ -60,7 +60,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class RegionCpu:
-    """The CPU that machines with a GPU are known to have in a region."""
+    """The CPU of the machines with a certain GPU in a region."""
 
     gpu: str
     cpu_model: str
@@ -116,7 +116,10 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Fee:
-    """The percentage that a managed service adds to the price of a machine; without a family, that of all others."""
+    """The percentage that a managed service adds to the price of a machine, from a day on.
+
+    An empty family means all families without a row of their own.
+    """
 
     provider: str
     service: str
@@ -129,20 +132,20 @@ class Fee:
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """A rule of thumb that somebody wrote down, with the work that it is about and the days on which it holds.
+    """A published rule of thumb, with the kind of work and the days that it applies to.
 
-    It says which families come first, how many GPUs are usual, or how long a run may take. Measurements and figures
-    overrule it, and an answer cites it either way.
+    A prior ranks families, states how many GPUs are usual, or how long a run may take. Measurements and estimates
+    overrule priors, and an answer cites a prior in both cases.
     """
 
     id: str
     task: str
     gpus: Literal["one", "several"] | None
-    """Work on one GPU or on several; None if it does not matter."""
+    """Whether the rule is for work on one GPU or on several; None for both."""
     objective: str | None
-    """A named objective; None for any."""
+    """The named objective that the rule is for; None for any."""
     subject: str | None
-    """Names of a data set, a goal or a size of model in small letters, such as `ms_coco,coco`; None for any work."""
+    """Names of a data set, a goal or a size of model in lower case, with commas: `ms_coco,coco`. None: any work."""
     ranking: str | None
     """Families, the best first: `g4dn > p2,g3`. A last `*` stands for all others."""
     min_gpus: int | None
@@ -155,23 +158,23 @@ class Prior:
 
     @property
     def subjects(self) -> frozenset[str]:
-        """Returns every name of its data set, goal or size of model; empty for any work."""
+        """The names in `subject`; empty for any work."""
         return frozenset() if self.subject is None else frozenset(self.subject.split(","))
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
-        """Families that it does not tell apart, the best group first."""
+        """The ranking as groups of families that the rule does not distinguish, the best group first."""
         groups = self.ranking.split(">") if self.ranking else ()
         return tuple(tuple(group.strip().split(",")) for group in groups)
 
     def holds_on(self, day: date) -> bool:
-        """Returns whether it is about a day."""
+        """Returns whether the rule is in force on a day."""
         return self.valid_from <= day and (self.valid_to is None or day < self.valid_to)
 
 
 @dataclass(frozen=True, slots=True)
 class SoftwareRule:
-    """How well software is known to run on some hardware from one day to another; an end that is None is open."""
+    """How well software is known to run on some hardware from `valid_from` until `valid_to`; None is an open end."""
 
     software: str
     kind: str
@@ -183,7 +186,7 @@ class SoftwareRule:
     valid_from: date | None
     valid_to: date | None
     code_change: str | None
-    """The change that code written for CUDA needs; None if it runs as it is."""
+    """The change that code written for CUDA needs before it runs here; None if it runs unchanged."""
     source: str
     note: str | None
 
@@ -194,7 +197,7 @@ class SoftwareRule:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Samples per second that were measured on a machine."""
+    """A measurement: the samples per second of a workload on a machine."""
 
     id: str
     workload: str
@@ -210,15 +213,15 @@ class Measurement:
     source: str
     note: str | None
     nodes: int = 1
-    """Machines that ran it together. The rate is of all of them, `gpu_count` of one."""
+    """Machines that ran the workload together. `samples_per_second` is of all of them, `gpu_count` of one."""
     software: str | None = None
     """The software as the measurement names it, such as `pytorch==2.0`."""
     owner: str | None = None
-    """The owner of the API key, who alone sees it; None if it is public."""
+    """The owner of the API key, who alone sees the measurement; None if it is public."""
     since: int = field(default=0, compare=False)
-    """The version of the catalog that added it."""
+    """The version of the catalog that added the measurement."""
     watts: float | None = None
-    """Power that one machine drew."""
+    """Power that one machine drew; None if unknown."""
 
 
 RUN_KINDS = (
@@ -234,7 +237,7 @@ RUN_UNITS = (
     "model_tflops_per_gpu", "hardware_tflops_per_gpu", "scaling_efficiency_percent", "gb_per_gpu", "gib_per_gpu",
     "max_context_tokens", "fits",
 )  # fmt: skip
-"""Rates are of the whole job unless they end in `per_gpu`; `fits` is 1 or 0."""
+"""Units of published figures. A rate is that of the whole job unless it ends in `per_gpu`; `fits` is 1 or 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,14 +249,14 @@ class PublishedRun:
     task: str
     model: str
     gpu: str
-    """GPU id of the catalog; if the exact card is missing, the nearest one (see `note`)."""
+    """GPU id of the catalog; if the catalog lacks the exact card, the nearest one (see `note`)."""
     gpu_count: int | None
     """GPUs in one node."""
     nodes: int | None
     machine: str | None
     """`provider/name`, if the source names an instance type."""
     precision: str
-    """Precision of the catalog in which numbers are multiplied."""
+    """Precision of the arithmetic, as the catalog names it."""
     format: str
     """The number format as the source names it."""
     weight_bits: float | None
@@ -275,12 +278,12 @@ class PublishedRun:
     unit: str
     year: int
     quality: str
-    """`A` was read from a log or a table, `B` from elsewhere or with a setting missing."""
+    """`A`: read from a log or a table; `B`: read from elsewhere, or a setting is missing."""
     source: str
     detail: str
     note: str | None
     known_on: date
-    """The first day on which it is certain to have been published."""
+    """The first day by which the run was certainly published."""
 
     @property
     def gpus(self) -> int | None:
@@ -289,8 +292,11 @@ class PublishedRun:
 
 
 def first_known(year: int, source: Source) -> date:
-    """Returns the first day by which a figure was certainly published: its year's end, or its source's day."""
-    # Of most runs only the year is known: its last day is certain, and so is the day on which the source was read.
+    """Returns the first day by which a figure of a year was certainly published.
+
+    It is the earliest of the last day of the year, the day on which the source was read, and the full date of the
+    source if it is in this year.
+    """
     days = [date(year, 12, 31), source.retrieved_on]
     if source.published_on and len(source.published_on) == len("2022-11-09"):
         published = date.fromisoformat(source.published_on)
@@ -301,7 +307,7 @@ def first_known(year: int, source: Source) -> date:
 
 @dataclass(frozen=True, slots=True)
 class ImportSummary:
-    """The last import of one feed that took effect, for freshness."""
+    """The last import of a feed that took effect, by which the API states how fresh the catalog is."""
 
     feed: str
     finished_at: datetime
@@ -325,7 +331,7 @@ class Reference:
     software: tuple[SoftwareRule, ...]
     published_runs: tuple[PublishedRun, ...]
     models: Mapping[str, Model]
-    physics: Physics
+    calibration: Calibration
     imports: tuple[ImportSummary, ...]
     exchange_rates: tuple[ExchangeRate, ...] = ()
     billing_rules: tuple[BillingRule, ...] = ()
@@ -336,7 +342,7 @@ class Reference:
     price_movement: PriceMovement = field(default_factory=PriceMovement)
 
     def cpus_of(self, instance_type: InstanceType) -> Iterator[tuple[str, RegionCpu]]:
-        """Yields the regions of the provider that are known to combine a CPU with the GPU of an instance type."""
+        """Yields region and CPU for each region of the provider in which the CPU of machines with this GPU is known."""
         for region in self.regions:
             if region.provider == instance_type.provider and instance_type.gpu is not None:
                 yield from ((region.id, cpu) for cpu in region.cpus if cpu.gpu == instance_type.gpu.id)

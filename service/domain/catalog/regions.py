@@ -1,4 +1,4 @@
-"""Regions by the names that people give them and their places, and by nearness as far as places and names show it."""
+"""Regions by id, name, country or continent, and their order by nearness."""
 
 import re
 from collections.abc import Iterable
@@ -26,9 +26,9 @@ PH Philippines | PL Poland | PT Portugal | QA Qatar | RO Romania | RS Serbia | R
 SG Singapore | SI Slovenia | SK Slovakia | TH Thailand | TR Turkey | TW Taiwan | UA Ukraine
 US United States, USA, U.S., U.S.A., America, United States of America | VN Vietnam, Viet Nam | ZA South Africa
 """
-"""Short English names of ISO 3166-1 and other common ones; a country without an entry has its code alone."""
+"""Codes of ISO 3166-1 with short English names and other common names. Other countries are known by their code only."""
 
-CODES = {
+CODES_OF_COUNTRIES = {
     name.lower(): entry[:2]
     for entry in COUNTRIES.strip().replace("\n", " | ").split(" | ")
     for name in entry[3:].split(", ")
@@ -36,24 +36,26 @@ CODES = {
 
 
 def resolve_countries(names: tuple[str, ...], catalog: Catalog, field: str = "country") -> tuple[str, ...]:
-    """Returns codes of countries with regions in the catalog, for codes and English names. Raises `UnknownName`."""
+    """Returns the codes of countries for codes and English names. Raises `UnknownName`, also if no region is there."""
     known = catalog.offer_words["country"].words
-    codes = (CODES.get(name.lower(), name) for name in names)
+    codes = (CODES_OF_COUNTRIES.get(name.lower(), name) for name in names)
     return resolve(
         "country", [code if code in known else name for code, name in zip(codes, names, strict=True)], known, field
     )
 
 
 def resolve_regions(names: Iterable[str], catalog: Catalog, field: str = "region") -> tuple[str, ...]:
-    """Returns region ids for ids and names, such as `Inner Mongolia A`, for the words of several ids or names without
-    their numbers, such as `US West`, and for a country or a continent: all regions there. Raises `UnknownName`.
+    """Returns the ids of the regions that names mean. Raises `UnknownName`.
+
+    A name is an id, a name such as `Inner Mongolia A`, a country or a continent, or words that several ids or names
+    have in common apart from numbers, such as `US West`. Several regions may share a name; all of them are returned.
     """
     return tuple(dict.fromkeys(chain(*(_regions_called(name, catalog, field) for name in names))))
 
 
 def _regions_called(name: str, catalog: Catalog, field: str) -> tuple[str, ...]:
-    # Some sellers call a region by its country: who writes US means the others there as well.
-    if there := catalog.derive(_regions_by_place).get(CODES.get(name.lower(), name).lower()):
+    # Places come first: some sellers call a region US, but a caller who writes US means all regions there.
+    if there := catalog.derive(_regions_by_place).get(CODES_OF_COUNTRIES.get(name.lower(), name).lower()):
         return there
     ids = catalog.derive(_regions_by_name)
     try:
@@ -65,7 +67,7 @@ def _regions_called(name: str, catalog: Catalog, field: str) -> tuple[str, ...]:
 
 
 def _regions_by_place(catalog: Catalog) -> dict[str, tuple[str, ...]]:
-    """The ids of the regions by the code of their country and by their continent."""
+    """Returns region ids by code of the country and by continent, both in lower case."""
     ids: dict[str, tuple[str, ...]] = {}
     for region in catalog.reference.regions:
         for place in filter(None, (region.country, region.continent)):
@@ -78,7 +80,7 @@ def _words(name: str) -> frozenset[str]:
 
 
 def _regions_by_words(catalog: Catalog) -> dict[frozenset[str], tuple[str, ...]]:
-    """The ids of the regions by the words of their ids and of their names before brackets, in any order."""
+    """Returns region ids by the set of words in an id, or in a name before its brackets; numbers are left out."""
     ids: dict[frozenset[str], tuple[str, ...]] = {}
     for region in catalog.reference.regions:
         for words in {_words(region.id), _words((region.name or "").partition(" (")[0])} - {frozenset()}:
@@ -87,10 +89,10 @@ def _regions_by_words(catalog: Catalog) -> dict[frozenset[str], tuple[str, ...]]
 
 
 def _regions_by_name(catalog: Catalog) -> dict[str, tuple[str, ...]]:
-    """The ids of the regions that an id, a name or a place in it means; sellers may share a name.
+    """Returns region ids by id, by name, and by the place inside a name; several regions may share a name.
 
-    The place stands in brackets, or before the letter of a part of it, as in `Beijing A (北京A区)`. Words of ids are no
-    place: most regions of the US West are no `AWS GovCloud (US-West)`.
+    The place is in brackets, or before the letter of a part of it, as in `Beijing A (北京A区)`. Brackets that repeat
+    the words of an id are no place: the name `AWS GovCloud (US-West)` must not be found by `US-West`.
     """
     regions = catalog.reference.regions
     words_of_ids = {_words(region.id) for region in regions}
@@ -106,12 +108,12 @@ def _regions_by_name(catalog: Catalog) -> dict[str, tuple[str, ...]]:
 
 
 def nearest_first(region: str, others: Iterable[str], regions: Iterable[Region]) -> tuple[str, ...]:
-    """Returns the other regions: first of the same country, then of the same continent, then by common prefix.
+    """Returns the other regions, the nearest first: by same country, then same continent, then length of common prefix.
 
-    Providers do not publish distances, but names follow them: `us-east-1` is nearer to `us-east-2` than to `us-west-2`.
-    A region whose country or continent is unknown counts as far away.
+    Distances are not published, but names reflect them: `us-east-1` is nearer to `us-east-2` than to `us-west-2`.
+    Regions of unknown country or continent count as far away.
     """
-    location_of = {each.id: (each.country, each.continent) for each in regions}
+    location_of = {other.id: (other.country, other.continent) for other in regions}
     country, continent = location_of.get(region, (None, None))
 
     def distance(other: str) -> tuple[bool, bool, int, str]:

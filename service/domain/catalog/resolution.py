@@ -1,6 +1,6 @@
-"""Observations of one offer by several feeds become its price over time: one price in force at any instant.
+"""Resolution of the observations of one offer by several feeds into one price in force at any instant.
 
-Nothing here depends on the order in which observations arrive, so imports out of order end like imports in order.
+The result does not depend on the order in which observations arrive, so imports may run in any order.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,17 +14,20 @@ from typing import Literal, get_args
 from service.domain.catalog.offer import Dated, Market, PriceKind
 
 LAST_RANK = 9
+"""Rank of a feed that is not in the catalog."""
+
 CONFIRMED_FOR: Mapping[Market, timedelta] = {"on_demand": timedelta(days=45), "reserved": timedelta(days=90)}
-"""How long a price counts as fresh after a feed last showed it; for spot, the feed says so itself."""
+"""How long a price counts as fresh after a feed last showed it; for spot, see `Feed.spot_confirmed_for`."""
 
 STEP_WITHOUT_QUESTION: Mapping[Market, tuple[float, float]] = {
     "on_demand": (0.4, 2.0),
     "spot": (0.1, 10.0),
     "reserved": (0.4, 2.0),
 }
-"""Ratios of a new price to the former one of the same feed; a price outside waits for a second capture or feed.
+"""Lowest and highest ratio of a new price to the former one of the same feed that counts at once. A price outside is
+held until a second capture or another feed confirms it.
 
-The history of the seed has steps of 0.56 to 1.0 at AWS, and two from small sellers that only a second capture admits.
+Prices of AWS in the seed change by 0.56 to 1.0 times; two changes of small sellers are outside and were confirmed.
 """
 
 AGREEMENT = 0.05
@@ -32,18 +35,18 @@ AGREEMENT = 0.05
 
 ObservationState = Literal["kept", "held", "set_aside", "absent"]
 OBSERVATION_STATES: tuple[ObservationState, ...] = get_args(ObservationState)
-"""`kept` counts, `held` waits for a confirmation, `set_aside` failed a check; `absent`: a capture lacks the offer."""
+"""`kept`: counts; `held`: waits for confirmation; `set_aside`: failed a check; `absent`: a capture lacks the offer."""
 
 Decision = Literal["released", "refused"]
-"""How an operator decided about a held observation: it counts at once, or not until the feed shows another price."""
+"""Decision of an operator about a held observation: a released one counts at once, a refused one never."""
 
 Parts = Mapping[tuple[str, str], Sequence[datetime]]
-"""The instants of the complete captures of each part of each feed, in order."""
+"""By feed and part of it, the instants of its complete captures, ascending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A source of prices that is read again and again, and how far it is trusted; a lower rank wins."""
+    """A source of prices that is read again and again. Where fresh prices of feeds differ, the lowest `rank` wins."""
 
     id: str
     title: str
@@ -51,7 +54,7 @@ class Feed:
     every_hours: float | None
     stale_after_days: int | None
     stock_only: bool
-    """Whether the feed lists only what is in stock, so that an offer it lacks keeps its price."""
+    """Whether the feed lists only machines in stock, so that an offer keeps its price while the feed lacks it."""
     url: str | None
     setting: str | None
     """The name of the credentials without which the feed is off."""
@@ -60,17 +63,17 @@ class Feed:
 
     @property
     def spot_confirmed_for(self) -> timedelta:
-        """How long a spot price of this feed is fresh: a day, or three intervals of a feed that is read less often."""
+        """How long a spot price of this feed is fresh: three intervals between readings, but at least a day."""
         return max(timedelta(days=1), 3 * timedelta(hours=self.every_hours or 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A price as one feed showed it, from the first capture that had it until the next that differed.
+    """A price of an offer in one feed, from the first capture that showed it until a capture that showed another.
 
-    `effective_from` is the instant from which the seller says that the price holds; without one it holds from the
-    capture. `per_hour_micros` is null where the seller states none. `questioned` marks a capture in which so many
-    prices changed that each needs a second one.
+    `effective_from` is the instant from which the price is valid according to the seller; if it is None, the price is
+    valid from `observed_at`. `per_hour_micros` is None where the seller states no price. `questioned` is true if so
+    many prices changed in the capture that each of them waits for a second capture.
     """
 
     id: int
@@ -90,12 +93,12 @@ class Observed:
 
     @property
     def starts_at(self) -> datetime:
-        """Returns the first instant at which the price can be in force."""
+        """The first instant at which the price can be in force."""
         return self.effective_from or self.observed_at
 
     @property
     def has_price(self) -> bool:
-        """Returns whether this is a price that can be in force."""
+        """Whether the observation has a price that can be in force, unlike one that is set aside or absent."""
         return self.state in ("kept", "held")
 
 
@@ -111,7 +114,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The intervals of an offer in order, and the observations that are held back."""
+    """The intervals of an offer in order of time, and the ids of the observations that are held."""
 
     intervals: tuple[Interval, ...]
     held: frozenset[int]
@@ -130,8 +133,9 @@ class _Segment:
     rank: int
 
     def preference(self, moment: datetime) -> tuple[object, ...]:
-        """Sorting key, smaller is better: a known price, then a fresh one, then the better rank; of stale ones the last
-        confirmed.
+        """Returns a sorting key; the smallest is best.
+
+        Known prices come first, then fresh ones. Fresh prices are ordered by rank, stale ones by last confirmation.
         """
         fresh = moment < self.fresh_until
         trust = (self.rank,) if fresh else (FOREVER - self.confirmed_at, self.rank)
@@ -141,7 +145,11 @@ class _Segment:
 
 @dataclass(slots=True)
 class _Chain:
-    """The prices of the offer in one feed: changes in order, and the last capture that confirms each."""
+    """The prices of an offer in one feed.
+
+    `changes` are the observations in order of capture; by their ids, `confirmed` holds the last capture that showed an
+    observation, and `ended_at` the capture from which an absent offer has no price.
+    """
 
     feed: Feed | None
     changes: list[Observed] = field(default_factory=list)
@@ -149,22 +157,19 @@ class _Chain:
     ended_at: dict[int, datetime] = field(default_factory=dict)
 
     def fresh_for(self, market: Market) -> timedelta:
-        """Returns how long a price is fresh after the last capture that showed it."""
+        """Returns how long a price is fresh after the last capture that shows it."""
         return CONFIRMED_FOR.get(market) or (self.feed.spot_confirmed_for if self.feed else timedelta(days=1))
 
 
 def resolve(market: Market, observations: Iterable[Observed], captures: Parts, feeds: Mapping[str, Feed]) -> Resolved:
-    """Returns the price of an offer over time, from everything that feeds showed about it.
+    """Returns the price of an offer over time, from all observations of it by all feeds.
 
-    At each instant the price is that of the best ranked feed that confirms it freshly, else the last confirmed one. An
-    observation without a known day counts only for an offer without any dated one.
+    The price at an instant is that of the feed of the lowest rank with a fresh price, else the one that was confirmed
+    last. Observations without a known day count only if the offer has no dated one.
     """
     chains = _chains(observations, captures, feeds)
     held: set[int] = set()
-    segments: list[list[_Segment]] = []
-    for chain in chains:
-        kept = _accepted(market, chain, chains, held)
-        segments.append(_segments(market, chain, kept))
+    segments = [_segments(market, chain, _accepted(market, chain, chains, held)) for chain in chains]
     dated = any(segment.observed.dated != "unknown" for feed in segments for segment in feed)
     if dated:
         segments = [[segment for segment in feed if segment.observed.dated != "unknown"] for feed in segments]
@@ -178,13 +183,13 @@ def _chains(observations: Iterable[Observed], captures: Parts, feeds: Mapping[st
     chains: dict[str, _Chain] = {}
     for (feed, part), changes in sorted(parts.items()):
         chain = chains.setdefault(feed, _Chain(feeds.get(feed)))
-        changes.sort(key=lambda each: (each.observed_at, each.starts_at, each.id))
+        changes.sort(key=lambda change: (change.observed_at, change.starts_at, change.id))
         _confirm(chain, _without_repetitions(changes), captures.get((feed, part), ()))
     return list(chains.values())
 
 
 def _without_repetitions(changes: Sequence[Observed]) -> list[Observed]:
-    """The changes of a part that differ from the ones before; captures that came late leave some that do not."""
+    """Leaves out changes that equal the one before: they occur when captures are imported out of order."""
     last: dict[datetime | None, tuple[object, ...]] = {}
     different = []
     for change in changes:
@@ -198,7 +203,7 @@ def _without_repetitions(changes: Sequence[Observed]) -> list[Observed]:
 
 
 def _confirm(chain: _Chain, changes: Sequence[Observed], captures: Sequence[datetime]) -> None:
-    """Adds the changes of a part, each with the last capture before the next change of the same price."""
+    """Adds the changes of a part to a chain, with the last capture before the next change of the same price."""
     next_change: dict[datetime | None, datetime] = {}
     absent_from = later = FOREVER
     for change in reversed(changes):
@@ -207,7 +212,7 @@ def _confirm(chain: _Chain, changes: Sequence[Observed], captures: Sequence[date
         next_change[change.effective_from] = change.observed_at
         if change.state == "absent":
             absent_from = change.observed_at
-            # One capture may lack an offer by accident; the second one in a row ends its price.
+            # One capture may lack an offer by accident, so its price ends with the second one in a row.
             following = bisect_right(captures, change.observed_at)
             if captures[following:] and captures[following] < later:
                 chain.ended_at[change.id] = captures[following]
@@ -216,13 +221,16 @@ def _confirm(chain: _Chain, changes: Sequence[Observed], captures: Sequence[date
 
 
 def _accepted(market: Market, chain: _Chain, chains: Sequence[_Chain], held: set[int]) -> list[Observed]:
-    """The changes without those that are held: large steps that neither a second capture nor another feed confirms."""
+    """Returns the changes that count, and adds the ids of the others to `held`.
+
+    A change is held if its step is large, and neither a second capture nor another feed confirms it.
+    """
     low, high = STEP_WITHOUT_QUESTION[market]
-    # The seed is edited by people and checked as a whole; only feeds that are read repeatedly are questioned.
+    # The seed is edited by people and checked as a whole; only feeds that are read at intervals are questioned.
     is_questioned = chain.feed is not None and chain.feed.every_hours is not None
     accepted: list[Observed] = []
     former: Observed | None = None
-    for change in sorted(chain.changes, key=lambda each: (each.observed_at, each.starts_at, each.id)):
+    for change in sorted(chain.changes, key=lambda change: (change.observed_at, change.starts_at, change.id)):
         if change.has_price and change.per_hour_micros is not None:
             step = _step(former, change)
             unsure = is_questioned and (change.questioned or not low <= step <= high)
@@ -237,7 +245,7 @@ def _accepted(market: Market, chain: _Chain, chains: Sequence[_Chain], held: set
 
 
 def _step(former: Observed | None, later: Observed) -> float:
-    """The ratio of a price to that of an earlier capture; 1 without one, as within the history of a single capture."""
+    """Returns the ratio of a price to the former one; 1 without a former one, or if both are from one capture."""
     if former is None or former.observed_at == later.observed_at:
         return 1.0
     assert former.per_hour_micros is not None
@@ -246,7 +254,7 @@ def _step(former: Observed | None, later: Observed) -> float:
 
 
 def _agreed(market: Market, observed: Observed, own: _Chain, chains: Sequence[_Chain]) -> bool:
-    """Whether another feed freshly shows the same price within `AGREEMENT`, then or later."""
+    """Returns whether another feed shows the same price within `AGREEMENT`, still fresh at its start or later."""
     assert observed.per_hour_micros is not None
     return any(
         chain.confirmed[other.id] + chain.fresh_for(market) >= observed.starts_at
@@ -259,12 +267,12 @@ def _agreed(market: Market, observed: Observed, own: _Chain, chains: Sequence[_C
 
 
 def _segments(market: Market, chain: _Chain, accepted: Sequence[Observed]) -> list[_Segment]:
-    """The feed's own price over time: each from its start to the next start, the later capture first."""
+    """Returns the price over time in one feed: each price is valid from its start until the next one starts."""
     window = chain.fresh_for(market)
     rank = chain.feed.rank if chain.feed else LAST_RANK
     stock_only = chain.feed is not None and chain.feed.stock_only
     starting: dict[datetime, Observed] = {}
-    for change in accepted:  # in the order of captures: of two with the same start the later one counts
+    for change in accepted:  # in order of capture, so that the later of two with the same start counts
         if change.has_price:
             starting[change.starts_at] = change
         elif change.id in chain.ended_at and not stock_only:
@@ -272,11 +280,11 @@ def _segments(market: Market, chain: _Chain, accepted: Sequence[Observed]) -> li
     starts = sorted(starting)
     segments = []
     for start, following in pairwise([*starts, FOREVER]):
-        each = starting[start]
-        end = min(each.ends_at or FOREVER, following)
-        if each.has_price and start < end:
-            confirmed = chain.confirmed[each.id]
-            segments.append(_Segment(each, start, end, confirmed, confirmed + window, rank))
+        change = starting[start]
+        end = min(change.ends_at or FOREVER, following)
+        if change.has_price and start < end:
+            confirmed = chain.confirmed[change.id]
+            segments.append(_Segment(change, start, end, confirmed, confirmed + window, rank))
     return segments
 
 
@@ -304,4 +312,4 @@ def _best_at(
         index = bisect_right(begins, moment) - 1
         if index >= 0 and moment < feed[index].ends_at:
             segments.append(feed[index])
-    return min(segments, key=lambda each: each.preference(moment), default=None)
+    return min(segments, key=lambda segment: segment.preference(moment), default=None)

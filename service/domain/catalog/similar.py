@@ -1,4 +1,4 @@
-"""Instance types that are similar to one, and the gains and losses of moving there."""
+"""Instance types that are similar to a given one, and which figures a move to them raises or lowers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ FIGURES = (
     "network_gbps",
 )  # fmt: skip
 RATES = ("fp32", "fp16", "bf16")
-"""Peaks that enter the distance; others would count one engine several times."""
+"""Precisions whose peaks enter the distance; more would count the same matrix engine several times."""
 
 UNKNOWN_APART = np.log(2.0)
-"""Distance for a figure that is known of only one of two types: as if they differed by a factor of two."""
+"""Logarithm of the ratio that is assumed for a figure that is unknown for one of two types: a factor of two."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpecChange:
-    """A figure here and there; `ratio` is there by here."""
+    """A figure of the given type (`here`) and of the similar type (`there`)."""
 
     figure: str
     here: float
@@ -29,13 +29,13 @@ class SpecChange:
 
     @property
     def ratio(self) -> float:
-        """Returns the figure of the similar type over that of the type asked about."""
+        """The figure of the similar type / that of the given type."""
         return self.there / self.here
 
 
 @dataclass(frozen=True, slots=True)
 class Similar:
-    """A type that is similar to another one."""
+    """An instance type, by index, that is similar to the given one, with the figures that are higher or lower there."""
 
     index: int
     distance: float
@@ -46,13 +46,13 @@ class Similar:
 
 
 def similar_types(catalog: Catalog, index: int, lifecycles: Sequence[str], limit: int) -> list[Similar]:
-    """Returns the nearest types in these lifecycle states, nearest first; the type itself is left out.
+    """Returns up to `limit` types in these lifecycle states, the nearest first, without the type itself.
 
-    The distance is the root mean square of the logarithms of the ratios of all figures.
+    The distance is the root mean square, over all figures, of the logarithm of the ratio of a figure.
     """
     rates = {f"{name}_tflops": catalog.columns.tflops[name] for name in RATES if name in catalog.columns.tflops}
     columns = {name: catalog.columns.numbers[name] for name in FIGURES} | rates
-    # Logarithms of ratios, so that twice and half of a figure are equally far, whatever its unit.
+    # With logarithms of ratios, twice and half of a figure are equally far, and units do not matter.
     squares = np.zeros(len(catalog.instance_types))
     for column in columns.values():
         # A figure may be 0, such as the memory of a machine without a GPU.

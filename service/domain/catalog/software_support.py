@@ -1,4 +1,7 @@
-"""The software that runs on each instance type, by the rules in force on the catalog's day; the narrowest decides."""
+"""The software that runs on each instance type, by the rules in force on the catalog's day.
+
+Of the rules that apply to a machine, those of the narrowest scope decide.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -12,7 +15,7 @@ from service.domain.catalog.reference import SoftwareRule
 from service.domain.versions import EVERY, Versions, known_versions
 
 SCOPES = ("kind", "vendor", "platform", "architecture", "gpu", "family", "instance")
-"""From the widest to the narrowest."""
+"""Scopes of rules, from the widest to the narrowest."""
 
 SCOPES_OF_HOSTS = ("family", "instance")
 """Scopes of rules about the machine around a GPU, such as its Arm host."""
@@ -24,25 +27,25 @@ NEEDS_A_FRAMEWORK = frozenset({"training", "inference", "development"})
 """Tasks of deep learning: a GPU on which no framework is known to run does none of them."""
 
 MAINSTREAM = "pytorch"
-"""The framework of most deep-learning code: where no software is named, GPUs that run it in full take part."""
+"""The framework of most deep-learning code. If no software is named, only GPUs that run it in full take part."""
 
 LIBRARY_OF_METHOD: Mapping[str, str] = {"qlora": "bitsandbytes"}
-"""The library by which code of the mainstream framework trains: frozen weights in nf4 need its kernels."""
+"""Method of training → the library whose kernels it needs in the mainstream framework."""
 
 
-def speaks_of(rule: SoftwareRule, instance_type: InstanceType) -> bool:
-    """Returns whether a rule is about an instance type; the rules for a card hold for its parts too."""
+def applies_to(rule: SoftwareRule, instance_type: InstanceType) -> bool:
+    """Returns whether a rule applies to an instance type. A rule for a card also applies to parts of the card."""
     match rule.scope:
         case "instance":
-            # A name of a managed service follows the rules of the plain machine that it runs on.
+            # A managed instance type follows the rules of the plain one that it runs on.
             return rule.scope_value in (instance_type.name, instance_type.id, instance_type.twin_of)
         case "family":
             return rule.scope_value in (instance_type.family, instance_type.family.removeprefix("ml."))
-    return speaks_of_gpu(rule, instance_type.gpu)
+    return applies_to_gpu(rule, instance_type.gpu)
 
 
-def speaks_of_gpu(rule: SoftwareRule, gpu: Gpu | None) -> bool:
-    """Returns whether a rule is about a GPU, or about machines without one; rules about hosts are about neither."""
+def applies_to_gpu(rule: SoftwareRule, gpu: Gpu | None) -> bool:
+    """Returns whether a rule applies to a GPU, or to machines without one (None); rules about hosts never do."""
     match rule.scope:
         case "kind" | "platform" if gpu is None:
             return rule.scope_value == CPU
@@ -52,30 +55,31 @@ def speaks_of_gpu(rule: SoftwareRule, gpu: Gpu | None) -> bool:
 
 
 def support_by(rules: Collection[SoftwareRule], versions: Versions = EVERY) -> str | None:
-    """Returns `yes`, `partly` or `no` by the rules that decide; None if there is no rule.
+    """Returns the best support (`yes`, `partly` or `no`) of some versions by the rules that decide.
 
-    Versions that none of the rules covers do not run.
+    It is `no` for versions that none of the rules covers, and None without rules.
     """
-    supported = {rule.supported for rule in rules if known_versions(rule.versions).meets(versions)}
+    supported = {rule.supported for rule in rules if known_versions(rule.versions).overlaps(versions)}
     return next((word for word in RUNS if word in supported), "no" if rules else None)
 
 
 def rules_by_type(catalog: Catalog, software: str) -> list[tuple[SoftwareRule, ...]]:
-    """Returns, for each instance type, the rules that decide about a piece of software, whatever the task."""
+    """Returns, for each instance type, the rules that decide about a piece of software in any task."""
     rules = _rules_about(software, catalog)
-    return [_narrowest(rule for rule in rules if speaks_of(rule, each)) for each in catalog.instance_types]
+    return [_narrowest(rule for rule in rules if applies_to(rule, type_)) for type_ in catalog.instance_types]
 
 
 def rules_on_gpu(catalog: Catalog, software: str, gpu_id: str | None) -> tuple[SoftwareRule, ...]:
-    """Returns the rules that decide about software on a GPU, or on CPUs, whatever the machine around it."""
+    """Returns the rules that decide about software on a GPU, or on CPUs (None), without those about hosts."""
     gpu = None if gpu_id is None else catalog.reference.gpus.get(gpu_id)
-    return _narrowest(rule for rule in _rules_about(software, catalog) if speaks_of_gpu(rule, gpu))
+    return _narrowest(rule for rule in _rules_about(software, catalog) if applies_to_gpu(rule, gpu))
 
 
 def code_change(software: str | None, platforms: Collection[str], gpu: Gpu | None, catalog: Catalog) -> str | None:
-    """Returns what has to change in code that was written for CUDA, or for these platforms; None if it runs as it is.
+    """Returns how code for CUDA has to change for a GPU, or for CPUs (None); None if it runs unchanged.
 
-    Without software, the code is of the mainstream framework.
+    Code that is written for the platform already needs no change. If no software is named, the code uses the mainstream
+    framework.
     """
     card, platform = (None, CPU) if gpu is None else (gpu.id, gpu.platform)
     rules = () if platform in platforms else catalog.derive(rules_on_gpu, software or MAINSTREAM, card)
@@ -83,12 +87,13 @@ def code_change(software: str | None, platforms: Collection[str], gpu: Gpu | Non
 
 
 def mainstream_gpus_mask(catalog: Catalog, method: str | None = None) -> Mask:
-    """Returns where the mainstream framework runs in full on the GPU or CPU, whatever the machine around it, and the
-    library by which it trains with a method at least in part.
+    """Returns a mask of the types whose GPU, or CPUs, run the mainstream framework in full.
+
+    If a method of training needs a library, it must run at least in part. Rules about hosts do not count.
     """
     library = LIBRARY_OF_METHOD.get(method or "")
     levels = {MAINSTREAM: RUNS[:1]} | ({library: RUNS} if library else {})
-    cards = [None if each.gpu is None else each.gpu.id for each in catalog.instance_types]
+    cards = [None if type_.gpu is None else type_.gpu.id for type_ in catalog.instance_types]
     runs = {
         card: all(support_by(rules_on_gpu(catalog, name, card)) in enough for name, enough in levels.items())
         for card in set(cards)
@@ -97,21 +102,21 @@ def mainstream_gpus_mask(catalog: Catalog, method: str | None = None) -> Mask:
 
 
 def software_mask(catalog: Catalog, software: str, versions: Versions = EVERY, enough: tuple[str, ...] = RUNS) -> Mask:
-    """Returns where software is known to run in one of these versions, at a level of support that is enough."""
+    """Returns a mask of the types on which software is known to run in one of these versions, with enough support."""
     rules_of_types = catalog.derive(rules_by_type, software)
-    # Most types are decided by the same few rules, whose versions need to be read only once.
+    # Many types share the rules that decide, so versions are compared once for each set of rules.
     runs = {rules: support_by(rules, versions) in enough for rules in set(rules_of_types)}
     return np.array([runs[rules] for rules in rules_of_types], np.bool_)
 
 
 def frameworks_mask(catalog: Catalog, frameworks: tuple[str, ...]) -> Mask:
-    """Returns where all of the frameworks are known to run."""
+    """Returns a mask of the types on which all of the frameworks are known to run."""
     runs: Mask = np.all([software_mask(catalog, software) for software in frameworks], axis=0)
     return runs
 
 
 def no_framework_mask(catalog: Catalog) -> Mask:
-    """Returns the types for which there are rules about frameworks, none of which lets a framework run."""
+    """Returns a mask of the types on which no framework runs, although there are rules about frameworks."""
     has_rules, runs = np.zeros((2, len(catalog.instance_types)), np.bool_)
     for software in software_names(catalog, ("framework",)):
         has_rules |= np.array([bool(rules) for rules in catalog.derive(rules_by_type, software)], np.bool_)
@@ -120,9 +125,9 @@ def no_framework_mask(catalog: Catalog) -> Mask:
 
 
 def task_mask(catalog: Catalog, task: str) -> Mask:
-    """Returns where no rule says that a task cannot be done."""
+    """Returns a mask of the types that can do a task, which are all types without a rule to the contrary."""
     rules = [rule for rule in catalog.software if rule.task == task]
-    deciding = [_narrowest(rule for rule in rules if speaks_of(rule, each)) for each in catalog.instance_types]
+    deciding = [_narrowest(rule for rule in rules if applies_to(rule, type_)) for type_ in catalog.instance_types]
     able = np.array([support_by(rules) != "no" for rules in deciding], np.bool_)
     return able & ~catalog.derive(no_framework_mask) if task in NEEDS_A_FRAMEWORK else able
 
@@ -130,27 +135,32 @@ def task_mask(catalog: Catalog, task: str) -> Mask:
 def software_names(
     catalog: Catalog, kinds: tuple[str, ...] = ("framework", "engine", "toolkit", "library", "feature")
 ) -> list[str]:
-    """Returns the names of the software that rules are about, sorted."""
+    """Returns the names of the software of some kinds that have rules, sorted."""
     return sorted({rule.software for rule in catalog.reference.software if rule.kind in kinds})
 
 
 def platforms_of(rules: Iterable[SoftwareRule], catalog: Catalog) -> dict[str, list[SoftwareRule]]:
-    """Returns the platforms of the machines and GPUs that rules speak of, sorted, each with these rules."""
+    """Returns the platforms that rules apply to, sorted by name, each with its rules."""
     gpus: tuple[Gpu | None, ...] = (None, *catalog.reference.gpus.values())
-    spoken_of: dict[str, list[SoftwareRule]] = defaultdict(list)
+    rules_of: dict[str, list[SoftwareRule]] = defaultdict(list)
     for rule in rules:
-        platforms = {CPU if gpu is None else gpu.platform for gpu in gpus if speaks_of_gpu(rule, gpu)}
+        platforms = {CPU if gpu is None else gpu.platform for gpu in gpus if applies_to_gpu(rule, gpu)}
         if rule.scope in SCOPES_OF_HOSTS:
-            platforms = {each.platform for each in catalog.instance_types if speaks_of(rule, each)}
+            platforms = {type_.platform for type_ in catalog.instance_types if applies_to(rule, type_)}
         for platform in filter(None, platforms):
-            spoken_of[platform].append(rule)
-    return dict(sorted(spoken_of.items()))
+            rules_of[platform].append(rule)
+    return dict(sorted(rules_of.items()))
 
 
 def portable_libraries(catalog: Catalog) -> frozenset[str]:
-    """Returns the libraries that run in full on machines without a GPU too."""
+    """Returns the libraries that run in full on machines without a GPU, too."""
     libraries = software_names(catalog, ("library",))
     return frozenset(name for name in libraries if support_by(rules_on_gpu(catalog, name, None)) == RUNS[0])
+
+
+def classical_libraries(catalog: Catalog) -> frozenset[str]:
+    """Returns the libraries of classical machine learning: those with a rule about the task `classical`."""
+    return frozenset(rule.software for rule in catalog.reference.software if rule.task == "classical")
 
 
 def _rules_about(software: str, catalog: Catalog) -> list[SoftwareRule]:
@@ -158,7 +168,7 @@ def _rules_about(software: str, catalog: Catalog) -> list[SoftwareRule]:
 
 
 def _narrowest(rules: Iterable[SoftwareRule]) -> tuple[SoftwareRule, ...]:
-    """The rules of the narrowest scope: a rule about a card is an exception to the rule about its architecture."""
+    """Returns the rules of the narrowest scope: a rule about a card overrules one about its architecture."""
     rules = list(rules)
     narrowest = max((SCOPES.index(rule.scope) for rule in rules), default=-1)
     return tuple(rule for rule in rules if SCOPES.index(rule.scope) == narrowest)

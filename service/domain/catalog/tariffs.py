@@ -12,7 +12,7 @@ from service.domain.money import MICRO, NOTHING, Exact, Unknown, exact, quotient
 from service.domain.units import DAYS_A_WEEK, HOURS_A_DAY, HOURS_A_MONTH, SECONDS_AN_HOUR
 
 FAR = 10**18
-"""End of a tier without an end, in GB."""
+"""End of an open-ended tier, in GB."""
 
 StorageKind = Literal["block", "file", "object"]
 STORAGE_KINDS: tuple[StorageKind, ...] = get_args(StorageKind)
@@ -26,7 +26,7 @@ DESTINATIONS: tuple[Destination, ...] = get_args(Destination)
 
 @dataclass(frozen=True, slots=True)
 class BillingRule:
-    """How a provider rounds time, from a day on. An empty service, machine, market or operating system means any."""
+    """How a provider rounds the time of its machines, from a day on. Empty fields mean any: any market, any service."""
 
     provider: str
     service: str
@@ -40,11 +40,11 @@ class BillingRule:
     note: str | None
 
     def billed_hours(self, hours: Exact) -> Exact:
-        """Returns the hours that are paid for: whole increments, and at least the minimum; 0 for no time."""
+        """Returns the hours that are billed for hours of use: whole increments, at least the minimum; 0 for no use."""
         return _in_whole_seconds(hours, self._billed_seconds)
 
     def _billed_seconds(self, microseconds: int) -> int:
-        # Whole microseconds, so that 105 seconds as a float of hours do not begin a 106th.
+        # Whole microseconds, so that rounding errors of 105 seconds in hours do not start another second.
         if microseconds <= 0:
             return 0
         increments = -(-microseconds // (self.increment_seconds * MICRO))
@@ -52,7 +52,7 @@ class BillingRule:
 
 
 def _in_whole_seconds(hours: Exact, billed_seconds: Callable[[int], int]) -> Exact:
-    """Returns the hours that are billed, given the seconds that are billed for microseconds of use."""
+    """Returns the billed hours for hours of use, by a function from microseconds of use to billed seconds."""
     low, likely, high = (
         billed_seconds(quotient_half_up(case * SECONDS_AN_HOUR * MICRO, hours.denominator)) for case in hours.numerators
     )
@@ -64,7 +64,7 @@ def _in_whole_seconds(hours: Exact, billed_seconds: Callable[[int], int]) -> Exa
 HOURS_A_YEAR = 8760
 CAPACITY_BLOCK = "capacity_block"
 BY_THE_DAY = (CAPACITY_BLOCK, "dws_calendar")
-"""Terms that have as many days as the buyer orders: AWS Capacity Blocks, and the calendar mode of Google's DWS."""
+"""Terms for which the buyer orders a number of days: AWS Capacity Blocks, and the calendar mode of Google's DWS."""
 BLOCK_DAYS = 14
 """Capacity Blocks are sold in days up to this length and in weeks beyond, to 182 days (AWS, EC2 user guide)."""
 
@@ -72,15 +72,15 @@ TERM = re.compile(r"(\d+)([ymd])_(\w+)")
 HOURS_OF = {"y": HOURS_A_YEAR, "m": HOURS_A_YEAR // 12, "d": HOURS_A_DAY}
 
 PAID_UPFRONT = {"all_upfront": 1, "no_upfront": 0, "committed_use": 0, CAPACITY_BLOCK: 1}
-"""Share of a term that is paid at its start, by the end of a plan's name: AWS charges Capacity Blocks in advance, and
+"""End of the name of a plan → share of the term that is paid at its start. AWS charges Capacity Blocks in advance, and
 Google bills committed use every month. The share of other plans differs from offer to offer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
-    """A reserved offer obliges to a term, and every hour of it is paid for, used or not.
+    """The commitment of a reserved offer: all hours of its term are paid for, used or not.
 
-    `hours` are those of one term; None for what is sold by the day, which has as many days as it needs.
+    `hours` is the length of a term; None for plans that are sold by the day.
     """
 
     plan: str
@@ -88,21 +88,21 @@ class Commitment:
 
     @property
     def paid_upfront(self) -> int | None:
-        """Returns the share of the term that is paid at its start; None where the plan does not say."""
+        """The share of the term that is paid at its start; None if the name of the plan does not say."""
         return next((share for ending, share in PAID_UPFRONT.items() if self.plan.endswith(ending)), None)
 
     @property
     def term_seconds(self) -> int:
-        """Returns the seconds of the shortest term."""
+        """The length of the shortest term in seconds."""
         return (self.hours or HOURS_A_DAY) * SECONDS_AN_HOUR
 
     @property
     def long_term_seconds(self) -> int:
-        """Returns the increment beyond `BLOCK_DAYS`: a week for capacity blocks, else one term."""
+        """The increment of terms longer than `BLOCK_DAYS` in seconds: a week for Capacity Blocks, else one term."""
         return self.term_seconds * (DAYS_A_WEEK if self.plan == CAPACITY_BLOCK else 1)
 
     def billed_hours(self, hours: Exact) -> Exact:
-        """Returns the hours paid for in order to use so many: whole terms, and one even if nothing is used."""
+        """Returns the hours that are billed for hours of use: whole terms, and at least one."""
         return _in_whole_seconds(hours, self._committed_seconds)
 
     def _committed_seconds(self, microseconds: int) -> int:
@@ -112,7 +112,7 @@ class Commitment:
 
 
 def commitment_in(term: str | None) -> Commitment | None:
-    """Returns the commitment that a term names; None where the name does not say.
+    """Returns the commitment that the name of a term states; None if it has another form.
 
     A term is a length and a plan, such as `1y_reserved_no_upfront` or `3y_committed_use`, or one of `BY_THE_DAY`.
     """
@@ -127,9 +127,9 @@ def commitment_in(term: str | None) -> Commitment | None:
 
 @dataclass(frozen=True, slots=True)
 class StoragePrice:
-    """The price of a GiB of a storage class per month, from a day on. `included` storage comes with the machine, free.
+    """The price of a storage class per GiB and month, from a day on. `included` storage is part of the machine's price.
 
-    A block volume belongs to one machine and is paid for each; files and objects are shared.
+    Each machine needs a block volume of its own; all machines share files and objects.
     """
 
     provider: str
@@ -143,7 +143,7 @@ class StoragePrice:
     note: str | None
 
     def cost(self, gib: float, hours: Exact, machines: int) -> Exact:
-        """Returns the dollars for some GiB over some hours."""
+        """Returns the dollars for some GiB over some hours, for a number of machines."""
         if self.micros_per_gib_month is None:
             return NOTHING
         volumes = machines if self.kind == "block" else 1
@@ -153,7 +153,7 @@ class StoragePrice:
 
 @dataclass(frozen=True, slots=True)
 class TransferPrice:
-    """The price of a GB sent to a destination, for the GB of a month from `tier_from_gb` to `tier_to_gb`."""
+    """The price per GB sent to a destination: one tier, for the GB of a month from `tier_from_gb` to `tier_to_gb`."""
 
     provider: str
     from_region: str
@@ -166,19 +166,19 @@ class TransferPrice:
     note: str | None
 
     def cost(self, start: Fraction, end: Fraction) -> Fraction:
-        """Returns the dollars for the GB from `start` to `end` that are in this tier."""
+        """Returns the dollars for the part of the GB from `start` to `end` of a month that is in this tier."""
         upper = end if self.tier_to_gb is None else min(end, Fraction(self.tier_to_gb))
         return max(Fraction(0), upper - max(start, Fraction(self.tier_from_gb))) * self.micros_per_gb / MICRO
 
 
 def transfer_cost(tiers: Sequence[TransferPrice], gb: float, already_gb: float = 0.0) -> Exact | Unknown:
-    """Returns the dollars for some GB after `already_gb` of the same month; unknown beyond the last tier."""
+    """Returns the dollars for sending some GB, after `already_gb` in the same month; unknown beyond the last tier."""
     start = exact(already_gb)
     end = start + exact(gb)
-    reach = max((FAR if tier.tier_to_gb is None else tier.tier_to_gb for tier in tiers), default=0)
-    # Some sellers end their tables and negotiate beyond them; a guess would look like a price.
-    if end > reach:
-        return Unknown(f"No price is known for more than {reach:,} GB a month.")
+    last_gb = max((FAR if tier.tier_to_gb is None else tier.tier_to_gb for tier in tiers), default=0)
+    # Beyond the tables of some sellers, prices are negotiated; a guess would look like a price.
+    if end > last_gb:
+        return Unknown(f"No price is known for more than {last_gb:,} GB a month.")
     return Exact.same(sum((tier.cost(start, end) for tier in tiers), Fraction(0)))
 
 
@@ -187,17 +187,18 @@ class InForceFrom(Protocol):
 
     @property
     def valid_from(self) -> date:
-        """Returns the first day on which the row holds."""
+        """The first day on which the row is in force."""
 
 
 Row = TypeVar("Row", bound=InForceFrom)
 
 
 def most_specific(rows: Sequence[Row], day: date, exactly: Mapping[str, str], or_any: Mapping[str, Any]) -> list[Row]:
-    """Returns the rows that fit best, and of these the newest by a day; several where they differ in other fields.
+    """Returns the rows that fit best, and of these the newest that are in force on a day.
 
-    A row has the values of `exactly`, and each value of `or_any` or an empty text, which stands for every value. A row
-    that states more of them fits better; of equally many, one that states an earlier one.
+    A row fits if it has all values of `exactly`, and each field of `or_any` has the value or is empty, which means any.
+    It fits better the more fields of `or_any` it states; of equally many, the earlier fields count. Rows that fit
+    equally well and differ in other fields are all returned.
     """
     for name, value in exactly.items():
         rows = [row for row in rows if getattr(row, name) == value]
@@ -217,20 +218,20 @@ def rule_of(
     rules: Sequence[BillingRule], provider: str, service: str, machine: MachineKind, market: str,
     operating_system: str, day: date,
 ) -> BillingRule | Unknown:  # fmt: skip
-    """Returns the most specific rule that applies; among equally specific ones the newest by that day."""
+    """Returns the most specific rule in force on a day; of equally specific ones, the newest."""
     or_any = {"service": service, "machine": machine, "market": market, "operating_system": operating_system}
-    for rule in most_specific(rules, day, {"provider": provider}, or_any):
-        return rule
+    if applicable := most_specific(rules, day, {"provider": provider}, or_any):
+        return applicable[0]
     return Unknown(f"How {provider} rounds the time of its machines is not known; they are billed here by the second.")
 
 
 def storage_price_of(
     prices: Sequence[StoragePrice], provider: str, region: str | None, storage_class: str, day: date
 ) -> StoragePrice | Unknown:
-    """Returns the newest price of a class by a day: of the region, or else of every region."""
+    """Returns the newest price of a storage class by a day: that of the region, else that of all regions."""
     exactly = {"provider": provider, "storage_class": storage_class}
-    for price in most_specific(prices, day, exactly, {"region": region}):
-        return price
+    if applicable := most_specific(prices, day, exactly, {"region": region}):
+        return applicable[0]
     return Unknown(f"What {storage_class} costs at {_location(provider, region)} is not known.")
 
 
@@ -242,14 +243,14 @@ def storage_classes(prices: Sequence[StoragePrice], provider: str | None = None)
 def transfer_prices_of(
     prices: Sequence[TransferPrice], provider: str, region: str | None, destination: str, day: date
 ) -> tuple[TransferPrice, ...] | Unknown:
-    """Returns the tiers of the newest table by a day: of the region, or else of every region."""
+    """Returns the tiers of the newest price table by a day: that of the region, else that of all regions."""
     exactly = {"provider": provider, "destination": destination}
     tiers = most_specific(prices, day, exactly, {"from_region": region})
     if tiers:
         return tuple(sorted(tiers, key=lambda tier: tier.tier_from_gb))
-    away = {"internet": "to the internet", "region": "to another region", "zone": "to another zone"}
+    to = {"internet": "to the internet", "region": "to another region", "zone": "to another zone"}
     where = _location(provider, region)
-    return Unknown(f"What a GB {away.get(destination, destination)} costs at {where} is not known.")
+    return Unknown(f"What a GB {to.get(destination, destination)} costs at {where} is not known.")
 
 
 def _location(provider: str, region: str | None) -> str:
@@ -258,12 +259,12 @@ def _location(provider: str, region: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InterruptionPrior:
-    """Interruptions per hour of a node, assumed until they are measured.
+    """Interruptions per hour of a node, assumed until they are measured. An empty provider or GPU means any other one.
 
-    `lost_together` is the share of the interruptions of a node that stop the whole gang; `available_share` is the share
-    of time in which capacity is available. An empty provider or GPU means every other one. The monthly shares that
-    providers publish are not used: 5 % a month would be one interruption in 14,200 hours (-ln(1 - share) / 730), and
-    traces of GPU spot pools show one in 2 to 10 hours.
+    `lost_together` is the share of the interruptions of a node that stop all nodes of a job; `available_share` is the
+    share of time in which capacity is available. The monthly shares that providers publish are not used: 5 % a month
+    would be one interruption in 14,200 hours (730 / -ln(1 - 0.05)), and traces of GPU spot pools show one in 2 to 10
+    hours.
     """
 
     market: str
@@ -280,14 +281,14 @@ class InterruptionPrior:
 
     @property
     def per_hour(self) -> Band:
-        """Returns the band of interruptions per hour."""
+        """The band of interruptions per hour of a node."""
         return Band(self.per_hour_low, self.per_hour_likely, self.per_hour_high)
 
 
 def prior_of(
     priors: Sequence[InterruptionPrior], provider: str, market: str, gpu: str | None, day: date
 ) -> InterruptionPrior | Unknown:
-    """Returns the most specific prior, and of those the newest, for a GPU of a provider in a market on a day."""
-    for prior in most_specific(priors, day, {"market": market}, {"provider": provider, "gpu": gpu}):
-        return prior
+    """Returns the prior in force on a day for a market, provider and GPU: the most specific one, then the newest."""
+    if applicable := most_specific(priors, day, {"market": market}, {"provider": provider, "gpu": gpu}):
+        return applicable[0]
     return Unknown(f"How often {provider} interrupts {market} machines is not known.")

@@ -1,4 +1,4 @@
-"""Published runs that resemble a question: the evidence that an estimate cites."""
+"""Published runs that are similar to a question: the evidence that an estimate cites."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +20,14 @@ Nearness = Literal[
     "same_model_and_gpu", "same_model_similar_gpu", "same_gpu_similar_model", "same_model", "similar_gpu_similar_model"
 ]
 NEAREST_FIRST: tuple[Nearness, ...] = get_args(Nearness)
-"""How near a published run is to the question, as codes of the API.
+"""How near a published run is to a question, as codes of the API, the nearest first.
 
-Similar GPUs share vendor and architecture, similar models share their family, and the larger of the two is less than
-`SIMILAR_WITHIN` times the smaller."""
+Similar GPUs have the same vendor and architecture, and similar models the same family; in both cases the larger one is
+at most `SIMILAR_WITHIN` times as large, by memory bandwidth or active parameters."""
 
 SIMILAR_WITHIN = 2.0
-"""Ratio of memory bandwidths and of active parameters: an A10G has the architecture of an A100, and another speed."""
+"""Largest ratio of memory bandwidths, or of active parameters: an A10G has the architecture of an A100, but about a
+third of its bandwidth."""
 
 RELEVANT_KINDS: Mapping[str, tuple[str, ...]] = {
     "train_throughput": ("train_throughput", "train_mfu", "train_time", "train_gpu_hours"),
@@ -34,11 +35,12 @@ RELEVANT_KINDS: Mapping[str, tuple[str, ...]] = {
     "train_memory_fit": ("train_memory_fit", "oom"),
     "infer_memory_fit": ("infer_memory_fit", "oom"),
 }
-"""Kinds of runs that are evidence for a question of a kind, the most direct first."""
+"""Kind of question → kinds of runs that are evidence for it, the most direct first."""
 
 OTHER_KIND, OTHER_PRECISION, OTHER_FRAMEWORK = log(4.0), log(2.0), log(1.5)
 OTHER_COUNT, OTHER_LENGTH, YEAR, QUALITY_B = 0.25, 0.25, log(1.05), log(1.1)
-"""Distances between two runs, as the logarithm of how much their speeds may differ: judgement, for the order only."""
+"""Distances of a run from a question, as logarithms of how much speeds may differ. They are judgement, and only order
+the runs."""
 
 MOST_CITED = 3
 
@@ -69,7 +71,7 @@ UNIT_TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class EvidenceQuery:
-    """A question that evidence is wanted for; None leaves a trait open. The model need not be of the catalog."""
+    """A question for which evidence is searched; None leaves a trait open. The model need not be in the catalog."""
 
     model: Model
     gpu: Gpu
@@ -95,12 +97,12 @@ class Evidence:
 
     @property
     def id(self) -> str:
-        """Name of the run in the catalog."""
+        """Id of the run in the catalog."""
         return self.run.id
 
     @property
     def source(self) -> str:
-        """Name of the run's source."""
+        """Id of the source of the run."""
         return self.run.source
 
     @property
@@ -111,11 +113,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EquallyNear:
-    """Published runs in the order of their ids, with columns that decide how far each is from a question."""
+    """Equally near published runs in order of their ids, with the columns that decide which of them are cited."""
 
     runs: tuple[PublishedRun, ...]
-    apart: Floats
-    """Distance by their age, quality, kind, model and GPU."""
+    distance: Floats
+    """Distance of each run by age, quality, kind, model and GPU."""
     precision: NDArray[Any]
     framework: NDArray[Any]
     gpus: Floats
@@ -124,7 +126,7 @@ class EquallyNear:
 
     @staticmethod
     def of(runs: Sequence[PublishedRun], query: "EvidenceQuery", reference: Reference) -> "EquallyNear":
-        """Returns runs as columns for questions about the model, the GPU and the kind of a query."""
+        """Builds the columns for all questions about the model, the GPU and the kind of a query."""
         runs = sorted(runs, key=lambda run: run.id)
         return EquallyNear(
             tuple(runs),
@@ -136,8 +138,8 @@ class EquallyNear:
         )
 
     def nearest(self, query: "EvidenceQuery", most: int) -> Indices:
-        """Returns the rows of the runs that are nearest to a question; of those equally far, the first by id."""
-        distance = self.apart
+        """Returns the rows of the `most` nearest runs, the nearest first; equally far ones are in order of ids."""
+        distance = self.distance
         if query.precision is not None:
             distance = distance + OTHER_PRECISION * (self.precision != query.precision)
         if query.framework is not None:
@@ -150,20 +152,20 @@ class EquallyNear:
 
 
 Near = Mapping[Nearness, EquallyNear]
-"""Runs by how near they are, the nearest first."""
+"""Runs by nearness, the nearest first."""
 
 
 def evidence_for(config: Config, gpu: Gpu, gpus: int, catalog: Catalog) -> tuple[Evidence, ...]:
-    """Returns at most three published runs, the nearest first, for a configuration on so many GPUs."""
+    """Returns at most three published runs, the nearest first, for a configuration on a number of GPUs."""
     if isinstance(config, TrainingConfig):
         kind, length = "train_throughput", config.sequence_length
     else:
         kind, length = "infer_throughput", round(config.input_length + config.output_length)
     framework = None if config.software.line == "unknown" else config.software.line
     query = EvidenceQuery(config.model, gpu, kind, catalog.day, config.precision, framework, gpus, length or None)
-    # Comparing a model and a GPU with those of every published run takes longer than the rest of an estimate.
-    if gpu.id not in catalog.reference.gpus:  # CPUs, on which no run of the catalog was made
+    if gpu.id not in catalog.reference.gpus:  # CPUs, of which there are no published runs
         return ()
+    # Comparing a model and a GPU with those of all published runs takes longer than the rest of an estimate.
     near = catalog.derive(_near, kind, config.model, gpu.id)
     return nearest_runs(catalog.reference, query, near)
 
@@ -175,7 +177,7 @@ def _near(catalog: Catalog, kind: str, model: Model, gpu: str) -> Near:
 def nearest_runs(
     reference: Reference, query: EvidenceQuery, near: Near, most: int = MOST_CITED
 ) -> tuple[Evidence, ...]:
-    """Returns the published runs nearest to a question, nearest first. `near` is the result of `runs_by_nearness`."""
+    """Returns the `most` published runs that are nearest to a question; `near` is from `runs_by_nearness`."""
     evidence: list[Evidence] = []
     for nearness, equally_near in near.items():
         for row in equally_near.nearest(query, most - len(evidence)).tolist():
@@ -187,7 +189,7 @@ def nearest_runs(
 
 
 def runs_by_nearness(reference: Reference, query: EvidenceQuery) -> Near:
-    """Returns the relevant runs known on the day of the question, by how near their model and GPU are."""
+    """Returns the relevant runs that were published by the day of a question, by nearness of their model and GPU."""
     near: dict[Nearness, list[PublishedRun]] = {nearness: [] for nearness in NEAREST_FIRST}
     known: dict[tuple[str, str], Nearness | None] = {}
     for run in reference.published_runs:
@@ -202,7 +204,7 @@ def runs_by_nearness(reference: Reference, query: EvidenceQuery) -> Near:
 
 
 def _is_relevant(run: PublishedRun, kind: str) -> bool:
-    # Reports of too little memory are of training and of inference under the same kind.
+    # Reports of too little memory have the same kind for training and inference.
     of_task = run.kind != "oom" or run.task.startswith("infer") == kind.startswith("infer")
     return of_task and run.kind in RELEVANT_KINDS[kind]
 
@@ -222,28 +224,28 @@ def _nearness(model: Model, gpu: Gpu, query: EvidenceQuery) -> Nearness | None:
 def _are_similar_gpus(one: Gpu, other: Gpu) -> bool:
     if (one.vendor, one.architecture) != (other.vendor, other.architecture):
         return False
-    apart = _log_ratio(one.memory_bandwidth_gb_per_second, other.memory_bandwidth_gb_per_second)
-    return apart <= log(SIMILAR_WITHIN)
+    distance = _log_ratio(one.memory_bandwidth_gb_per_second, other.memory_bandwidth_gb_per_second)
+    return distance <= log(SIMILAR_WITHIN)
 
 
 def _are_similar_models(one: Model, other: Model) -> bool:
-    apart = _log_ratio(one.active_parameters, other.active_parameters)
-    return one.family == other.family and apart <= log(SIMILAR_WITHIN)
+    distance = _log_ratio(one.active_parameters, other.active_parameters)
+    return one.family == other.family and distance <= log(SIMILAR_WITHIN)
 
 
 def _log_ratio(one: float | None, other: float | None) -> float:
-    """Logarithm of how many times one figure is the other; an unknown figure is as far as similar ones can be."""
+    """Returns the absolute logarithm of the ratio of two figures; that of `SIMILAR_WITHIN` if one is unknown."""
     return abs(log(one / other)) if one and other else log(SIMILAR_WITHIN)
 
 
 def _log_ratios(one: float, others: Floats) -> Floats:
-    """`_log_ratio` of a figure to each of a column, NaN where unknown."""
+    """Returns `_log_ratio` of a figure and each item of a column, in which NaN is unknown."""
     ratios = np.abs(np.log(one / others))
     return np.where(np.isnan(ratios), log(SIMILAR_WITHIN), ratios)
 
 
 def _distance_of_kind(run: PublishedRun, query: EvidenceQuery, reference: Reference) -> float:
-    """The part of the distance that the model, the GPU, the kind and the day of a question decide."""
+    """Returns the part of the distance that depends on model, GPU, kind and day of a question."""
     distance = YEAR * (query.as_of.year - run.year) + QUALITY_B * (run.quality != "A")
     distance += OTHER_KIND * RELEVANT_KINDS[query.kind].index(run.kind)
     if run.gpu != query.gpu.id:
@@ -261,7 +263,7 @@ def _length_of(run: PublishedRun) -> int | None:
 
 
 def _differences(run: PublishedRun, query: EvidenceQuery) -> tuple[str, ...]:
-    """Traits in which the run differs from the question. A trait that is open in either does not differ."""
+    """Returns the traits in which a run and a question differ; a trait that one of them leaves open is none."""
     pairs = {
         "model": (run.model, query.model.id),
         "gpu": (run.gpu, query.gpu.id),

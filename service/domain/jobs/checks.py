@@ -1,4 +1,4 @@
-"""Checks of a job by itself, before any machine is considered: what its model, batch, amount and engine rule out."""
+"""Checks of a job that need no machine: whether its model, batch, amount and engine fit together."""
 
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import Job, input_length, tokens_per_sample
@@ -16,7 +16,7 @@ def check_job(job: Job) -> None:
 
 
 def _check_work(job: Job) -> None:
-    """Raises `QuestionError` for a model of which the work of a sample is unknown."""
+    """Raises `QuestionError` for a model whose FLOPs per sample are unknown."""
     model = job.model
     if model.transformer is None and model.forward_flops_per_sample is None:
         raise QuestionError(
@@ -40,7 +40,7 @@ def _check_tokens(job: Job) -> None:
 
 
 def _check_sequences(job: Job) -> None:
-    """Raises `QuestionError` for a length of sequences of a model whose samples have one size."""
+    """Raises `QuestionError` for a sequence length with a model of unknown dimensions, whose samples have one size."""
     for name in ("sequence_length", "mean_length"):
         if getattr(job, name) is not None and job.model.transformer is None:
             raise QuestionError(
@@ -50,7 +50,7 @@ def _check_sequences(job: Job) -> None:
 
 
 def _check_batch(job: Job) -> None:
-    """Raises `QuestionError` for an optimizer step of fewer samples than a single GPU takes in one pass."""
+    """Raises `QuestionError` for a global batch that is smaller than the batch of one GPU."""
     if job.micro_batch and job.global_batch and job.micro_batch > job.global_batch:
         raise QuestionError(
             f"batch_size is the samples of one GPU and pass, so that it cannot exceed the {job.global_batch:,} of "
@@ -60,7 +60,7 @@ def _check_batch(job: Job) -> None:
 
 
 def _check_images(job: Job) -> None:
-    """Raises `QuestionError` for images that the model does not read, and for more of them than the prompts have."""
+    """Raises `QuestionError` for tokens of images if the model reads no images, or if they exceed the prompt."""
     if not job.image_tokens:
         return
     if job.task != "inference" or not job.model.generates or job.model.other_flops_per_sample is None:
@@ -76,7 +76,7 @@ def _check_images(job: Job) -> None:
 
 
 def _check_engine(job: Job) -> None:
-    """Raises `QuestionError` for a disaggregated load on an engine that reads prompts where it writes answers."""
+    """Raises `QuestionError` for disaggregated serving with an engine that does not support it."""
     if job.serving is None or not job.serving.disaggregated or job.software.stack.disaggregates:
         return
     able = ", ".join(stack.id for stack in STACKS if stack.disaggregates)

@@ -1,4 +1,4 @@
-"""A job in the numbers that one GPU would run it in: the input of the formulas."""
+"""Training and inference configs: a job with the precision of one GPU, as input of the formulas."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from service.domain.models.model import Model
 Method = Literal["full", "lora", "qlora", "adapter"]
 
 QLORA_FORMAT = "nf4-dq"
-"""Format of the frozen weights of QLoRA by default: with its scales quantised again, as the method is defined
+"""Default format of the frozen weights of QLoRA: nf4 with quantised scales (double quantisation), as its paper defines
 (Dettmers et al. 2023, arXiv 2305.14314)."""
 
 PREFERENCE_LOSSES: Mapping[str, bool] = {
@@ -28,11 +28,11 @@ PREFERENCE_LOSSES: Mapping[str, bool] = {
     "cpo": False,
     "reward": False,
 }
-"""Losses on preferred and rejected answers, and whether a frozen copy of the model reads each answer as well, the
-reference (Rafailov et al. 2023, arXiv 2305.18290; Hong et al. 2024, arXiv 2403.07691; the trainers of TRL)."""
+"""Loss on preferred and rejected answers → whether it needs a reference: a frozen copy of the model that also reads
+each answer (Rafailov et al. 2023, arXiv 2305.18290; Hong et al. 2024, arXiv 2403.07691; the trainers of TRL)."""
 
 USUAL_CONFIDENCE = 0.9
-"""The default probability with which memory suffices. The high end of a band is exceeded in one run out of ten."""
+"""Default probability with which memory has to suffice: one run in ten exceeds the high end of a band."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +42,27 @@ class TrainingConfig:
     model: Model
     precision: str = "bf16"
     recipe: str = "mixed"
-    """A key of `memory.RECIPES`: what is kept for each parameter, and in which size."""
+    """A key of `memory.RECIPES`: the values that are kept per parameter, and their sizes."""
     method: Method = "full"
     weight_precision: str | None = None
-    """Precision in which frozen weights are stored; None leaves it to the recipe."""
+    """Precision in which frozen weights are stored; None: that of the recipe."""
     optimizer: str = "adamw"
     trainable_parameters: float | None = None
     has_reference: bool = False
-    """Whether a frozen copy of the model reads each sequence once. With adapters, the model itself is the copy."""
+    """Whether a frozen copy of the model reads each sequence once; with adapters, it is the base model itself."""
     sequence_length: int = 0
     mean_length: float | None = None
     global_batch: int | None = None
     batch_per_gpu: int | None = None
-    """Samples that a GPU takes in one pass, where the caller says so. Without a global batch, a step is one pass of
-    each GPU, as frameworks accumulate no gradients by default.
+    """Samples of a GPU in one pass, as the caller sets them; None: the layout decides. Without a global batch, a step
+    is one pass of each GPU, because frameworks accumulate no gradients by default.
     """
     flash_attention: bool = True
     chunked_loss: bool = False
     fused_optimizer: bool = False
     offload_activations: bool = False
     offload_optimizer: bool = False
-    """Optimizer states live in host memory, and the CPU steps them (ZeRO-Offload)."""
+    """Whether optimizer states are in host memory and the CPU updates them (ZeRO-Offload)."""
     task: str = "train"
     software: SoftwareStack = UNKNOWN
     memory_confidence: float = USUAL_CONFIDENCE
@@ -70,7 +70,7 @@ class TrainingConfig:
 
 
 class NumberFormats(NamedTuple):
-    """Sizes of the numbers of an engine; columns where the rows of a table differ in them."""
+    """Sizes of the numbers that an engine stores; columns if they differ between the rows of a table."""
 
     weight_bits: Number
     """Bits of a stored weight."""
@@ -80,7 +80,7 @@ class NumberFormats(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InferenceConfig:
-    """Inference. `concurrency` is the number of requests at once, or None for as many as fit."""
+    """Inference. Lengths are in tokens; `concurrency` is the number of requests at once, or None for as many as fit."""
 
     model: Model
     precision: str = "bf16"
@@ -91,17 +91,17 @@ class InferenceConfig:
     concurrency: float | None = 1
     mean_length: float | None = None
     burst: float | None = None
-    """Requests that are sent all at once, with none after them; None for requests that keep coming."""
+    """Number of requests that are sent all at once, with none after them; None for a steady stream of requests."""
     steps: float = 1.0
-    """Denoising steps that generate a sample."""
+    """Denoising steps per sample."""
     passes: float = 1.0
-    """Forward passes over a sample, in all of its steps."""
+    """Forward passes per sample, in all of its steps."""
     image_tokens: float = 0.0
-    """Tokens of a prompt that are images, which the encoder of images reads first."""
+    """Tokens of a prompt that are images; the encoder of images processes them first."""
     longest_output: float | None = None
-    """Tokens of the longest answer; None where all are of one length."""
+    """Tokens of the longest answer; None if all answers have one length."""
     serving: Serving | None = None
-    """The load to serve and its limits, with lengths of its own; None for as many requests as `concurrency` has."""
+    """The load to serve, with its limits and distributions of lengths; None if `concurrency` is the load."""
     software: SoftwareStack = UNKNOWN
     memory_confidence: float = USUAL_CONFIDENCE
     """Probability with which the GPUs' memory has to suffice."""
@@ -116,7 +116,7 @@ class InferenceConfig:
 
     @property
     def formats(self) -> NumberFormats:
-        """Sizes of weights and cache."""
+        """Sizes of stored weights and of cached keys and values."""
         if self.by_row is not None:
             return self.by_row
         cached = bytes_per_value(self.kv_precision) if self.kv_precision else 2.0
@@ -124,7 +124,7 @@ class InferenceConfig:
 
     @property
     def required_requests(self) -> float:
-        """Requests that have to run at once; 0 without a number, or for a network that takes any batch."""
+        """Requests that must fit in memory at once; 0 if none is stated, or if the model does not generate."""
         return self.concurrency or 0.0 if self.model.generates else 0.0
 
     @property
@@ -134,19 +134,20 @@ class InferenceConfig:
 
     @property
     def shared_prompt(self) -> float:
-        """Tokens that all prompts have in common."""
+        """Tokens of a prompt that all prompts have in common."""
         return 0.0 if self.serving is None else self.serving.prefix_cache_hit_rate * self.input_length
 
     @property
     def written_share(self) -> tuple[float, float]:
-        """Mean and standard deviation of the share of a conversation's cache that a running request holds.
+        """Mean and standard deviation of the share of a conversation's cache that a running request occupies.
 
-        Long answers run longer, so a request that runs at a random moment is more often one of these. It has written an
-        even share of its answer: E[a^2] / 2 E[a] tokens in the mean, and E[a^3] / 3 E[a] in the mean square. Stacks
-        that reserve the cache of an answer hold all of it, and so do the requests of a burst, which write side by side.
+        Requests with long answers run longer, so they are more frequent among the running ones. A running request has
+        written a uniformly distributed part of its answer of a tokens: E[a^2] / 2 E[a] tokens in the mean, and
+        E[a^3] / 3 E[a] in the mean square. The share is 1 for stacks that reserve the cache of whole answers, and for
+        the requests of a burst, which all reach their ends together.
         """
-        own = self.whole_length - self.shared_prompt
-        if not self.software.stack.grows_cache or self.burst or own <= 0:
+        unshared = self.whole_length - self.shared_prompt
+        if not self.software.stack.grows_cache or self.burst or unshared <= 0:
             return 1.0, 0.0
         prompts, answers = (
             (0.0, 0.0) if self.serving is None else (self.serving.prompt.variation, self.serving.answer.variation)
@@ -155,11 +156,11 @@ class InferenceConfig:
         written = self.output_length * (1.0 + answers) / 2.0
         squared = self.output_length**2 * (1.0 + answers) ** 3 / 3.0
         variance = prompt**2 * prompts + squared - written**2
-        return (prompt + written) / own, sqrt(variance) / own
+        return (prompt + written) / unshared, sqrt(variance) / unshared
 
     @property
     def drafter(self) -> Model | None:
-        """The model that drafts tokens on the same GPUs."""
+        """The model that drafts tokens on the same GPUs; None without one."""
         return None if self.serving is None else self.serving.drafter
 
     @property
@@ -173,7 +174,7 @@ class InferenceConfig:
         return 1.0 if self.serving is None else self.serving.steps_per_token
 
     def longest_answer(self, requests: Number) -> Number | None:
-        """Mean tokens of the longest of so many answers, for which a static batch waits; None for other engines."""
+        """Returns the mean length of the longest of some answers, which ends a static batch; None for other engines."""
         if not self.software.stack.static_batches:
             return None
         if self.serving is not None:
@@ -182,7 +183,7 @@ class InferenceConfig:
 
     @property
     def longest_over_mean(self) -> float:
-        """Returns how many times the tokens of an average conversation the longest one has that must fit in memory."""
+        """Length of the longest conversation that must fit in memory / the mean length; at least 1."""
         if self.serving is None or not self.whole_length:
             return 1.0
         share = self.serving.percentile

@@ -1,4 +1,4 @@
-"""A job: what shall run, as requested, and its configuration on one GPU."""
+"""Jobs: workloads with resolved names and defaults, and their configuration on a GPU."""
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,18 +18,18 @@ JOB_PRECISIONS: dict[str, tuple[str, ...]] = {
     "training": USUAL_PRECISIONS,
     "inference": tuple(name for name in USUAL_PRECISIONS if name != "tf32"),
 }
-"""Precisions to choose from when the caller names none: the fastest that a GPU has."""
+"""Task → the precisions of which the fastest on a GPU is taken if the caller names none."""
 
 _NARROW_BITS = 9.0
-"""Engines store weights in formats up to this size on any GPU, and multiply at 16 bits without a unit for them."""
+"""Formats up to this size can store weights on any GPU; GPUs without arithmetic for them multiply at 16 bits."""
 
 _USUAL_SEQUENCE = 2048
-"""Tokens of a training sequence by default, unless the model reads fewer: the usual length from GPT-3 to Llama 1."""
+"""Default tokens of a training sequence, unless the model reads fewer: the usual length from GPT-3 to Llama 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much work there is, in samples, tokens or steps. The samples are those of all `epochs`."""
+    """How much work there is, in one of samples, tokens or steps. `samples` are those of all `epochs`."""
 
     samples: float | None = None
     tokens: float | None = None
@@ -39,14 +39,15 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A workload with its names and defaults resolved. None leaves a choice to the stack and the GPU. Lengths are in
-    tokens, batches in samples.
+    """A workload with its names and defaults resolved. Lengths are in tokens, batches in samples.
+
+    The stack and the GPU decide about fields that are None.
     """
 
     task: Task
     model: Model
     precisions: tuple[str, ...] = ()
-    """In order of preference."""
+    """Precisions that may be used, in order of preference; empty: the usual ones of the task."""
     software: SoftwareStack = UNKNOWN
     amount: Amount | None = None
     """The work of one run."""
@@ -63,7 +64,7 @@ class Job:
     mean_length: float | None = None
     global_batch: int | None = None
     micro_batch: int | None = None
-    """Training samples per GPU and pass."""
+    """Training samples per GPU in one pass."""
     flash_attention: bool | None = None
     mixed_precision: bool | None = None
     chunked_loss: bool = False
@@ -86,29 +87,29 @@ class Job:
     """The field of the question that states the length of a prompt."""
     loading: SampleLoading = field(default_factory=SampleLoading)
     assumed_network_gbps: float | None = None
-    """The network of a node whose own is not stated."""
+    """Network bandwidth to assume for nodes that state none."""
     marketplace_clusters: bool = True
-    """Whether machines of marketplaces may work together."""
+    """Whether machines of a marketplace may form a cluster."""
     unrecognised_software: tuple[str, ...] = ()
-    """Names of a framework or an engine that no stack has."""
+    """Names of the framework and the engine that no stack has."""
     similar_stacks: tuple[str, ...] = ()
-    """Names of stacks that these may mean, because they differ by a letter or two."""
+    """Names of stacks that the unrecognised names differ from by a letter or two."""
     dimensions_of: str | None = None
-    """The model whose dimensions a language model is taken to have that is known by its parameters alone."""
+    """The model whose dimensions are assumed, for a language model of which only the parameters are known."""
 
     @property
     def as_published(self) -> bool:
-        """Whether the weights are served in the format in which they are published."""
+        """Whether inference uses the weights in the format in which they are published."""
         return self.task == "inference" and self.precisions == (self.model.published_precision,)
 
     @property
     def limits(self) -> int:
-        """Number of limits that a load sets."""
+        """Number of limits of the load; 0 without a load."""
         return 0 if self.serving is None else len(self.serving.limits)
 
     @property
     def sample_name(self) -> str:
-        """Meaning of a sample, in words."""
+        """A sample of this job in words, such as `sequence of 2048 tokens`."""
         model, steps = self.model, _denoising_steps(self)
         if model.sample not in ("token", "sequence"):
             return f"{model.sample} in {steps:g} steps" if self.task == "inference" and steps > 1 else model.sample
@@ -120,12 +121,12 @@ class Job:
 
     @property
     def serves(self) -> bool:
-        """Whether it is inference that generates tokens."""
+        """Whether the job is inference of a model that generates tokens."""
         return self.task == "inference" and self.model.generates
 
 
 def config_on(job: Job, gpu: Gpu) -> Config | None:
-    """The job's configuration on this GPU; None when the GPU runs no precision asked for."""
+    """Returns the job's configuration on a GPU; None if the GPU runs none of the precisions asked for."""
     precision = _precision_on(job, gpu)
     if precision is None:
         return None
@@ -136,7 +137,7 @@ def config_on(job: Job, gpu: Gpu) -> Config | None:
 
 
 def required_config_on(job: Job, gpu: Gpu) -> Config:
-    """The job's configuration on this GPU. Raises `QuestionError` when no precision asked for runs on it."""
+    """Returns the job's configuration on a GPU. Raises `QuestionError` if it runs none of the precisions asked for."""
     config = config_on(job, gpu)
     if config is None:
         near = tuple(sorted(name for name in gpu.rates if gpu.runs(name)))
@@ -150,8 +151,9 @@ def required_config_on(job: Job, gpu: Gpu) -> Config:
 
 
 def gpu_traits(gpu: Gpu, precisions: Collection[str] = ()) -> Hashable:
-    """Traits of a GPU that decide the configuration of jobs in these precisions: GPUs that share them share it, however
-    fast they are.
+    """Returns the traits of a GPU that decide the configuration of a job with these precisions.
+
+    GPUs with the same traits have the same configuration, even if their speeds differ.
     """
     usual = tuple(_usual_precision(task, gpu) for task in JOB_PRECISIONS)
     names = {*USUAL_PRECISIONS, *precisions, *map(runs_as, precisions)}
@@ -162,10 +164,10 @@ def gpu_traits(gpu: Gpu, precisions: Collection[str] = ()) -> Hashable:
 
 
 def sequence_length(job: Job) -> int:
-    """Tokens (or patches) of a training sample; 0 for a network without sequences.
+    """Returns the tokens (or patches) of a training sample; 0 for a network without sequences.
 
-    Of a network whose encoder reads a fixed number it is the mean over all layers. Raises `QuestionError` when an
-    encoder has no positions for so many; decoders are often trained beyond theirs.
+    If an encoder reads a fixed number of tokens and a decoder another, it is the mean over all layers. Raises
+    `QuestionError` if an encoder has too few positions; decoders are often trained beyond theirs.
     """
     t = job.model.transformer
     if t is None:
@@ -180,12 +182,12 @@ def sequence_length(job: Job) -> int:
 
 
 def _most_tokens(t: Transformer) -> int:
-    """Tokens that a sample may have; 0 when unknown."""
+    """Returns the largest number of tokens of a sample; 0 if unknown."""
     return t.context_tokens or (t.learned_positions if not t.vocabulary else 0)
 
 
 def _check_length(job: Job, tokens: float, field: str) -> None:
-    """Raises `QuestionError` where an encoder gets a sample without tokens, or with more than it has positions for."""
+    """Raises `QuestionError` if the model is an encoder and a sample has no tokens, or more than its positions."""
     t = job.model.transformer
     # Decoders are often used beyond their positions, and networks without sequences have no tokens.
     if t is None or t.decoder:
@@ -198,10 +200,10 @@ def _check_length(job: Job, tokens: float, field: str) -> None:
 
 
 def input_length(job: Job) -> float:
-    """Tokens of a prompt, or of a sample of a network that only reads; 0 when unknown.
+    """Returns the tokens of a prompt, or of a sample of a network that generates nothing; 0 if unknown.
 
-    Where none is sent, it is what the network fixes, and for an encoder the length of a training sample. Raises
-    `QuestionError` when an encoder has no positions for so many.
+    If the caller states none, it is the number that the network fixes, and for an encoder the length of a training
+    sample. Raises `QuestionError` if an encoder has too few positions.
     """
     if job.input_length is not None:
         _check_length(job, job.input_length, job.prompt_field)
@@ -212,7 +214,7 @@ def input_length(job: Job) -> float:
 
 
 def with_prompt(job: Job, tokens: float) -> Job:
-    """Returns the job with prompts of so many tokens in the mean."""
+    """Returns the job with another mean length of prompts, in tokens; a 95th percentile changes in proportion."""
     if job.serving is None:
         return replace(job, input_length=tokens)
     prompt = job.serving.prompt
@@ -221,7 +223,7 @@ def with_prompt(job: Job, tokens: float) -> Job:
 
 
 def prompt_change(job: Job, tokens: float) -> dict[str, object]:
-    """Returns the change of the question that gives prompts so many tokens in the mean."""
+    """Returns the change of request fields that `with_prompt` corresponds to."""
     shorter = with_prompt(job, tokens).serving
     if shorter is None or shorter.prompt.p95 is None:
         return {job.prompt_field: tokens}
@@ -229,12 +231,12 @@ def prompt_change(job: Job, tokens: float) -> dict[str, object]:
 
 
 def output_length(job: Job) -> float:
-    """Tokens of an answer: those asked for, else those that the model usually writes for a sample; 0 when unknown."""
+    """Returns the tokens of an answer: as requested, else as the model usually generates per sample; 0 if unknown."""
     return job.output_length or job.model.output_tokens_per_sample or 0.0
 
 
 def _denoising_steps(job: Job) -> float:
-    """Denoising steps of a sample; 1 for a network that passes over it once."""
+    """Returns the denoising steps of a sample; 1 for a network without them."""
     return job.denoising_steps or job.model.steps_per_sample or 1.0
 
 
@@ -244,14 +246,17 @@ def _passes_per_step(job: Job) -> float:
 
 
 def tokens_per_sample(job: Job) -> float:
-    """Tokens by which an amount in tokens is divided to get samples; 0 when unknown."""
+    """Returns the tokens of a sample, by which an amount in tokens is converted to samples; 0 if unknown."""
     if job.task == "training":
         return job.mean_length or sequence_length(job)
     return output_length(job) or job.mean_length or input_length(job)
 
 
 def samples_of(amount: Amount, length: float, samples_per_step: Sequence[float] | float) -> float | None:
-    """Samples of the whole amount, at so many tokens per sample and samples per step; None when unknown."""
+    """Returns the samples of an amount; None if unknown. `length` is the tokens of a sample, 0 if unknown.
+
+    An amount in steps cannot be converted if `samples_per_step` is not a single number.
+    """
     if amount.samples is not None:
         return amount.samples
     if amount.tokens is not None:
@@ -262,10 +267,10 @@ def samples_of(amount: Amount, length: float, samples_per_step: Sequence[float] 
 
 
 def _precision_on(job: Job, gpu: Gpu) -> str | None:
-    """The first precision asked for that the GPU runs, or the fastest usual one."""
+    """Returns the first precision asked for that the GPU runs, or the fastest usual one; None if there is none."""
     if not job.precisions:
         return _usual_precision(job.task, gpu)
-    # Formats that are only stored, or that the GPU lacks, are multiplied in a usual precision.
+    # Formats that only store values, or that the GPU lacks, are multiplied in a usual precision.
     usual = _runs_usual(job.task, gpu)
     for support in ("native", "any"):
         for name in job.precisions:
@@ -286,7 +291,7 @@ def _usual_precision(task: str, gpu: Gpu) -> str | None:
 
 def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
     stored = job.weight_precision or (QLORA_FORMAT if job.method == "qlora" else None)
-    if format_of(precision).stored_only:  # training passes through a base model of 4 bits at 16
+    if format_of(precision).stored_only:  # a base model of 4 bits is multiplied at 16
         stored, precision = stored or precision, _sixteen_bits(gpu)
     return TrainingConfig(
         model=job.model,
@@ -331,7 +336,7 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
         steps=_denoising_steps(job),
         passes=_denoising_steps(job) * _passes_per_step(job),
         longest_output=job.longest_output,
-        # A server of another network passes over what has arrived while it passed over the batch before.
+        # Networks that generate nothing are served in batches of the requests that arrived during the last batch.
         serving=job.serving
         and replace(job.serving, static_batches=job.software.stack.static_batches or not job.model.generates),
         software=job.software,
@@ -344,7 +349,7 @@ def _sixteen_bits(gpu: Gpu) -> str:
 
 
 def _recipe(job: Job, precision: str) -> str:
-    """A key of `memory.RECIPES`."""
+    """Returns the key of `memory.RECIPES` for training in a precision."""
     if precision in SINGLE_PRECISIONS:
         return "single"
     if job.mixed_precision is None:
@@ -359,7 +364,7 @@ def _has_flash(job: Job, gpu: Gpu) -> bool:
 
 
 def purpose_of(job: Job) -> str:
-    """Returns why the model is trained, in the terms of the published runs: long packed sequences or short examples."""
+    """Returns the purpose of training, in the terms of published runs: it decides about packed or short sequences."""
     if job.method != "full":
         return {"lora": "lora", "qlora": "qlora"}.get(job.method, "peft_other")
     if job.purpose == "finetune":
@@ -369,7 +374,10 @@ def purpose_of(job: Job) -> str:
 
 
 def _multiplies_at_16_bits(job: Job, precision: str, gpu: Gpu) -> bool:
-    """Whether weights are stored in this precision and multiplied at 16 bits, which chips for integers lack."""
+    """Returns whether weights are stored in a precision and multiplied at 16 bits.
+
+    Chips without a usual precision, which compute with integers only, never do so.
+    """
     if not _runs_usual(job.task, gpu):
         return False
     number_format = format_of(precision)

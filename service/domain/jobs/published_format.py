@@ -1,4 +1,4 @@
-"""The number format in which the weights of a model are published, as its Hugging Face config states it."""
+"""The number format of the published weights of a model, from its Hugging Face config."""
 
 from service.domain.catalog.names import unknown
 from service.domain.errors import ImpossibleModel
@@ -14,10 +14,10 @@ FORMATS_OF_METHOD: dict[str, dict[int, str]] = {
     "gptq": {4: "int4", 8: "int8"},
     "bitsandbytes": {4: "nf4", 8: "int8"},
 }
-"""Method of quantisation → bits → number format. The 4-bit formats of bitsandbytes, nf4 and fp4, take equal room."""
+"""Method of quantisation → bits → number format. The 4-bit formats of bitsandbytes, nf4 and fp4, are equally large."""
 
 METHODS_WITH_GROUPS = ("compressed-tensors", "modelopt", "modelopt_fp4")
-"""Methods whose configs state a format for each group of layers (libraries of vLLM and of NVIDIA)."""
+"""Methods that state a format for each group of layers, by the libraries of vLLM and NVIDIA."""
 
 FORMATS_OF_WEIGHTS: dict[tuple[str, int, int | None], str] = {
     ("int", 4, None): "int4",
@@ -27,7 +27,7 @@ FORMATS_OF_WEIGHTS: dict[tuple[str, int, int | None], str] = {
     ("float", 4, 16): "nvfp4",
     ("float", 4, 32): "mxfp4",
 }
-"""Type, bits and values that share a scale → number format. Without a number, any shares of a scale have the format."""
+"""Type, bits and number of values that share a scale → number format. None: any number of values."""
 
 FORMATS_OF_ALGORITHM = {
     "fp8": "fp8",
@@ -46,9 +46,9 @@ FORMATS_OF_ALGORITHM = {
 
 
 def published_precision(config: Config) -> str | None:
-    """Returns the format of the weights; None if the config states no quantisation.
+    """Returns the number format of the weights; None if the config states no quantisation.
 
-    Raises `QuestionError` for an unknown method, or for bits that the method does not have.
+    Raises `QuestionError` for an unknown method, or a number of bits that the method does not have.
     """
     quantisation = section(config, "quantization_config")
     if not quantisation:
@@ -79,7 +79,7 @@ def _bits(quantisation: Config, method: str) -> int | None:
 
 
 def _of_algorithm(quantisation: Config) -> str | None:
-    """The format that ModelOpt's name of the whole scheme means; None if it names none."""
+    """Returns the format of the algorithm that ModelOpt states for the whole model; None if it states none."""
     algorithm = quantisation.get("quant_algo")
     if algorithm is None:
         return None
@@ -91,7 +91,7 @@ def _of_algorithm(quantisation: Config) -> str | None:
 
 
 def _of_groups(quantisation: Config, method: str) -> str:
-    """The format of the weights of the widest group, since the size of each group is not stated."""
+    """Returns the format of the group with the most bits, because the sizes of the groups are not stated."""
     groups = section(quantisation, "config_groups")
     stated = [section(section(groups, name), "weights") for name in groups]
     weights_of_groups = [(bits, weights) for weights in stated if (bits := number(weights, "num_bits")) is not None]
@@ -100,7 +100,7 @@ def _of_groups(quantisation: Config, method: str) -> str:
             f"{method} states num_bits of the weights of a group: the config must have it.",
             field=f"{FIELD}.config_groups",
         )
-    bits, weights = max(weights_of_groups, key=lambda each: each[0])
+    bits, weights = max(weights_of_groups, key=lambda group: group[0])
     kind, scaled = str(weights.get("type", "int")).lower(), number(weights, "group_size")
     for key in ((kind, bits, scaled), (kind, bits, None)):
         if key in FORMATS_OF_WEIGHTS:

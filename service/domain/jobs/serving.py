@@ -1,4 +1,4 @@
-"""The load that a model shall serve, and the limits on its times."""
+"""The load of a served model: rates, distributions of lengths, and limits on the times of requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,46 +12,48 @@ from service.domain.band import NORMAL
 from service.domain.models.model import Model
 
 MOST_P95_OVER_MEAN = 3.8
-"""Largest ratio of the 95th percentile to the mean of a lognormal distribution: exp(1.645^2 / 2) is 3.87."""
+"""Largest ratio of the 95th percentile to the mean that a request may state. A lognormal distribution has at most
+exp(1.645^2 / 2) = 3.87."""
 
 MEAN_OF_LONGEST = 0.57
-"""Probability that the largest of many values is at most its mean: exp(-exp(-0.5772)) (Gumbel)."""
+"""Probability that the largest of many values is at most its mean: exp(-exp(-0.5772)), by the Gumbel distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """The distribution of tokens of prompts or of answers: lognormal, or a single length if `p95` is not given."""
+    """The lognormal distribution of the tokens of prompts or of answers; without `p95`, all have one length."""
 
     mean: float
     p95: float | None = None
 
     @property
     def _sigma(self) -> float:
-        """Standard deviation of the logarithm: the smaller root of p95 / mean = exp(z s - s^2 / 2)."""
+        """Standard deviation s of the logarithm: smaller root of p95 / mean = exp(z s - s^2 / 2), with z = 1.645."""
         z = NORMAL.inv_cdf(0.95)
         return z - sqrt(z * z - 2.0 * log(self.p95 / self.mean)) if self.p95 else 0.0
 
     @property
     def variation(self) -> float:
-        """Variance over the square of the mean."""
+        """Squared coefficient of variation: variance / mean^2."""
         return exp(self._sigma**2) - 1.0
 
     def longest_of(self, requests: Number, share: float | None = None) -> Number:
-        """Returns the tokens that the longest of so many prompts or answers does not exceed with this probability; the
-        mean by default.
+        """Returns the tokens that the longest of some prompts or answers does not exceed with probability `share`.
+
+        Without `share`, it is the mean of the longest one.
         """
         if self.p95 is None:
             return self.mean
         # The mean of a single lognormal length is its quantile at half a standard deviation of its logarithm.
         of_one = max(MEAN_OF_LONGEST, NORMAL.cdf(self._sigma / 2.0))
-        count = np.maximum(1.0, requests)  # fewer than one in the mean are one in some batches
+        count = np.maximum(1.0, requests)  # with a mean below 1, some batches still have one
         of_many = MEAN_OF_LONGEST + (of_one - MEAN_OF_LONGEST) / count**0.25 if share is None else share
         shares = of_many ** (1.0 / count)
-        longest: Floats = np.array([self.at(each) for each in np.ravel(shares)])
+        longest: Floats = np.array([self.at(percentile) for percentile in np.ravel(shares)])
         return longest.reshape(shares.shape)
 
     def at(self, percentile: float) -> float:
-        """Returns the tokens that this share of prompts or answers does not exceed."""
+        """Returns the tokens that a share of prompts or answers does not exceed; `percentile` is between 0 and 1."""
         sigma = self._sigma
         return self.mean * exp(NORMAL.inv_cdf(percentile) * sigma - sigma**2 / 2.0)
 
@@ -62,63 +64,65 @@ MOST_INSTANCES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A load in requests per second, or in requests in flight, with limits on its times."""
+    """A load in requests per second, or in requests in flight, with limits on the times of requests."""
 
     requests_per_second: float = 1.0
-    """Does not apply where a concurrency is given."""
+    """Load, unless `concurrency` is given."""
     concurrency: float | None = None
+    """Requests in flight at any time; None if the load is in requests per second."""
     prompt: Length = Length(0.0)
     answer: Length = Length(1.0)
     max_seconds_to_first_token: float | None = None
-    """Applies at the percentile, as the next two limits do."""
+    """Limit at `percentile`, like the next two."""
     max_seconds_per_output_token: float | None = None
     max_seconds_per_request: float | None = None
     percentile: float = 0.95
     headroom: float = 0.0
-    """Share of what a replica can do that is kept free."""
+    """Share of the capacity of a replica that is kept free."""
     min_replicas: int = 1
     availability_zones: int = 1
-    """Zones over which the instances are spread evenly."""
+    """Number of zones over which the instances are spread evenly."""
     prefix_cache_hit_rate: float = 0.0
-    """Share of a prompt that all requests have in common, so that it is read and kept once."""
+    """Share of a prompt that all requests have in common; it is processed and cached once."""
     speculative_acceptance: float = 0.0
-    """Probability that a drafted token is accepted; 0 without drafts."""
+    """Probability that a drafted token is accepted; 0 without speculative decoding."""
     draft_length: int = 1
-    """Tokens that are drafted for a step."""
+    """Tokens that are drafted per decoding step."""
     draft_cost: float = 0.0
-    """Time of a drafted token over that of a step."""
+    """Time to draft a token / time of a decoding step."""
     drafter: Model | None = None
-    """The model that drafts, in the memory of the same GPUs; None for drafts that need none, as of n-grams."""
+    """The model that drafts tokens, in the memory of the same GPUs; None if drafts need no model, such as n-grams."""
     disaggregated: bool = False
-    """Whether other instances read the prompts than write the answers."""
+    """Whether some instances only process prompts and others only generate answers."""
     static_batches: bool = False
-    """Whether engines start a batch when the last one has ended, as `Stack.static_batches` has it."""
+    """Whether a batch starts when the last one has ended; see `Stack.static_batches`."""
     min_instances: int = 1
     max_instances: int = MOST_INSTANCES
 
     @property
     def load(self) -> float:
-        """Requests in flight, or per second."""
+        """The load: requests in flight if `concurrency` is given, else requests per second."""
         return self.requests_per_second if self.concurrency is None else self.concurrency
 
     def spread(self, instances: Floats) -> Floats:
-        """Returns the instances rounded up to a multiple of the zones."""
+        """Returns numbers of instances, rounded up to a multiple of the zones."""
         return np.asarray(np.ceil(instances / self.availability_zones) * self.availability_zones)
 
     def up_to(self, most: Floats | float) -> Floats:
-        """Returns the most instances that are a multiple of the zones, up to a limit."""
+        """Returns limits on instances, rounded down to a multiple of the zones."""
         return np.asarray(np.floor(most / self.availability_zones) * self.availability_zones)
 
     @property
     def tokens_verified(self) -> float:
-        """Tokens of a request in a step: the drafted ones, and the one that the model adds."""
+        """Tokens of a request that a decoding step verifies: the drafted ones, and one more of the model itself."""
         return 1.0 + self.draft_length if self.speculative_acceptance else 1.0
 
     @property
     def steps_per_token(self) -> float:
-        """Steps, with the time of their drafts, over the tokens that they yield: (1 + k c) (1 - a) / (1 - a^(k + 1)).
+        """Time per generated token, in decoding steps without drafts: (1 + k c) (1 - a) / (1 - a^(k + 1)).
 
-        Leviathan, Kalman and Matias, Fast Inference from Transformers via Speculative Decoding, 2023, Theorem 3.8.
+        k is `draft_length`, c is `draft_cost`, and a is `speculative_acceptance` (Leviathan, Kalman and Matias 2023,
+        arXiv 2211.17192, Theorem 3.8).
         """
         if not self.speculative_acceptance:
             return 1.0
@@ -127,7 +131,7 @@ class Serving:
 
     @property
     def limits(self) -> Mapping[str, Any]:
-        """Limits that a number of instances keeps or misses, by field."""
+        """Limits that a number of instances meets or misses, by request field; None where there is no limit."""
         return {
             "max_seconds_to_first_token": self.max_seconds_to_first_token,
             "max_seconds_per_output_token": self.max_seconds_per_output_token,

@@ -1,4 +1,4 @@
-"""Software stacks: the habits that a family of stacks shares, the habits of each stack, and the names of software."""
+"""Software stacks: properties of classes of stacks and of each stack, and names of software."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -8,36 +8,38 @@ from typing import Literal
 
 from service.domain.catalog.names import LONGEST_NAME, VERY_CLOSE
 
-# Digits after letters belong to another name, as in FSDP2.
+# Digits behind letters are no version but part of a name, such as FSDP2.
 _VERSION = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)*)")
 _REQUIREMENT = re.compile(r"\s*([^<>=!~@\[\s]+)\s*(?:\[[^\]]*\])?\s*([<>=!~@]*)(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class StackClass:
-    """A family of stacks that run jobs in similar ways. Calibration falls back to it for a stack without runs."""
+    """A class of stacks that run jobs in similar ways; its coefficients apply to stacks without published runs."""
 
     id: Literal["unknown", "megatron", "tuned", "fsdp", "eager", "graph", "engine", "early_engine", "xla", "neuron"]
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
-    """ZeRO stages that the stacks offer."""
-    cuts_models: bool = True
-    """Tensor and pipeline parallelism are available; without them, training uses replicas and ZeRO alone."""
-    cuts_by_habit: bool = False
-    """Large models are cut by default; other stacks shard them over the data-parallel ranks (ZeRO-3, FSDP)."""
+    """ZeRO stages that these stacks support."""
+    has_model_parallelism: bool = True
+    """Whether tensor and pipeline parallelism are available; without them, training uses data parallelism and ZeRO."""
+    prefers_model_parallelism: bool = False
+    """Whether large models are split by tensor and pipeline parallelism by default; other stacks shard them over the
+    data-parallel ranks (ZeRO-3, FSDP)."""
     batches_continuously: bool = False
-    """Prompts of new requests are processed between the decoding steps of running requests."""
+    """Whether prompts of new requests are processed between the decoding steps of running requests."""
     pads_heads: bool = False
-    """A tensor-parallel degree need not divide the attention heads: 12 NeuronCores run models of 32 heads (AWS)."""
+    """Whether heads are padded, so that the tensor-parallel degree need not divide their number: 12 NeuronCores run
+    models of 32 heads (AWS)."""
 
 
 _UNKNOWN_CLASS = StackClass("unknown")
 # Megatron's distributed optimizer is ZeRO-1.
-_MEGATRON = StackClass("megatron", zero_stages=(0, 1), cuts_by_habit=True)
-# A benchmark's own code.
-_TUNED = StackClass("tuned", zero_stages=(0, 1), cuts_by_habit=True)
+_MEGATRON = StackClass("megatron", zero_stages=(0, 1), prefers_model_parallelism=True)
+# Code that was written for a benchmark.
+_TUNED = StackClass("tuned", zero_stages=(0, 1), prefers_model_parallelism=True)
 _FSDP = StackClass("fsdp")
-_EAGER = StackClass("eager", cuts_models=False)
-_GRAPH = StackClass("graph", zero_stages=(0,), cuts_models=False)
+_EAGER = StackClass("eager", has_model_parallelism=False)
+_GRAPH = StackClass("graph", zero_stages=(0,), has_model_parallelism=False)
 _ENGINE = StackClass("engine", batches_continuously=True)
 # The GPU waits for the server and the scheduler in each step.
 _EARLY_ENGINE = StackClass("early_engine", batches_continuously=True)
@@ -49,60 +51,60 @@ _NEURON = StackClass("neuron", pads_heads=True)
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A framework or engine. One entry of `STACKS` is all that a new stack needs."""
+    """A framework or engine, with the properties that estimates depend on. A new stack needs one entry of `STACKS`."""
 
     id: str
     stack_class: StackClass
     aliases: tuple[str, ...] = ()
-    """Its other names, in lower case with hyphens."""
+    """Other names, in lower case with hyphens."""
     before_flash: bool = False
-    """Its published profiles predate FlashAttention."""
+    """Published runs of it are older than FlashAttention."""
     half_weights: bool = False
-    """Fine-tunes in 16 bits without an fp32 copy of the weights by default."""
+    """By default, fine-tuning keeps weights in 16 bits without an fp32 copy."""
     chunks_loss: bool = False
-    """Computes the loss in chunks, so that logits are never whole."""
+    """The loss is computed in chunks, so that the logits of a batch are never in memory at once."""
     offloads_activations: bool = False
-    """Keeps what recomputation starts from in the memory of the host."""
+    """The activations that recomputation starts from are kept in host memory."""
     keeps_gathered_weights: bool = False
-    """Holds whole weights besides their shards: 13B with LoRA takes 35.6 GB on each of 4 GPUs (LitGPT)."""
+    """Gathered weights stay in memory besides their shards: 13B with LoRA takes 35.6 GB on each of 4 GPUs (LitGPT)."""
     multiplies_int8_on: tuple[str, ...] = ()
-    """Architectures on which it quantises activations as well as weights (W8A8), so that int8 units are used."""
+    """Architectures with kernels for int8 weights and activations (W8A8); others multiply int8 weights at 16 bits."""
     expands_weights: bool = False
-    """Expands narrow weights to 16 bits before each product (bitsandbytes): they save memory and no time."""
+    """Narrow weights are expanded to 16 bits before each product (bitsandbytes): they save memory but no time."""
     fp8_cache_with: tuple[str, ...] = ()
-    """Precisions with which it keeps the KV cache in fp8 by default."""
+    """Precisions with which the KV cache is in fp8 by default."""
     fuses_kernels: bool = False
-    """Compiles a network, so that a layer answers in one kernel and not in one for each of its operations."""
+    """Networks are compiled, so that a layer is one kernel and not one for each of its operations."""
     accumulates_in_16_bits: bool = False
-    """Adds products of 16 bits up in 16 bits, which GeForce cards do at twice the rate of sums in 32 bits."""
+    """Products of 16-bit values are accumulated in 16 bits, at twice the rate of 32 bits on GeForce cards."""
     bits_of_whole_file: bool = False
-    """Its bits per weight include the embedding and the head."""
+    """Bits per weight are a mean over the whole file, with embedding and output projection."""
     grows_cache: bool = False
-    """Gives a request cache as its answer grows, and not for its longest answer from the start."""
+    """The cache of a request grows with its answer, and is not reserved for the longest answer from the start."""
     static_batches: bool = False
-    """Starts a batch of requests when all of the last one have ended, and reserves cache for the longest of them."""
+    """A batch of requests starts when all of the last batch have ended, with cache reserved for the longest answer."""
     interleaves_stages: bool = False
-    """Can cut the layers of a pipeline stage into pieces that take turns with those of other stages (interleaved 1F1B),
-    which shortens the bubble."""
+    """The layers of a pipeline stage can be cut into pieces that take turns with those of other stages (interleaved
+    1F1B), which shortens the bubble."""
     splits_layers: bool = False
-    """Gives whole layers to each GPU, which work one after another, unless it is asked to split the layers."""
+    """By default, each GPU has whole layers, and the GPUs work one after another."""
     disaggregates: bool = False
-    """Reads prompts on other instances than those that write the answers, where it is asked to."""
+    """Separate instances for prompts and for answers (disaggregated serving) are supported."""
     most_in_flight: float = 2048.0
-    """Most sequences that are decoded together; the default is TensorRT-LLM's."""
+    """Largest number of sequences that are decoded together; the default is that of TensorRT-LLM."""
 
     @property
     def plans_memory(self) -> bool:
-        """Whether it fills a share of each GPU with cache before the first request, and leaves the rest alone."""
+        """Whether a share of the GPU memory is filled with cache before the first request, and the rest left free."""
         return (self.stack_class.batches_continuously and not self.static_batches) or self.stack_class is _UNKNOWN_CLASS
 
 
-# Kernels for W8A8 in int8: of vLLM its documentation of 0.14 (not for Blackwell), of TensorRT-LLM the support matrix of
-# NVIDIA's Model Optimizer, of SGLang those of vLLM, from which its kernels come.
+# Sources of int8 kernels (W8A8): for vLLM its documentation of 0.14 (not for Blackwell), for TensorRT-LLM the support
+# matrix of NVIDIA's Model Optimizer. SGLang has the kernels of vLLM.
 _WITH_INT8_KERNELS = ("turing", "ampere", "ada-lovelace", "hopper")
 _TPUS = ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e")
 
-# Without a name, the engine is one that fits its machine.
+# If no engine is named, it is assumed to be one that supports its machine.
 UNKNOWN_STACK = Stack(
     "unknown",
     _UNKNOWN_CLASS,
@@ -125,7 +127,7 @@ STACKS = (
     Stack("litgpt", _EAGER, ("lit-gpt",), keeps_gathered_weights=True, static_batches=True),
     Stack("llama-factory", _EAGER, ("llamafactory",), expands_weights=True),
     Stack("axolotl", _EAGER, half_weights=True, expands_weights=True),
-    # Its checkpointing and its loss, which fit QLoRA of 70B and 12,106 tokens in 48 GB (its blog on Llama 3.3).
+    # Its checkpointing and loss fit QLoRA of 70B with 12,106 tokens into 48 GB (its blog on Llama 3.3).
     Stack(
         "unsloth",
         _EAGER,
@@ -159,7 +161,7 @@ STACKS = (
         most_in_flight=1024.0,  # the default of max_num_seqs on GPUs of 70 GB
         disaggregates=True,
     ),
-    Stack("early-vllm", _EARLY_ENGINE, grows_cache=True, most_in_flight=256.0),  # its default of max_num_seqs
+    Stack("early-vllm", _EARLY_ENGINE, grows_cache=True, most_in_flight=256.0),  # the default of max_num_seqs then
     Stack("sglang", _ENGINE, multiplies_int8_on=_WITH_INT8_KERNELS, grows_cache=True, disaggregates=True),
     Stack("mlperf-serving", _ENGINE, fp8_cache_with=("fp8", "fp4", "nvfp4")),
     Stack("vllm-ascend", _ENGINE, grows_cache=True),
@@ -234,20 +236,20 @@ _BY_ID = {stack.id: stack for stack in STACKS}
 _BY_NAME = _BY_ID | {alias: stack for stack in STACKS for alias in stack.aliases}
 
 _STACKS_BY_FIRST_RELEASE: Mapping[str, tuple[tuple[tuple[int, ...], str], ...]] = {
-    # NVIDIA's containers of PyTorch are numbered by year since 17; PyTorch itself has fused attention since 2.0.
+    # Versions from 17 on are years: NVIDIA's containers of PyTorch. PyTorch itself has fused attention since 2.0.
     "pytorch": (((17,), "pytorch-ngc"), ((2,), "pytorch"), ((0,), "pytorch-1")),
     # vLLM 0.6.0 moved the server to another process and schedules several steps at once, which made an 8B model on an
     # H100 2.7 times as fast (vLLM's blog of 2024-09-05).
     "vllm": (((0, 6), "vllm"), ((0,), "early-vllm")),
 }
-"""Releases of one name that are stacks of their own: the first release of each, the newest first."""
+"""Name → (first release, stack), the newest first, for names whose releases are several stacks."""
 
 _STACKS_WITH_LIBRARIES: Mapping[tuple[str, str], str] = {("pytorch", "torch-compile"): "torch-compile"}
 """By stack and library, the stack that does the work of both."""
 
 _STACKS_OF_PLATFORMS: Mapping[str, Mapping[str, str]] = {
-    # Models are compiled for fixed shapes, whatever calls the compiler: vLLM's plugin serves with NxD Inference, and
-    # optimum-neuron stands for Transformers (AWS Neuron documentation).
+    # Models are compiled for fixed shapes by any of these stacks: vLLM serves with NxD Inference, and Transformers runs
+    # as optimum-neuron (AWS Neuron documentation).
     "neuron": {
         "vllm": "neuronx-distributed",
         "early-vllm": "transformers-neuronx",
@@ -256,16 +258,16 @@ _STACKS_OF_PLATFORMS: Mapping[str, Mapping[str, str]] = {
     },
     "cann": {"vllm": "vllm-ascend"},
 }
-"""By platform, the stacks that do the work of other stacks there."""
+"""Platform → stack → the stack that does its work on this platform."""
 
 _TRAINERS_OF_LANGUAGE_MODELS: Mapping[str, tuple[str, frozenset[str]]] = {
-    # AWS trains decoders with NxD Training, on which optimum-neuron builds too (AWS Neuron documentation).
+    # AWS trains decoders with NxD Training, and so does optimum-neuron (AWS Neuron documentation).
     "neuron": ("neuronx-distributed", frozenset({"torch-neuronx", "transformers-neuronx"})),
 }
-"""By platform, the stack that trains models which generate, in place of some of the stacks there."""
+"""Platform → the stack that trains language models there, and the stacks that it replaces."""
 
 PLATFORMS_WITH_STACKS = frozenset(_STACKS_OF_PLATFORMS)
-"""Platforms on which another stack than the one that is named may do the work."""
+"""Platforms on which a stack may be replaced by another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,17 +279,17 @@ class SoftwareStack:
 
     @property
     def profile(self) -> str:
-        """The name under which runs were calibrated: the release where one is known."""
+        """The name by which published runs are calibrated: the release if known, else the name of the stack."""
         return self.release or self.line
 
     @property
     def stack(self) -> Stack:
-        """Habits of the stack; those of `UNKNOWN_STACK` when the name is not in `STACKS`."""
+        """Properties of the stack; those of `UNKNOWN_STACK` if the name is not in `STACKS`."""
         return _BY_ID.get(self.line, UNKNOWN_STACK)
 
     @property
     def stack_class(self) -> StackClass:
-        """Habits that it shares with similar stacks."""
+        """Properties that the stack shares with similar stacks."""
         return self.stack.stack_class
 
     def using(self, libraries: Iterable[str]) -> "SoftwareStack":
@@ -296,7 +298,7 @@ class SoftwareStack:
         return next((SoftwareStack(line) for line in lines if line), self)
 
     def on(self, platform: str | None, *, trains_language_model: bool = False) -> "SoftwareStack":
-        """Returns the stack that does its work on a platform: itself, except where a vendor's own stack does."""
+        """Returns the stack that runs on a platform: this one, or the vendor's stack that does its work there."""
         line = _STACKS_OF_PLATFORMS.get(platform or "", {}).get(self.line, self.line)
         trainer, replaced = _TRAINERS_OF_LANGUAGE_MODELS.get(platform or "", ("", frozenset[str]()))
         line = trainer if trains_language_model and line in replaced else line
@@ -307,7 +309,7 @@ UNKNOWN = SoftwareStack()
 
 
 def software_called(text: str | None) -> SoftwareStack:
-    """Finds the stack by a name or a requirement such as `vllm==0.6.0`; `UNKNOWN` when none matches."""
+    """Returns the stack of a name or a requirement such as `vllm==0.6.0`; `UNKNOWN` if none matches."""
     if not text:
         return UNKNOWN
     whole = re.sub(r"[ _]+", "-", text.strip().lower())
@@ -336,26 +338,27 @@ OTHER_NAMES = {
     "mind-spore": "mindspore",
     "neuron-sdk": "neuron",
     "paddle": "paddlepaddle",
+    "random-forest": "scikit-learn",  # the usual library of the method
     "rapids": "cuml",
     "sdpa": "scaled-dot-product-attention",
     "sklearn": "scikit-learn",
     "synapseai": "synapse",
     "te": "transformer-engine",
 }
-"""Other names of software that is no stack or has another name as one, and the names of its rules."""
+"""Other name → name in the rules of software, for names that are no aliases of a stack or mean other software there."""
 
 
 def software_name(name: str, known: Collection[str]) -> str | None:
-    """Returns the known name of a piece of software by one of its names; None if it is not known."""
+    """Returns which of the known names a name of software means; None if it means none of them."""
     joined = name.lower().replace(" ", "-").replace("_", "-")
     names = (name.lower(), joined, OTHER_NAMES.get(joined), software_called(name).line)
-    return next((each for each in names if each in known), None)
+    return next((spelling for spelling in names if spelling in known), None)
 
 
 def similar_stack(name: str) -> str | None:
-    """Returns the name of a stack that differs by a letter or two; None if there is none.
+    """Returns the name of a stack that differs from a name by a letter or two; None if there is none.
 
-    A name that is less similar may well be that of software without a stack.
+    Names that are less similar may be those of software without a stack.
     """
     return next(iter(get_close_matches(name.lower()[:LONGEST_NAME], _BY_NAME, n=1, cutoff=VERY_CLOSE)), None)
 
@@ -373,5 +376,5 @@ def _split(text: str) -> tuple[str, str]:
         return "", ""
     name, operator, rest = requirement.groups()
     version = _VERSION.search(rest)
-    # A version after `<` or `!` is one that does not run.
+    # A version behind `<` or `!` is excluded, so it is not the one that runs.
     return name, version[1] if version and "<" not in operator and "!" not in operator else ""

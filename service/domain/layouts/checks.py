@@ -11,13 +11,13 @@ from service.domain.physics.cluster import Cluster
 from service.domain.physics.parallelism import Layout
 
 DEGREES = ("tensor", "pipeline", "context", "data")
-CUTS_OF_A_TRANSFORMER = ("tensor", "pipeline", "context", "expert")
+DEGREES_OF_A_TRANSFORMER = ("tensor", "pipeline", "context", "expert")
 
 
 def check_fixed(fixed: FixedLayout, config: Config, cluster: Cluster) -> None:
     """Raises `QuestionError` when no layout of this configuration on this cluster can have the fixed parts."""
     check_degrees(fixed, cluster)
-    for sentence in (*_faults_of_cuts(fixed, config), *_faults_of_experts(fixed, config, cluster)):
+    for sentence in (*_faults_of_degrees(fixed, config), *_faults_of_experts(fixed, config, cluster)):
         raise QuestionError(sentence, field="layout")
     if isinstance(config, TrainingConfig) and fixed.data and config.global_batch and config.global_batch < fixed.data:
         raise QuestionError(
@@ -40,11 +40,11 @@ def check_degrees(layout: FixedLayout | Layout, cluster: Cluster) -> None:
         raise QuestionError(f"{these} cannot be divided into groups of {gpus} ({words}).", field="layout")
 
 
-def _faults_of_cuts(fixed: FixedLayout, config: Config) -> Iterator[str]:
+def _faults_of_degrees(fixed: FixedLayout, config: Config) -> Iterator[str]:
     model, t = config.model, config.model.transformer
-    # A language model whose dimensions are unknown may be divided; only the cost of that is unknown.
+    # A language model whose dimensions are unknown may be divided, although the cost of that is unknown.
     if t is None and model.family not in ("llm", "enc_dec") and not is_routed(model):
-        for name in CUTS_OF_A_TRANSFORMER:
+        for name in DEGREES_OF_A_TRANSFORMER:
             if (getattr(fixed, name) or 1) > 1:
                 yield f"{model.name} can only be spread by data: {name} {getattr(fixed, name)} needs a transformer."
     if t is None:

@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 
 from service.domain.arrays import Floats, Indices, Mask, Number
-from service.domain.calibration.coefficients import Calibration, Column, Features, Levels, StepKind
-from service.domain.calibration.error_bands import Physics, bands_by_gpu
+from service.domain.calibration.calibration import Calibration
+from service.domain.calibration.coefficients import Coefficients, Column, Features, Levels, StepKind
+from service.domain.calibration.error_bands import bands_by_gpu
 from service.domain.catalog.hardware import Gpu
 from service.domain.jobs.config import Config
 from service.domain.physics.cluster import Cluster
@@ -20,25 +21,25 @@ from service.domain.physics.resources import seconds_per_flop, seconds_per_unit_
 
 @dataclass(frozen=True, slots=True)
 class ConfigFactors:
-    """Factors between ideal and real amounts for one configuration, in rows that differ by their columns."""
+    """Calibration factors of one configuration, in rows that differ by columns of features."""
 
-    calibration: Calibration
+    coefficients: Coefficients
     features: Features
 
     def log_of(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
-        """Sum of the coefficients of a term, in each row."""
-        return self.calibration.log_factor(kind, term, self.features) + self.of_columns(kind, term, columns)
+        """Logarithm of the factor of a term, in each row: the sum of its coefficients."""
+        return self.coefficients.log_factor(kind, term, self.features) + self.of_columns(kind, term, columns)
 
     def of_columns(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
-        """Sum, in each row, of those coefficients of a term that the columns select."""
-        return self.calibration.log_factors(kind, term, self.features, columns)
+        """The part of `log_of` whose coefficients the columns select, in each row."""
+        return self.coefficients.log_factors(kind, term, self.features, columns)
 
     def of(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
         """Factor of a term, in each row."""
         return kind.start.get(term, 1.0) * np.exp(self.log_of(kind, term, columns))
 
     def total(self, kind: StepKind, amounts: Mapping[str, Number], columns: Mapping[str, Column]) -> Number:
-        """Calibrated sum of the amounts of all terms, in each row."""
+        """Sum of the calibrated amounts of all terms, in each row."""
         parts = sum(amount * self.of(kind, term, columns) for term, amount in amounts.items())
         return parts * self.of(kind, "*", columns)
 
@@ -62,15 +63,15 @@ class ClusterShape:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTable:
-    """One row per cluster. It depends on no workload, so one serves all requests to a catalog."""
+    """Clusters as columns, one row each. A table depends on no workload, so all requests to a catalog share it."""
 
     clusters: tuple[Cluster, ...]
     gpu_types: tuple[Gpu, ...]
     """The different GPUs."""
     gpu_type: Indices
-    """Index of each cluster's GPU among them."""
+    """Index of each cluster's GPU in `gpu_types`."""
     linked_type: Indices
-    """Number of each cluster's GPU with its fast link: clusters that share it differ in their size and network."""
+    """A number for each GPU with a fast link: clusters with equal numbers differ only in their size and network."""
     gpus: Floats
     gpus_per_node: Floats
     nodes: Floats
@@ -83,8 +84,8 @@ class ClusterTable:
     features: dict[str, Column]
     shapes: tuple[ClusterShape, ...]
     by_gpus: "ClusterTable | None"
-    """The clusters that differ in GPUs or links; None where all do. Hosts matter only to networks that wait for their
-    input."""
+    """A table with one cluster of each group that differs in hosts alone; None if there are no such groups. Hosts
+    matter only to networks that wait for their input."""
     row_by_gpus: Indices
     """Row of each cluster in `by_gpus`."""
 
@@ -92,7 +93,7 @@ class ClusterTable:
         return len(self.gpus)
 
     def without_hosts(self, wanted: Mask | None) -> tuple["ClusterTable", Mask | None]:
-        """Returns the clusters that differ in GPUs or links, and which of them stand for the wanted ones."""
+        """Returns the table of clusters that differ in GPUs or links, and the mask of the wanted ones in it."""
         if self.by_gpus is None:
             return self, wanted
         if wanted is None:
@@ -102,14 +103,14 @@ class ClusterTable:
         return self.by_gpus, chosen
 
     def shapes_of(self, wanted: Mask | None) -> tuple[ClusterShape, ...]:
-        """Shapes of the wanted clusters, with these alone; all of them if None."""
+        """Returns the shapes with only the wanted clusters in them, or with all clusters if `wanted` is None."""
         if wanted is None:
             return self.shapes
         chosen = (ClusterShape(*shape.size, shape.indices[wanted[shape.indices]]) for shape in self.shapes)
         return tuple(shape for shape in chosen if len(shape.indices))
 
     def hosts_fit(self, config: Config, micro_batch: Number) -> Mask:
-        """Whether host memory is enough, or unknown."""
+        """Whether the host memory of each cluster is enough, or unknown."""
         needed = sum(host_parts(config, self.gpus_per_node, self.nodes, micro_batch).values())
         return ~(np.broadcast_to(needed, len(self)) > self.host_memory_bytes)
 
@@ -121,30 +122,35 @@ class ClusterTable:
 
     def factors(self, factors: ConfigFactors, kind: StepKind, terms: Iterable[str]) -> dict[str, Floats]:
         """The part of each term's factor that depends on the cluster, for each cluster."""
-        log_factors = partial(factors.calibration.log_factors, kind, features=factors.features, columns=self.features)
+        log_factors = partial(factors.coefficients.log_factors, kind, features=factors.features, columns=self.features)
         whole = np.exp(np.zeros(len(self)) + log_factors("*"))
         return {term: whole * np.exp(log_factors(term)) for term in terms}
 
     def rates(self, configs: Iterable[Config]) -> dict[str, Floats]:
-        """Seconds per unit of each resource on each cluster at the rated speed of its parts, with a configuration for
-        each different GPU.
+        """Seconds per unit of each resource on each cluster at its rated speed, with a configuration for each of
+        `gpu_types`.
         """
         per_flop = [seconds_per_flop(config, gpu) for gpu, config in zip(self.gpu_types, configs, strict=False)]
         flops = {name: np.array([gpu[name] for gpu in per_flop])[self.gpu_type] for name in ("flops", "wide_flops")}
         return flops | self.unit_seconds
 
-    def surely(self, physics: Physics, config: Config) -> "ClusterTable":
-        """Returns the clusters with less usable memory: a likely need that fits there fits with confidence."""
-        return replace(self, usable_bytes=self.usable_bytes / memory_margin(physics, config))
+    def surely(self, calibration: Calibration, config: Config) -> "ClusterTable":
+        """Returns the clusters with less usable memory: likely bytes that fit there fit with the config's
+        confidence.
+        """
+        return replace(self, usable_bytes=self.usable_bytes / memory_margin(calibration, config))
 
-    def bands(self, physics: Physics, kind: StepKind, factors: ConfigFactors) -> Floats:
-        """Low, likely and high rates of each cluster, over the calibrated rate."""
+    def bands(self, calibration: Calibration, kind: StepKind, factors: ConfigFactors) -> Floats:
+        """Low, likely and high rates of each cluster, as factors of the calibrated rate."""
         gpus = [gpu.id for gpu in self.gpu_types]
-        return bands_by_gpu(physics.calibration, physics.bands, kind, factors.features, gpus)[self.gpu_type]
+        return bands_by_gpu(calibration.coefficients, calibration.bands, kind, factors.features, gpus)[self.gpu_type]
 
 
 def distinct(clusters: Iterable[Cluster]) -> tuple[tuple[Cluster, ...], Indices]:
-    """The clusters that differ in hardware, and the index among them of each given one: many types share hardware."""
+    """Returns the clusters that differ in hardware, and the index among them of each given cluster.
+
+    Many instance types have the same hardware.
+    """
     index_of: dict[Hashable, int] = {}
     known: list[Cluster] = []
     indices = []
@@ -158,8 +164,7 @@ def distinct(clusters: Iterable[Cluster]) -> tuple[tuple[Cluster, ...], Indices]
 
 
 def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
-    """The clusters as columns."""
-
+    """Returns the clusters as a table."""
     # Columns that are fields or properties of a cluster; NaN where one is None.
     columns = {
         name: np.array([getattr(cluster, name) for cluster in clusters], dtype=np.float64)
@@ -169,20 +174,20 @@ def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
     linked = [(cluster.gpu.id, cluster.interconnect, cluster.link_bytes_per_second) for cluster in clusters]
     seconds = [seconds_per_unit_of_hardware(cluster) for cluster in clusters]
     keys = [_gpu_key(cluster) for cluster in clusters]
-    some: dict[Hashable, Cluster] = {}
+    examples: dict[Hashable, Cluster] = {}
     for key, cluster in zip(keys, clusters, strict=True):
-        some.setdefault(key, cluster)
+        examples.setdefault(key, cluster)
     return ClusterTable(
         clusters=tuple(clusters),
         gpu_types=tuple(gpu_types.values()),
-        gpu_type=_first_indices([cluster.gpu.id for cluster in clusters], list(gpu_types)),
-        linked_type=_first_indices(linked, list(dict.fromkeys(linked))),
+        gpu_type=_indices_in(list(gpu_types), [cluster.gpu.id for cluster in clusters]),
+        linked_type=_indices_in(list(dict.fromkeys(linked)), linked),
         **columns,
         unit_seconds={name: np.array([each[name] for each in seconds]) for name in (seconds[0] if seconds else ())},
         features=_feature_columns(clusters),
         shapes=_shapes(clusters),
-        by_gpus=cluster_table(list(some.values())) if len(some) < len(clusters) else None,
-        row_by_gpus=_first_indices(keys, list(some)),
+        by_gpus=cluster_table(list(examples.values())) if len(examples) < len(clusters) else None,
+        row_by_gpus=_indices_in(list(examples), keys),
     )
 
 
@@ -191,11 +196,10 @@ def _gpu_key(cluster: Cluster) -> tuple[Hashable, ...]:
     return (cluster.gpu.id, cluster.gpus_per_node, cluster.nodes, cluster.interconnect, *links)
 
 
-def _first_indices(keys: Sequence[Hashable], among: Sequence[Hashable]) -> Indices:
-    first: dict[Hashable, int] = {}
-    for index, key in enumerate(among):
-        first.setdefault(key, index)
-    return np.array([first[key] for key in keys], dtype=np.int64)
+def _indices_in(distinct: Sequence[Hashable], keys: Sequence[Hashable]) -> Indices:
+    """Returns the index of each key among distinct ones."""
+    index_of = {key: index for index, key in enumerate(distinct)}
+    return np.array([index_of[key] for key in keys], dtype=np.int64)
 
 
 def _feature_columns(clusters: Sequence[Cluster]) -> dict[str, Column]:
@@ -205,7 +209,7 @@ def _feature_columns(clusters: Sequence[Cluster]) -> dict[str, Column]:
         values = [row[name] for row in rows]
         if isinstance(values[0], str):
             levels = list(dict.fromkeys(values))
-            columns[name] = Levels(tuple(map(str, levels)), _first_indices(values, levels))
+            columns[name] = Levels(tuple(map(str, levels)), _indices_in(levels, values))
         else:
             columns[name] = np.array(values, dtype=np.float64)
     return columns

@@ -1,4 +1,4 @@
-"""Estimates of a job as columns of instance types. Clusters that do not differ are estimated once, all together."""
+"""Estimates of a job as columns of instance types. Equal clusters are estimated once, and all clusters together."""
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask, taken
 from service.domain.cache import Cache
-from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.step_kinds import TRAINING
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import Gpu, InstanceType
@@ -46,7 +46,7 @@ from service.domain.units import SECONDS_AN_HOUR
 
 @dataclass(frozen=True, slots=True)
 class EstimateColumns:
-    """A job on a number of nodes of each instance type. Rates are samples per second, 0 if it cannot run."""
+    """A job on a number of nodes of each instance type. Rates are samples per second; 0 where the job cannot run."""
 
     nodes: Floats
     runs: Mask
@@ -54,9 +54,10 @@ class EstimateColumns:
     exists: Mask
     """Whether some layout divides the batch over the cluster."""
     fits: Mask
+    """Whether the best layout fits with the confidence of the job."""
     spare: Floats
-    """Usable bytes over the least that some layout likely needs: it fits with a confidence whose margin is at most
-    that. 0 where it fits with none, NaN where memory alone does not decide.
+    """Usable bytes divided by the fewest that some layout likely needs. The job fits with every confidence whose margin
+    (`memory_margin`) is no larger. 0 where it never fits, NaN where memory alone does not decide.
     """
     holds: Mask
     """Whether as many requests run at once as the job asks for."""
@@ -68,32 +69,34 @@ class EstimateColumns:
     likely: Floats
     high: Floats
     hours: Floats
-    """Likely hours of the whole amount, or of one sample if there is no amount; infinite if it does not run."""
+    """Likely hours of the whole amount, or of one sample without an amount; infinite where the job does not run."""
     samples: Floats
     """Samples of the whole amount, or 1."""
     work: Floats
-    """Samples that take as long as the whole run: its own, and what it does beyond its steps."""
+    """Samples whose steps take as long as the whole run, with what it does besides its steps."""
     most_requests: Floats
-    """Most requests at once in any layout of a model that generates; 0 where none fits."""
+    """Most requests that run at once in any layout of a model that generates; 0 where none fits."""
     holds_weights: Mask
     """Whether a model that generates fits without a single request."""
     instances: Floats
-    """Fewest that serve the load of the job within its limits on times, infinite where no number does; without a load,
-    one for each run."""
-    alone: Floats
-    """`load.Served.alone` over all layouts; without a load it has no columns."""
-    least: Floats
-    """`load.Served.least` over all layouts; without a load it has no columns."""
+    """Fewest instances that serve the load of the job within its limits on times, infinite where no number does;
+    without a load, one for each run."""
+    least_alone: Floats
+    """Least of `load.Served.least_alone` over all layouts; without a load it has no columns."""
+    least_together: Floats
+    """Least of `load.Served.least_together` over all layouts; without a load it has no columns."""
 
     @property
     def fewest_instances(self) -> Floats:
-        """Fewest that serve the load in time, or that carry it, and 1 where it does not run; else one for each run."""
-        carried = self.alone[:, -1] if self.alone.shape[1] else self.instances
+        """Fewest instances that serve the load in time, else that carry it, else 1; without a load, one for
+        each run.
+        """
+        carried = self.least_alone[:, -1] if self.least_alone.shape[1] else self.instances
         return np.nan_to_num(np.where(np.isfinite(self.instances), self.instances, carried), posinf=1.0)
 
     @property
     def works(self) -> Mask:
-        """Types that run the job, hold it in memory, and run as many requests at once as it asks for."""
+        """Whether a type runs the job, holds it in memory, and runs as many requests at once as it asks for."""
         return np.asarray(self.runs & self.exists & self.fits & self.holds, np.bool_)
 
 
@@ -126,8 +129,9 @@ class _Part(NamedTuple):
     config: TrainingConfig | InferenceConfigs
     table: ClusterTable
     indices: Indices
+    """Index of each cluster of the table among the distinct ones."""
     wanted: Mask | None
-    """Which of the clusters to estimate; all of them if None."""
+    """Mask of the clusters to estimate; None for all of them."""
 
 
 def estimate_columns(
@@ -138,7 +142,7 @@ def estimate_columns(
     rows_of_all = len(clusters.distinct) + 1  # the last row is of types without a GPU
     columns, layouts = no_estimates(rows_of_all, job.limits), LayoutTable.plain(rows_of_all).rows()
     for part in _parts(job, counts, catalog, among):
-        estimates, layouts[part.indices] = _estimate(catalog.reference.physics, job, part)
+        estimates, layouts[part.indices] = _estimate(catalog.reference.calibration, job, part)
         for name in EstimateColumns.__dataclass_fields__:
             getattr(columns, name)[part.indices] = getattr(estimates, name)
     narrow = layouts.astype(np.min_scalar_type(int(layouts.max())))  # a quarter of the bytes for every cached job
@@ -151,15 +155,15 @@ def estimate_columns(
     )
 
 
-def types_that_run(job: Job, counts: tuple[int, ...], among: TypeSet, catalog: Catalog) -> TypeSet:
-    """Returns those of the types that run the job on any of these numbers of nodes, however fast they are."""
-    clusters, physics = _clusters_for(job, counts, catalog), catalog.reference.physics
+def types_that_run(catalog: Catalog, job: Job, counts: tuple[int, ...], among: TypeSet) -> TypeSet:
+    """Returns those of the types that run the job, at any speed, on some of these numbers of nodes."""
+    clusters, calibration = _clusters_for(job, counts, catalog), catalog.reference.calibration
     runs = np.zeros(len(clusters.distinct) + 1, np.bool_)
     for part in _parts(job, counts, catalog, among):
         if isinstance(part.config, TrainingConfig):
-            runs[part.indices] = where_training_fits(physics, part.config, part.table, part.wanted, _fixed_by(job))
+            runs[part.indices] = where_training_fits(calibration, part.config, part.table, part.wanted, _fixed_by(job))
         else:
-            runs[part.indices] = where_inference_fits(physics, part.config, part.table, wanted=part.wanted)
+            runs[part.indices] = where_inference_fits(calibration, part.config, part.table, wanted=part.wanted)
     admits = 0
     for of_types in clusters.of_types:
         admits |= types_where(runs[of_types])
@@ -174,20 +178,21 @@ def types_that_fit_with(
     among: TypeSet,
     catalog: Catalog,
 ) -> TypeSet:
-    """Returns those of the types that run the job with another confidence, by its estimates for these numbers of nodes;
-    the types that the estimates do not decide are estimated again.
+    """Returns those of the types that run the job with another confidence on some of these numbers of nodes.
+
+    `options` are the estimates of the job for these numbers; types that they do not decide are estimated again.
     """
-    clusters, physics = _clusters_for(job, counts, catalog), catalog.reference.physics
+    clusters, calibration = _clusters_for(job, counts, catalog), catalog.reference.calibration
     configs, config_of_gpu = catalog.derive(_configs, job, cache=catalog.outlooks)
-    margins = [memory_margin(physics, replace(config, memory_confidence=confidence)) for config in configs]
-    # The last of each is of GPUs without a config, and of types without a GPU.
+    margins = [memory_margin(calibration, replace(config, memory_confidence=confidence)) for config in configs]
+    # The last entries are for GPUs without a config, and for types without a GPU.
     of_clusters = np.array([*np.array([*margins, np.inf])[config_of_gpu[clusters.gpu]], np.inf])
     admits = undecided = 0
     for option, of_types in zip(options, clusters.of_types, strict=True):
         admits |= types_where(option.spare >= of_clusters[of_types])
         undecided |= types_where(np.isnan(option.spare))
     if undecided := undecided & among & ~admits:
-        admits |= types_that_run(replace(job, memory_confidence=confidence), counts, undecided, catalog)
+        admits |= types_that_run(catalog, replace(job, memory_confidence=confidence), counts, undecided)
     return among & admits
 
 
@@ -212,8 +217,8 @@ def no_estimates(rows: int, limits: int = 0) -> EstimateColumns:
         most_requests=np.zeros(rows),
         holds_weights=np.zeros(rows, np.bool_),
         instances=np.ones(rows),
-        alone=np.full((rows, limits), np.inf),
-        least=np.full((rows, limits), np.inf),
+        least_alone=np.full((rows, limits), np.inf),
+        least_together=np.full((rows, limits), np.inf),
     )
 
 
@@ -223,7 +228,7 @@ def has_processor(instance_type: InstanceType) -> bool:
 
 
 def unknown_figures(gpu: Gpu) -> tuple[str, ...]:
-    """Returns, in words, the figures of a GPU that estimates need and that are not known."""
+    """Returns the names of the figures of a GPU that estimates need and that are not known."""
     known = {
         "peak": any(rate.dense_tflops for rate in gpu.rates.values()),
         "memory bandwidth": gpu.memory_bandwidth_gb_per_second is not None,
@@ -258,7 +263,7 @@ def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet |
 
 
 def _together(config: Config) -> Hashable:
-    """Returns what configs that are estimated together have in common: those of inference, their stack."""
+    """Returns a key that is equal for configs that are estimated together: those of inference with the same stack."""
     return config if isinstance(config, TrainingConfig) else config.software
 
 
@@ -270,16 +275,16 @@ def _as_one(configs: tuple[Config, ...], of_gpu: Indices) -> TrainingConfig | In
 
 
 class _Nodes(NamedTuple):
-    """The question that decides the clusters of all instance types."""
+    """The parts of a question that decide the clusters of all instance types."""
 
     counts: tuple[int, ...]
     assumed_network_gbps: float | None
     marketplace_clusters: bool
 
     def cache(self, catalog: Catalog) -> Cache:
-        """Returns the cache that keeps the clusters.
+        """Returns the cache for the clusters.
 
-        An assumed network can be any number, so its clusters are not kept for long.
+        A caller may assume any network, so clusters with an assumed network are not kept for long.
         """
         return catalog.memory if self.assumed_network_gbps is None else catalog.outlooks
 
@@ -317,17 +322,18 @@ def _clusters(catalog: Catalog, nodes: _Nodes) -> FleetClusters:
 
 
 def _configs(catalog: Catalog, job: Job) -> tuple[list[Config], Indices]:
-    """Returns the distinct configs, those that are estimated together in a row, and the one of each rated GPU; -1 if it
-    lacks every requested precision.
+    """Returns the distinct configs, and the index of the config of each rated GPU; -1 if it has no requested precision.
+
+    Configs that are estimated together follow each other.
     """
-    examples, sort_of_gpu = catalog.derive(_sorts_of_gpus, frozenset(job.precisions))
-    of_sorts = [config_on(job, gpu) for gpu in examples]
+    examples, group_of_gpu = catalog.derive(_groups_of_gpus, frozenset(job.precisions))
+    of_groups = [config_on(job, gpu) for gpu in examples]
     groups: dict[Hashable, list[Config]] = {}
-    for config in dict.fromkeys(config for config in of_sorts if config is not None):
+    for config in dict.fromkeys(config for config in of_groups if config is not None):
         groups.setdefault(_together(config), []).append(config)
     distinct_configs = list(chain.from_iterable(groups.values()))
     number: dict[Config | None, int] = {config: index for index, config in enumerate(distinct_configs)}
-    return distinct_configs, np.array([number.get(config, -1) for config in of_sorts], np.int64)[sort_of_gpu]
+    return distinct_configs, np.array([number.get(config, -1) for config in of_groups], np.int64)[group_of_gpu]
 
 
 def _rated_gpus(catalog: Catalog) -> tuple[Gpu, ...]:
@@ -336,81 +342,85 @@ def _rated_gpus(catalog: Catalog) -> tuple[Gpu, ...]:
     return tuple({gpu.id: gpu for gpu in gpus if not unknown_figures(gpu)}.values())
 
 
-def _sorts_of_gpus(catalog: Catalog, precisions: frozenset[str]) -> tuple[tuple[Gpu, ...], Indices]:
-    """Returns a GPU of each sort that runs any job in these precisions in the same config, and the sort of each rated
-    GPU.
+def _groups_of_gpus(catalog: Catalog, precisions: frozenset[str]) -> tuple[tuple[Gpu, ...], Indices]:
+    """Returns one GPU of each group that runs any job in these precisions in the same config, and the group of each
+    rated GPU.
     """
     gpus = catalog.derive(_rated_gpus)
     traits = [gpu_traits(gpu, precisions) for gpu in gpus]
     examples = dict(zip(traits, gpus, strict=True))
-    number = {sort: index for index, sort in enumerate(examples)}
-    return tuple(examples.values()), np.array([number[sort] for sort in traits], np.int64)
+    number = {trait: index for index, trait in enumerate(examples)}
+    return tuple(examples.values()), np.array([number[trait] for trait in traits], np.int64)
 
 
 # Estimates
 
 
-def _estimate(physics: Physics, job: Job, part: _Part) -> tuple[EstimateColumns, Floats]:
-    """Returns the job on each cluster of a part, and the rows of its best layouts."""
+def _estimate(calibration: Calibration, job: Job, part: _Part) -> tuple[EstimateColumns, Floats]:
+    """Returns the estimates of the job on each cluster of a part, and the best layouts as rows."""
     if isinstance(part.config, TrainingConfig):
-        return _training_columns(physics, job, part.config, part.table, part.wanted)
-    return _inference_columns(physics, job, part.config, part.table, part.wanted)
+        return _training_columns(calibration, job, part.config, part.table, part.wanted)
+    return _inference_columns(calibration, job, part.config, part.table, part.wanted)
 
 
-def _most_fed(physics: Physics, loading: SampleLoading, table: ClusterTable) -> Floats:
+def _most_samples_fed(calibration: Calibration, loading: SampleLoading, table: ClusterTable) -> Floats:
     """Returns low, likely and high samples per second that the hosts of each cluster bring; infinite if unknown."""
     most = np.full((len(table), 3), np.inf)
     if loading.samples_per_second_per_vcpu is not None or loading.sample_mb is not None:
         for row, cluster in enumerate(table.clusters):
-            bands = (physics.bands.of_feed(part, rate) for part, rate in feed_of(cluster, loading).items())
+            bands = (calibration.bands.of_feed(part, rate) for part, rate in feed_of(cluster, loading).items())
             ends = [(band.low, band.likely, band.high) for band in bands]
             most[row] = np.min([*ends, most[row]], axis=0)
     return most
 
 
 def _training_columns(
-    physics: Physics, job: Job, config: TrainingConfig, table: ClusterTable, wanted: Mask | None
+    calibration: Calibration, job: Job, config: TrainingConfig, table: ClusterTable, wanted: Mask | None
 ) -> tuple[EstimateColumns, Floats]:
-    best = fastest_training_layouts(physics, config, table, _fixed_by(job), wanted=wanted)
+    best = fastest_training_layouts(calibration, config, table, _fixed_by(job), wanted=wanted)
     with np.errstate(divide="ignore"):
         rate = np.where(best.fits, 1 / best.seconds_per_sample, 0.0)
-    bands = training_bands(physics, config, table)
+    bands = training_bands(calibration, config, table)
     samples = _samples(job, config.mean_length or config.sequence_length or 0, best.layouts.global_batch)
-    beyond_steps = np.exp(_log_beyond_steps(physics, config, table)) if job.amount is not None else 1.0
-    rates = np.minimum(rate[:, None] * bands, _most_fed(physics, job.loading, table))
-    sure = best.needed_bytes * memory_margin(physics, config)
+    beyond_steps = np.exp(_log_beyond_steps(calibration, config, table)) if job.amount is not None else 1.0
+    rates = np.minimum(rate[:, None] * bands, _most_samples_fed(calibration, job.loading, table))
+    sure = best.needed_bytes * memory_margin(calibration, config)
     columns = _columns(job, table, best, sure, rates, samples, samples * beyond_steps)
     return columns, best.layouts.rows()
 
 
-def _log_beyond_steps(physics: Physics, config: TrainingConfig, table: ClusterTable) -> Floats:
-    """Returns the logarithm of what evaluation, saving and starting add to the steps, as in runs of the stack."""
-    calibration, features = physics.calibration, training_config_features(config)
+def _log_beyond_steps(calibration: Calibration, config: TrainingConfig, table: ClusterTable) -> Floats:
+    """Returns the logarithm of the factor by which evaluation, saving and starting lengthen a run of the stack."""
+    coefficients, features = calibration.coefficients, training_config_features(config)
     timed = {**features, "measured": "wall"}
-
-    of_config = calibration.log_factor(TRAINING, "*", timed, of=("measured",))
-    slow, plain = (calibration.log_factors(TRAINING, "*", each, table.features) for each in (timed, features))
-    return np.broadcast_to(of_config + slow - plain, len(table))
+    of_config = coefficients.log_factor(TRAINING, "*", timed, of=("measured",))
+    whole, steps = (coefficients.log_factors(TRAINING, "*", each, table.features) for each in (timed, features))
+    return np.broadcast_to(of_config + whole - steps, len(table))
 
 
 def _inference_columns(
-    physics: Physics, job: Job, configs: InferenceConfigs, table: ClusterTable, wanted: Mask | None
+    calibration: Calibration, job: Job, configs: InferenceConfigs, table: ClusterTable, wanted: Mask | None
 ) -> tuple[EstimateColumns, Floats]:
-    best, config = fastest_inference_layouts(physics, configs, table, wanted=wanted), configs.any
+    best, config = fastest_inference_layouts(calibration, configs, table, wanted=wanted), configs.any
     generates = config.model.generates
     units_per_sample = max(1.0, config.output_length) if generates else 1.0
     # A step of a model that does not generate is a batch on one GPU, as in the estimate of one cluster.
     per_step = best.concurrency if generates else np.full(len(table), forward_batch(config))
     samples = _samples(job, config.output_length or config.mean_length or config.input_length, per_step)
-    rate, bands = best.units_per_second / units_per_sample, inference_bands(physics, configs, table)
-    rates = np.minimum(rate[:, None] * bands, _most_fed(physics, job.loading, table))
+    rate, bands = best.units_per_second / units_per_sample, inference_bands(calibration, configs, table)
+    rates = np.minimum(rate[:, None] * bands, _most_samples_fed(calibration, job.loading, table))
     columns = _columns(job, table, best, best.sure_bytes, rates, samples, samples)
     if config.required_requests:
         columns = replace(columns, holds=best.concurrency >= ALMOST * config.required_requests)
     usable = np.asarray(plannable_bytes(config, table.usable_bytes))
     columns = replace(columns, usable_bytes=usable, most_requests=best.most_requests, holds_weights=best.holds_weights)
     if job.serving is not None:
-        columns = replace(columns, instances=best.instances, alone=best.alone, least=best.least)
+        columns = replace(
+            columns,
+            instances=best.instances,
+            least_alone=best.least_alone,
+            least_together=best.least_together,
+        )
     return columns, best.layouts.rows()
 
 
@@ -439,13 +449,13 @@ def _columns(
     low, likely, high = rates.T
     with np.errstate(divide="ignore", invalid="ignore"):
         hours = np.where(likely > 0, work / likely / SECONDS_AN_HOUR, np.inf)
-    return EstimateColumns(
+    return replace(
+        no_estimates(len(table)),
         nodes=table.nodes,
         runs=np.ones(len(table), np.bool_),
         exists=best.exists,
         fits=best.fits,
         spare=best.spare,
-        holds=np.ones(len(table), np.bool_),
         needed_bytes=best.needed_bytes,
         sure_bytes=sure_bytes,
         usable_bytes=table.usable_bytes,
@@ -455,9 +465,5 @@ def _columns(
         hours=hours,
         samples=samples,
         work=work,
-        most_requests=np.zeros(len(table)),
-        holds_weights=np.zeros(len(table), np.bool_),
         instances=np.full(len(table), float(job.runs)),
-        alone=np.zeros((len(table), 0)),
-        least=np.zeros((len(table), 0)),
     )

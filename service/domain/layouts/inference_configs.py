@@ -5,18 +5,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from service.domain.arrays import Floats, Indices
-from service.domain.calibration.coefficients import Column, Features, Levels, StepKind
-from service.domain.calibration.error_bands import Physics
+from service.domain.arrays import Indices
+from service.domain.calibration.coefficients import Column, Features, Levels
 from service.domain.jobs.config import InferenceConfig, NumberFormats
-from service.domain.layouts.cluster_table import ClusterTable, ConfigFactors
-from service.domain.physics.estimate import memory_margin
+from service.domain.layouts.cluster_table import ClusterTable
 from service.domain.physics.features import FORMAT_FEATURES, inference_config_features
 
 
 @dataclass(frozen=True, slots=True)
 class InferenceConfigs:
-    """A configuration for each GPU of a table. All have the same error bands: none depends on number formats."""
+    """A configuration for each GPU of a table. All have the same error bands, as bands do not depend on
+    number formats.
+    """
 
     different: tuple[InferenceConfig, ...]
     of_gpu: Indices
@@ -33,7 +33,7 @@ class InferenceConfigs:
         return self.different[0]
 
     def on(self, gpu_types: Indices) -> InferenceConfig:
-        """Returns the configuration of rows with these GPUs; its number formats are columns where they differ."""
+        """Returns one configuration for rows with these GPUs; where number formats differ, they are columns in it."""
         if len(self.different) == 1:
             return self.any
         rows, each = self.of_gpu[gpu_types], [config.formats for config in self.different]
@@ -44,16 +44,8 @@ class InferenceConfigs:
         """The configuration of each GPU of the table."""
         return (self.different[number] for number in self.of_gpu.tolist())
 
-    def margin(self, physics: Physics) -> float:
-        """Bytes that suffice with the confidence of the job, over the likely ones."""
-        return memory_margin(physics, self.any)
-
-    def bands(self, physics: Physics, kind: StepKind, clusters: ClusterTable) -> Floats:
-        """Low, likely and high rates of each cluster, over the calibrated rate."""
-        return clusters.bands(physics, kind, ConfigFactors(physics.calibration, inference_config_features(self.any)))
-
     def features(self, clusters: ClusterTable) -> tuple[Features, dict[str, Column]]:
-        """Returns the features that they have in common, and those of the clusters with their number formats."""
+        """Returns the features that all configurations share, and those of the clusters with their number formats."""
         each = [inference_config_features(config) for config in self.different]
         if len(each) == 1:
             return each[0], clusters.features

@@ -1,4 +1,4 @@
-"""The best inference layout on each cluster: how many GPUs hold one replica, and how."""
+"""The best inference layout on each cluster: how many GPUs share one replica, and how they divide it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,19 +7,25 @@ from typing import NamedTuple
 import numpy as np
 
 from service.domain.arrays import Floats, Indices, Mask, Number, taken
-from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.step_kinds import GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Serving
-from service.domain.layouts.candidates import cuts_of
+from service.domain.layouts.candidates import degrees_of
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
 from service.domain.layouts.inference_configs import InferenceConfigs
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.disaggregated import serve_load, times_of_load
-from service.domain.physics.features import cut_columns, forward_features, inference_kind
+from service.domain.physics.estimate import memory_margin
+from service.domain.physics.features import (
+    degree_columns,
+    forward_features,
+    inference_config_features,
+    inference_kind,
+)
 from service.domain.physics.generation import CalibratedEngines, engine_factors, room_by_memory, shares_of
 from service.domain.physics.inference_roofline import ForwardEngines, forward_batch, forward_demands
-from service.domain.physics.load import Replicas, Served
+from service.domain.physics.load import Replicas
 from service.domain.physics.memory import (
     conversations_held,
     inference_memory,
@@ -39,34 +45,34 @@ class FastestInference:
     layouts: LayoutTable
     exists: Mask
     fits: Mask
-    """In the GPUs' memory, with the confidence of the config, and in the host's, where that is known."""
+    """Whether the layout fits in the memory of the GPUs with the confidence of the config, and in that of the host."""
     needed_bytes: Floats
-    """Per GPU; infinite where there is no layout."""
+    """Bytes per GPU; infinite where there is no layout."""
     sure_bytes: Floats
     """Bytes per GPU that suffice with the confidence of the config; infinite where there is no layout."""
     spare: Floats
-    """Usable bytes over the least without which no request runs in any layout that has room for one; 0 where none has,
-    NaN where it would have to hold several at once.
+    """Usable bytes divided by the fewest with which one request runs, in the best layout for that; 0 where no layout
+    has room for a request, NaN where several must run at once.
     """
     concurrency: Floats
-    """Conversations (or samples) at once on the whole cluster."""
+    """Conversations (or samples) that run at once on the whole cluster."""
     units_per_second: Floats
-    """Output tokens (samples, for a model that does not generate) of the whole cluster, calibrated, before the caution
-    of bands; 0 where it does not fit."""
+    """Output tokens per second of the whole cluster, or samples of a model that does not generate: calibrated, before
+    the caution of bands; 0 where the layout does not fit."""
     most_requests: Floats
-    """Most conversations at once in any layout; 0 where none fits."""
+    """Most conversations that run at once in any layout; 0 where none fits."""
     holds_weights: Mask
     """Whether some layout surely fits without a single request."""
     instances: Floats
     """Clusters that serve the load of the config within its limits; infinite where no number does."""
-    alone: Floats
-    """`load.Served.alone` of the layouts of each cluster; without a load it has no columns."""
-    least: Floats
-    """`load.Served.least` of the layouts of each cluster; without a load it has no columns."""
+    least_alone: Floats
+    """Least of `load.Served.least_alone` over the layouts of each cluster; without a load it has no columns."""
+    least_together: Floats
+    """Least of `load.Served.least_together` over the layouts of each cluster; without a load it has no columns."""
 
     @staticmethod
     def nothing(rows: int, limits: int) -> "FastestInference":
-        """No layout on any cluster."""
+        """Returns a table without a layout on any cluster."""
         none, zero, needed = np.zeros(rows, dtype=bool), np.zeros(rows), np.full(rows, np.inf)
         missed = np.full((rows, limits), np.inf)
         return FastestInference(
@@ -86,13 +92,14 @@ class FastestInference:
         )
 
 
-def inference_bands(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable) -> Floats:
-    """Low, likely and high rates of each cluster, over units_per_second."""
-    return configs.bands(physics, inference_kind(configs.any), clusters)
+def inference_bands(calibration: Calibration, configs: InferenceConfigs, clusters: ClusterTable) -> Floats:
+    """Low, likely and high rates of each cluster, as factors of `units_per_second`."""
+    factors = ConfigFactors(calibration.coefficients, inference_config_features(configs.any))
+    return clusters.bands(calibration, inference_kind(configs.any), factors)
 
 
 def fastest_inference_layouts(
-    physics: Physics,
+    calibration: Calibration,
     configs: InferenceConfigs,
     clusters: ClusterTable,
     fixed: FixedLayout = FREE,
@@ -102,13 +109,12 @@ def fastest_inference_layouts(
     """Returns the layout that yields the most tokens (or samples) per second on every cluster, or on the wanted ones;
     for a load, the one that serves it on the fewest instances.
 
-    With a concurrency given, all layouts that hold it at once share it among their replicas, so that the most tokens
-    per second is also the least time per token. A layout that cannot hold it would seem quick for a few requests and
-    keep the others waiting, which tokens per second counts and time per token does not. Ties go to the layout with the
-    fewest parts.
+    With a concurrency, layouts that run all its requests at once come first: among these, the most tokens per second is
+    also the least time per token. In other layouts requests wait, which tokens per second count and time per token does
+    not. Ties go to the layout that divides the model into the fewest parts.
     """
     (table, these), config = clusters.without_hosts(wanted), configs.any
-    fastest = _fastest(_InferenceSearch.of(physics, configs, table), _pairs(config, table.shapes_of(these), fixed))
+    fastest = _fastest(_InferenceSearch.of(calibration, configs, table), _pairs(config, table.shapes_of(these), fixed))
     fastest = taken(fastest, clusters.row_by_gpus)
     hosts_fit = clusters.hosts_fit(config, 1)
     fits, spare = fastest.fits & hosts_fit, np.where(hosts_fit, fastest.spare, 0.0)
@@ -118,13 +124,13 @@ def fastest_inference_layouts(
 
 
 def where_inference_fits(
-    physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, *, wanted: Mask | None = None
+    calibration: Calibration, configs: InferenceConfigs, clusters: ClusterTable, *, wanted: Mask | None = None
 ) -> Mask:
-    """Whether the fastest layout fits and holds the concurrency that is asked for."""
+    """Whether some layout fits and runs as many requests at once as the concurrency asks for."""
     (table, these), config = clusters.without_hosts(wanted), configs.any
     pairs = _pairs(config, table.shapes_of(these), FREE)
     held, kind = pairs.by_gpu(table)
-    memory = _memory(_InferenceSearch.of(physics, configs, table), held)
+    memory = _memory(_InferenceSearch.of(calibration, configs, table), held)
     in_flight, _ = _in_flight(config, held.layouts, memory.room)
     rows = np.flatnonzero(pairs.eligible(memory.fits[kind]) & (in_flight <= memory.room)[kind])
     fits = np.bincount(pairs.cluster[rows], minlength=len(table)) > 0
@@ -135,20 +141,22 @@ def where_inference_fits(
 class _InferenceSearch:
     """A job in its configurations on the clusters of a table."""
 
-    physics: Physics
+    calibration: Calibration
     configs: InferenceConfigs
     clusters: ClusterTable
-    """With the number formats among their features."""
+    """The clusters, with the number formats among their features."""
     factors: ConfigFactors
-    """Factors of what the configurations have in common."""
+    """Calibration factors by the features that all configurations share."""
 
     @staticmethod
-    def of(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable) -> "_InferenceSearch":
+    def of(calibration: Calibration, configs: InferenceConfigs, clusters: ClusterTable) -> "_InferenceSearch":
         """Returns the search on a table."""
         common, of_clusters = configs.features(clusters)
-        factors = ConfigFactors(physics.calibration, common)
+        factors = ConfigFactors(calibration.coefficients, common)
         usable = np.asarray(plannable_bytes(configs.any, clusters.usable_bytes))
-        return _InferenceSearch(physics, configs, replace(clusters, features=of_clusters, usable_bytes=usable), factors)
+        return _InferenceSearch(
+            calibration, configs, replace(clusters, features=of_clusters, usable_bytes=usable), factors
+        )
 
     @property
     def config(self) -> InferenceConfig:
@@ -161,48 +169,50 @@ class _Pairs:
     """Layouts on clusters, one pair per row."""
 
     cluster: Indices
-    cut: Indices
-    """Row of the layout in `cuts`."""
-    cuts: LayoutTable
-    """The layouts of each shape: many clusters share them."""
-    degrees: Indices
-    """A number for each layout: those with equal numbers have the same degrees."""
+    row: Indices
+    """Row of the layout in `table`."""
+    table: LayoutTable
+    """The layouts of each shape, which many clusters share."""
+    same_degrees: Indices
+    """A number for each row of `table`: rows with equal numbers have the same degrees."""
     crossing: Mask
-    """Whether tensor parallelism crosses slow links unasked, see `LayoutCandidates`."""
+    """Whether tensor parallelism crosses slow links although the caller did not ask for it; see `LayoutCandidates`."""
 
     @property
     def layouts(self) -> LayoutTable:
         """The layout of each pair."""
-        return taken(self.cuts, self.cut)
+        return taken(self.table, self.row)
 
     def rows(self, rows: Indices) -> "_Pairs":
         """Returns some of the pairs."""
-        return _Pairs(self.cluster[rows], self.cut[rows], self.cuts, self.degrees, self.crossing[rows])
+        return _Pairs(self.cluster[rows], self.row[rows], self.table, self.same_degrees, self.crossing[rows])
 
     def eligible(self, fits: Mask) -> Mask:
-        """Whether a pair fits, and does not cross slow links where another pair of its cluster fits inside them."""
+        """Whether a pair fits; one that crosses slow links counts only if no other pair of its cluster fits."""
         inside = np.bincount(self.cluster, fits & ~self.crossing) > 0
         return fits & ~(self.crossing & inside[self.cluster])
 
     def by_gpu(self, clusters: ClusterTable) -> tuple["_Pairs", Indices]:
-        """Returns pairs that all differ in GPU or layout, which decide memory, and which of them each pair equals."""
-        kinds = int(self.degrees.max(initial=0)) + 1
-        return self._distinct(clusters.gpu_type[self.cluster] * kinds + self.degrees[self.cut])
+        """Returns pairs that differ in GPU or layout, which decide the memory, and the index of each pair
+        among them.
+        """
+        kinds = int(self.same_degrees.max(initial=0)) + 1
+        return self._distinct(clusters.gpu_type[self.cluster] * kinds + self.same_degrees[self.row])
 
     def by_link(self, clusters: ClusterTable, *, network: bool) -> tuple["_Pairs", Indices]:
-        """Returns pairs that all differ in GPU, layout or links in use, and which of them each pair equals.
+        """Returns pairs that differ in GPU, layout or the links in use, and the index of each pair among them.
 
-        Replicas that stay on fast links do not use the network, and many clusters differ in that alone. `network` says
-        that all pairs use it.
+        Replicas that stay on fast links do not use the network, and many clusters differ in their network alone.
+        `network` says that all pairs use it.
         """
-        cuts, kinds = self.cuts, int(self.degrees.max(initial=0)) + 1
-        across = np.maximum(cuts.tensor, cuts.expert)[self.cut] > clusters.linked_gpus[self.cluster]
-        inside = clusters.linked_type[self.cluster] * kinds + self.degrees[self.cut]
-        own = int(inside.max(initial=0)) + 1 + np.arange(len(inside))
-        return self._distinct(np.where(across | network, own, inside))
+        table, kinds = self.table, int(self.same_degrees.max(initial=0)) + 1
+        across = np.maximum(table.tensor, table.expert)[self.row] > clusters.linked_gpus[self.cluster]
+        inside = clusters.linked_type[self.cluster] * kinds + self.same_degrees[self.row]
+        unlike_any = int(inside.max(initial=0)) + 1 + np.arange(len(inside))
+        return self._distinct(np.where(across | network, unlike_any, inside))
 
     def _distinct(self, key: Indices) -> tuple["_Pairs", Indices]:
-        """Returns the first pair with each key, and which of them each pair equals."""
+        """Returns the first pair with each key, and the index of each pair among these."""
         every, first = np.arange(len(key)), np.zeros(int(key.max(initial=0)) + 1, np.int64)
         first[key[::-1]] = every[::-1]
         same_as = first[key]
@@ -210,16 +220,17 @@ class _Pairs:
         return self.rows(np.flatnonzero(differs)), (np.cumsum(differs) - 1)[same_as]
 
     def best(self, rows: Indices, *keys: Floats) -> Indices:
-        """Returns the best of these rows for each of their clusters: the one with the smallest first key; among equal
-        ones that with the smallest next key, and so on; at last, the one that divides the model into the fewest parts.
-        Each key has a number for each of the rows.
+        """Returns the best of these rows for each of their clusters.
+
+        Each key has a number for each of the rows. The row with the smallest first key is best; among equal ones, the
+        row with the smallest next key, and so on; then the one that divides the model into the fewest parts.
         """
-        cuts, chosen = self.cuts, np.arange(len(rows))
+        table, chosen = self.table, np.arange(len(rows))
         for key in keys:
             chosen = chosen[self._is_least(rows[chosen], key[chosen])]
         rows = rows[chosen]
-        for parts in (cuts.tensor * cuts.pipeline, cuts.pipeline, cuts.expert):
-            rows = rows[self._is_least(rows, parts[self.cut[rows]])]
+        for parts in (table.tensor * table.pipeline, table.pipeline, table.expert):
+            rows = rows[self._is_least(rows, parts[self.row[rows]])]
         return rows
 
     def _is_least(self, rows: Indices, key: Floats) -> Mask:
@@ -230,29 +241,30 @@ class _Pairs:
         return np.asarray(key <= least[cluster])
 
 
-def _packed(cuts: LayoutTable) -> Indices:
-    """Returns a number for each layout that has the same degrees as others with that number."""
+def _packed_degrees(layouts: LayoutTable) -> Indices:
+    """Returns a number for each layout; layouts have equal numbers if they have equal degrees."""
     tensor, pipeline, gpus = (
-        degree.astype(np.int64) for degree in (cuts.tensor, cuts.pipeline, cuts.tensor * cuts.pipeline * cuts.data)
+        degree.astype(np.int64)
+        for degree in (layouts.tensor, layouts.pipeline, layouts.tensor * layouts.pipeline * layouts.data)
     )
     # Experts are on each GPU, or spread over all GPUs of a stage.
-    return ((gpus << 20 | tensor) << 20 | pipeline) << 1 | (cuts.expert > 1)
+    return ((gpus << 20 | tensor) << 20 | pipeline) << 1 | (layouts.expert > 1)
 
 
 def _pairs(config: InferenceConfig, shapes: Sequence[ClusterShape], fixed: FixedLayout) -> _Pairs:
-    cuts = cuts_of(config, [shape.size for shape in shapes], replace(fixed, context=None))
+    degrees = degrees_of(config, [shape.size for shape in shapes], replace(fixed, context=None))
     if not config.model.generates:
-        cuts = {name: column[~cuts["crossing"]] for name, column in cuts.items()}
-    starts = np.searchsorted(cuts["shape"], np.arange(len(shapes) + 1))
+        degrees = {name: column[~degrees["crossing"]] for name, column in degrees.items()}
+    starts = np.searchsorted(degrees["shape"], np.arange(len(shapes) + 1))
     clusters = [len(shape.indices) for shape in shapes]
     first, count = np.repeat(starts[:-1], clusters), np.repeat(np.diff(starts), clusters)
     cluster = np.concatenate([np.zeros(0, dtype=np.int64), *(shape.indices for shape in shapes)])
     # The pairs of a cluster follow those of the clusters before it, each with the next layout of its shape.
-    cut = np.arange(count.sum()) + np.repeat(first - (np.cumsum(count) - count), count)
-    degrees = {name: cuts[name] for name in ("tensor", "pipeline", "data", "expert")}
-    layouts = replace(LayoutTable.plain(len(cuts["shape"])), **degrees)
-    _, numbers = np.unique(_packed(layouts), return_inverse=True)
-    return _Pairs(np.repeat(cluster, count), cut, layouts, numbers, cuts["crossing"][cut])
+    row = np.arange(count.sum()) + np.repeat(first - (np.cumsum(count) - count), count)
+    columns = {name: degrees[name] for name in ("tensor", "pipeline", "data", "expert")}
+    layouts = replace(LayoutTable.plain(len(degrees["shape"])), **columns)
+    _, numbers = np.unique(_packed_degrees(layouts), return_inverse=True)
+    return _Pairs(np.repeat(cluster, count), row, layouts, numbers, degrees["crossing"][row])
 
 
 class _Memory(NamedTuple):
@@ -261,18 +273,18 @@ class _Memory(NamedTuple):
     room: Floats
     """Requests or samples that one replica can run at once."""
     needed: Floats
-    """Bytes for as many requests as run; for one where none has room."""
+    """Bytes for as many requests as run, or for one request where none has room."""
     least: Floats
-    """Bytes without which no request runs."""
+    """Fewest bytes with which one request runs."""
     sure: Floats
     """Bytes that suffice with the confidence of the config."""
     fits: Mask
     holds_weights: Mask
-    """Whether it surely fits without a request."""
+    """Whether the replica fits with the confidence of the config while no request runs."""
 
 
 def _memory(search: _InferenceSearch, pairs: _Pairs) -> _Memory:
-    usable, margin = search.clusters.usable_bytes[pairs.cluster], search.configs.margin(search.physics)
+    usable, margin = search.clusters.usable_bytes[pairs.cluster], memory_margin(search.calibration, search.config)
     config = search.configs.on(search.clusters.gpu_type[pairs.cluster])
     room, needed, least, empty = _room_and_bytes(search.factors, config, pairs.layouts, usable)
     sure = np.maximum(needed, least * margin)
@@ -283,8 +295,7 @@ def _room_and_bytes(
     factors: ConfigFactors, config: InferenceConfig, layouts: LayoutTable, usable: Floats
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Returns four columns: the requests or samples that one replica can run at once, the bytes per GPU that these
-    need (those of one request where none fits), the bytes without which no request runs, and those of a replica
-    without requests.
+    need (or one request, where none fits), the bytes with one request, and the bytes without requests.
     """
     memory = inference_memory(config, layouts)
     empty = np.asarray(factors.total(MEMORY, memory.empty, {}))
@@ -300,8 +311,10 @@ def _room_and_bytes(
 
 
 def _fastest(search: _InferenceSearch, pairs: _Pairs) -> FastestInference:
-    """The best pair of each cluster: inside its fast links, holding the concurrency asked for, then the fastest; for a
-    load, inside its fast links, then on the fewest instances. Where none fits, the one that needs the least memory.
+    """Returns the best pair of each cluster.
+
+    Pairs inside fast links come first, then those that run all requests of the concurrency at once, then the fastest;
+    for a load, the pair on the fewest instances. Where no pair fits, the one that needs the least memory is returned.
     """
     clusters, serving = search.clusters, search.config.serving
     count = len(clusters)
@@ -313,14 +326,14 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> FastestInference:
     rows = np.flatnonzero(pairs.eligible(memory.fits[kind]))
     tried, places = pairs.rows(rows), memory.room[kind[rows]]
     timed, number = tried.by_link(clusters, network=serving is not None and serving.disaggregated)
-    places_of_timed = np.zeros(len(timed.cut))
+    places_of_timed = np.zeros(len(timed.row))
     places_of_timed[number] = places
     speed = _speed(search, timed, places_of_timed)
     best = tried.best(np.arange(len(rows)), *(key[number] for key in speed.keys))
     fitting = tried.cluster[best]
     fits, index, exists = np.zeros(count, bool), np.zeros(count, np.int64), np.zeros(count, bool)
     fits[fitting] = True
-    # The answer says how much memory a machine lacks, by the layout that needs the least.
+    # Where nothing fits, the answer states the memory of the layout that needs the least.
     full = np.flatnonzero(~fits[pairs.cluster])
     lightest = pairs.best(full, pairs.crossing[full].astype(np.float64), memory.least[kind[full]])
     for chosen in (lightest, rows[best]):
@@ -328,7 +341,7 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> FastestInference:
     spare, most_requests = np.zeros(count), np.zeros(count)
     usable = clusters.usable_bytes[held.cluster]
     np.maximum.at(spare, pairs.cluster, np.where(memory.room > 0, usable / memory.least, 0.0)[kind])
-    np.maximum.at(most_requests, tried.cluster, places * pairs.cuts.data[tried.cut])
+    np.maximum.at(most_requests, tried.cluster, places * pairs.table.data[tried.row])
 
     def of_best(figures: Floats, otherwise: float) -> Floats:
         column = np.full(count, otherwise)
@@ -336,7 +349,7 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> FastestInference:
         return column
 
     return FastestInference(
-        taken(pairs.cuts, pairs.cut[index]),
+        taken(pairs.table, pairs.row[index]),
         exists,
         fits,
         np.where(exists, memory.needed[kind[index]], np.inf),
@@ -347,13 +360,13 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> FastestInference:
         most_requests,
         np.bincount(pairs.cluster, memory.holds_weights[kind], count) > 0,
         of_best(speed.instances, np.inf),
-        _least_of_each(count, tried, speed.alone[number]),
-        _least_of_each(count, tried, speed.least[number]),
+        _least_of_clusters(count, tried, speed.least_alone[number]),
+        _least_of_clusters(count, tried, speed.least_together[number]),
     )
 
 
-def _least_of_each(clusters: int, tried: _Pairs, figures: Floats) -> Floats:
-    """The least figures among the layouts of each cluster; infinite where none is tried."""
+def _least_of_clusters(clusters: int, tried: _Pairs, figures: Floats) -> Floats:
+    """Returns the least figures among the layouts of each cluster; infinite where no layout is tried."""
     least = np.full((clusters, figures.shape[1]), np.inf)
     np.minimum.at(least, tried.cluster, figures)
     return least
@@ -367,10 +380,10 @@ class _Speed(NamedTuple):
     concurrency: Floats
     """Requests (or samples) at once."""
     instances: Floats
-    alone: Floats
-    least: Floats
+    least_alone: Floats
+    least_together: Floats
     keys: tuple[Floats, ...]
-    """Order the layouts of a cluster, see `_Pairs.best`."""
+    """Columns that order the layouts of a cluster; see `_Pairs.best`."""
 
     @staticmethod
     def nothing(limits: int) -> "_Speed":
@@ -380,7 +393,7 @@ class _Speed(NamedTuple):
 
     @staticmethod
     def of_one(rate: Floats, concurrency: Floats, *keys: Floats) -> "_Speed":
-        """Figures without a load, with what comes before the rate in the order of layouts."""
+        """Figures without a load. In the order of layouts, `keys` come before the rate."""
         none = np.zeros((len(rate), 0))
         return _Speed(rate, concurrency, np.ones(len(rate)), none, none, (*keys, -rate))
 
@@ -401,13 +414,13 @@ def _speed(search: _InferenceSearch, tried: _Pairs, places: Floats) -> _Speed:
 
 
 def _caution(search: _InferenceSearch, pairs: _Pairs) -> Floats:
-    """Likely rate of each pair, over the calibrated one."""
-    bands = inference_bands(search.physics, search.configs, search.clusters)
+    """Returns the likely rate of each pair, divided by the calibrated one."""
+    bands = inference_bands(search.calibration, search.configs, search.clusters)
     return np.asarray(bands[pairs.cluster, 1])
 
 
 def _forward(search: _InferenceSearch, pairs: _Pairs, places: Floats) -> _Speed:
-    """Networks that pass over batches of samples: each GPU by itself, in every layout."""
+    """Figures of networks that pass over batches of samples. In every layout each GPU works alone."""
     engines, gpus = _forward_engines(search, pairs), search.clusters.gpus[pairs.cluster]
     if (serving := search.config.serving) is not None:
         replicas = Replicas.of(engines, places, gpus, 1.0 / _caution(search, pairs))
@@ -421,11 +434,11 @@ def _forward_engines(search: _InferenceSearch, pairs: _Pairs) -> ForwardEngines:
     kind, clusters = inference_kind(search.config), search.clusters
     factors = replace(search.factors, features={**search.factors.features, **forward_features(search.config)})
     rates, of_clusters = clusters.rates(search.configs.by_gpu()), clusters.factors(factors, kind, kind.start)
-    of_cuts = factors.of(kind, "*", cut_columns(pairs.layouts))
+    of_degrees = factors.of(kind, "*", degree_columns(pairs.layouts))
 
     def real(term: str, resource: str) -> Number:
         of_cluster = factors.of(kind, term, {}) * of_clusters[term] * rates[resource]
-        return np.asarray(of_cluster)[pairs.cluster] * of_cuts
+        return np.asarray(of_cluster)[pairs.cluster] * of_degrees
 
     demands = forward_demands(search.configs.on(clusters.gpu_type[pairs.cluster]))
     return ForwardEngines.of(kind, demands, real)
@@ -448,26 +461,25 @@ def _generation(config: InferenceConfig, engines: CalibratedEngines, layouts: La
 
 
 def _serving(serving: Serving, replicas: Replicas, transfer: Floats) -> _Speed:
-    """Instances that serve a load; the rate is that of the load on one of them, before the caution of bands.
+    """Figures of a load; the rate is that of one instance, before the caution of bands.
 
-    Of the layouts on equally many instances, the one that answers soonest is best: clients that wait for their answers
-    then send the most.
+    Of layouts on equally many instances, the one that answers soonest is best. For a fixed number of clients this is
+    the one with the highest rate, because clients wait for their answers.
     """
     served, at_once = serve_load(replicas, transfer, serving), replicas.places * replicas.count
     rate = served.rate * replicas.count * serving.answer.mean * replicas.slowness
+    if serving.concurrency:
+        second_key = -rate
+    else:
+        second_key = times_of_load(replicas, transfer, served, serving).per_request(serving.percentile)
     return _Speed(
         rate=rate,
         concurrency=at_once,
         instances=served.instances,
-        alone=served.alone,
-        least=served.least,
-        keys=(served.instances, -rate if serving.concurrency else _seconds(replicas, transfer, served, serving)),
+        least_alone=served.least_alone,
+        least_together=served.least_together,
+        keys=(served.instances, second_key),
     )
-
-
-def _seconds(replicas: Replicas, transfer: Floats, served: Served, serving: Serving) -> Floats:
-    """Seconds of a request at the percentile of a load, on the fewest instances."""
-    return times_of_load(replicas, transfer, served, serving).per_request(serving.percentile)
 
 
 def _engines(search: _InferenceSearch, cluster: Indices, layouts: LayoutTable) -> CalibratedEngines:
@@ -476,11 +488,11 @@ def _engines(search: _InferenceSearch, cluster: Indices, layouts: LayoutTable) -
         clusters.rates(search.configs.by_gpu()),
         clusters.factors(factors, GENERATION, GENERATION.start),
     )
-    of_config = engine_factors(factors.calibration, factors.features).of_terms
-    of_cuts = np.exp(factors.of_columns(GENERATION, "*", cut_columns(layouts)))
+    of_config = engine_factors(factors.coefficients, factors.features).of_terms
+    of_degrees = np.exp(factors.of_columns(GENERATION, "*", degree_columns(layouts)))
 
     def real(term: str, resource: str) -> Number:
-        return (of_config[term] * of_clusters[term] * rates[resource])[cluster] * of_cuts
+        return (of_config[term] * of_clusters[term] * rates[resource])[cluster] * of_degrees
 
     memory, linked_gpus = rates["memory"][cluster], clusters.linked_gpus[cluster]
     return CalibratedEngines.of(search.configs.on(gpu_types), layouts, linked_gpus, memory, real)

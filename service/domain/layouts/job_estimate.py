@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from service.domain.band import Band
-from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.calibration import Calibration
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, required_config_on, samples_of
 from service.domain.layouts.checks import check_degrees, check_fixed
@@ -21,7 +21,7 @@ from service.domain.physics.training_roofline import passes, passes_of_recomputa
 from service.domain.units import SECONDS_AN_HOUR
 
 Choose = Literal["fastest", "usual", "usual_if_it_fits"]
-"""How the free parts of a layout are chosen; `usual_if_it_fits` takes the fastest where the usual one does not fit."""
+"""How the free parts of a layout are chosen. `usual_if_it_fits` is the usual layout if that fits, else the fastest."""
 
 
 FLOPS = ("model_flops_per_second_per_gpu", "hardware_flops_per_second_per_gpu", "model_flops_utilisation")
@@ -30,7 +30,9 @@ FLOPS = ("model_flops_per_second_per_gpu", "hardware_flops_per_second_per_gpu", 
 
 @dataclass(frozen=True, slots=True)
 class JobEstimate:
-    """Estimate of a job on a cluster. Hours are of the whole amount, without setup; None where no amount is given."""
+    """Estimate of a job on a cluster. Hours are those of the whole amount without set-up, and None without an
+    amount.
+    """
 
     config: Config
     estimate: Estimate
@@ -38,20 +40,21 @@ class JobEstimate:
     """Samples of all runs together."""
     hours: Band | None
     beyond_steps: float | None
-    """Share that evaluation, saving and starting add to the steps, as in published runs of the stack."""
+    """Time of evaluation, saving and starting, as a share of the time of the steps, as in published runs of
+    the stack."""
     model_flops_per_second_per_gpu: float | None
-    """Counted as in papers: with attention to the whole sequence, and without recomputation."""
+    """FLOP/s counted as in papers: with attention to the whole sequence, and without recomputation."""
     hardware_flops_per_second_per_gpu: float | None
     """Model FLOP/s and those of recomputation."""
     model_flops_utilisation: float | None
-    """FLOP/s of the work that is done, over the dense peak at the job's precision: frozen weights have no gradient, and
-    causal attention skips the hidden half."""
+    """FLOP/s of the necessary work, divided by the dense peak at the job's precision. Frozen weights need no gradient,
+    and causal attention needs half of the scores."""
     tokens_per_sample: float
     peak_flops_per_gpu: float
-    """Dense, at the job's precision."""
+    """Dense FLOP/s at the job's precision."""
     job: Job
     measured: bool = False
-    """Whether this very work was measured on the cluster, which proves that it fits."""
+    """Whether the rate was measured with the same work on this cluster, which proves that the job fits."""
 
     @property
     def fits(self) -> bool:
@@ -60,7 +63,7 @@ class JobEstimate:
 
     @property
     def fits_surely(self) -> bool:
-        """Whether the job fits with the probability that is asked for."""
+        """Whether the job fits with the confidence that is asked for."""
         return self.measured or self.estimate.fits_surely
 
     @property
@@ -76,67 +79,67 @@ class JobEstimate:
 
 
 def estimate_job(
-    physics: Physics, job: Job, cluster: Cluster, fixed: FixedLayout = FREE, choose: Choose = "fastest"
+    calibration: Calibration, job: Job, cluster: Cluster, fixed: FixedLayout = FREE, choose: Choose = "fastest"
 ) -> JobEstimate:
     """Chooses a layout and estimates the job. Raises `QuestionError` for an impossible precision or layout."""
     config = required_config_on(job, cluster.gpu)
     check_fixed(fixed, config, cluster)
-    return _of_whole(physics, job, config, cluster, _chosen(physics, config, cluster, fixed, choose))
+    return _of_whole(calibration, job, config, cluster, _chosen(calibration, config, cluster, fixed, choose))
 
 
-def estimate_job_in(physics: Physics, job: Job, cluster: Cluster, layout: Layout) -> JobEstimate:
+def estimate_job_in(calibration: Calibration, job: Job, cluster: Cluster, layout: Layout) -> JobEstimate:
     """Estimates the job in a layout that is known to be possible."""
     config = required_config_on(job, cluster.gpu)
-    return _of_whole(physics, job, config, cluster, estimate_config(physics, config, cluster, layout))
+    return _of_whole(calibration, job, config, cluster, estimate_config(calibration, config, cluster, layout))
 
 
-def memory_of_job_in(physics: Physics, job: Job, cluster: Cluster, layout: Layout) -> MemoryNeed:
+def memory_of_job_in(calibration: Calibration, job: Job, cluster: Cluster, layout: Layout) -> MemoryNeed:
     """Returns the memory of the job in a layout that is known to be possible."""
-    return estimate_config(physics, required_config_on(job, cluster.gpu), cluster, layout, timed=False).memory
+    return estimate_config(calibration, required_config_on(job, cluster.gpu), cluster, layout, timed=False).memory
 
 
 def at_rate(estimated: JobEstimate, rate: Band, *, measured: bool) -> JobEstimate:
-    """Returns the estimate, which has a rate, at another rate of samples per second: figures follow it in proportion.
+    """Returns the estimate at another rate of samples per second, with all figures of speed in proportion to the rate.
 
-    `measured` says whether the rate was measured on this cluster.
+    The estimate must have a rate. `measured` says whether the new rate was measured on this cluster.
     """
     estimate = estimated.estimate
     assert estimate.samples_per_second is not None
     modelled, hours = estimate.samples_per_second.likely, estimated.hours
-    times, tokens, between = rate.likely / modelled, estimate.tokens_per_second, estimate.seconds_per_output_token
+    factor, tokens, between = rate.likely / modelled, estimate.tokens_per_second, estimate.seconds_per_output_token
     scaled = replace(
         estimate,
         samples_per_second=rate,
         tokens_per_second=None if tokens is None else rate.times(tokens.likely / modelled),
         seconds_per_output_token=None if between is None else rate.inverse_of(between.likely * modelled),
-        step=None if estimate.step is None else estimate.step.at(estimate.step.rate * times),
+        step=None if estimate.step is None else estimate.step.at(estimate.step.rate * factor),
     )
-    flops = {name: figure * times for name in FLOPS if (figure := getattr(estimated, name)) is not None}
+    flops = {name: figure * factor for name in FLOPS if (figure := getattr(estimated, name)) is not None}
     hours = None if hours is None else rate.inverse_of(hours.likely * modelled)
     return replace(estimated, estimate=scaled, hours=hours, measured=measured, **flops)
 
 
-def _chosen(physics: Physics, config: Config, cluster: Cluster, fixed: FixedLayout, choose: Choose) -> Estimate:
+def _chosen(calibration: Calibration, config: Config, cluster: Cluster, fixed: FixedLayout, choose: Choose) -> Estimate:
     is_free = any(getattr(fixed, field.name) is None for field in fields(fixed))
     if choose != "fastest" or not is_free:
         usual = usual_layout(config, cluster, fixed)
         check_degrees(usual, cluster)
-        estimate = estimate_config(physics, config, cluster, usual)
+        estimate = estimate_config(calibration, config, cluster, usual)
         if estimate.fits or choose == "usual" or not is_free:
             return estimate
-    return best_layout(physics, config, cluster, fixed)
+    return best_layout(calibration, config, cluster, fixed)
 
 
-def _of_whole(physics: Physics, job: Job, config: Config, cluster: Cluster, estimate: Estimate) -> JobEstimate:
+def _of_whole(calibration: Calibration, job: Job, config: Config, cluster: Cluster, estimate: Estimate) -> JobEstimate:
     feed = feed_of(cluster, job.loading)
-    estimate = fed(estimate, {part: physics.bands.of_feed(part, rate) for part, rate in feed.items()})
+    estimate = fed(estimate, {part: calibration.bands.of_feed(part, rate) for part, rate in feed.items()})
     if isinstance(config, TrainingConfig):
-        return _of_training(physics, job, config, cluster, estimate)
+        return _of_training(calibration, job, config, cluster, estimate)
     return _of_inference(job, config, cluster, estimate)
 
 
 def _of_training(
-    physics: Physics, job: Job, config: TrainingConfig, cluster: Cluster, estimate: Estimate
+    calibration: Calibration, job: Job, config: TrainingConfig, cluster: Cluster, estimate: Estimate
 ) -> JobEstimate:
     layout = estimate.layout
     length = config.mean_length or config.sequence_length or 0
@@ -146,7 +149,7 @@ def _of_training(
     if estimate.samples_per_second is not None:
         rate = estimate.samples_per_second.likely
         if samples is not None:
-            beyond = overhead_beyond_steps(physics, config, cluster, layout)
+            beyond = overhead_beyond_steps(calibration, config, cluster, layout)
             hours = estimate.samples_per_second.inverse_of(samples / SECONDS_AN_HOUR).times(1 + beyond)
         share, done = rate / cluster.gpus, training_flops_per_sample(config.model, length or 1, passes(config))
         utilisation = None if done is None else share * done / peak

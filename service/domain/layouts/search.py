@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.calibration import Calibration
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import Config, TrainingConfig
 from service.domain.layouts.candidates import crosses_slow_links
@@ -16,28 +16,28 @@ from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
 
 
-def best_layout(physics: Physics, config: Config, cluster: Cluster, fixed: FixedLayout = FREE) -> Estimate:
-    """Estimates the fastest layout that fits on one cluster; if none does, the one that needs the least memory.
+def best_layout(calibration: Calibration, config: Config, cluster: Cluster, fixed: FixedLayout = FREE) -> Estimate:
+    """Returns the estimate of the fastest layout that fits on one cluster, else of the one that needs the least memory.
 
-    Tensor parallelism leaves the GPUs on one fast link only if the caller fixes it so or nothing else fits.
-    Raises `QuestionError` when no layout is possible.
+    Tensor parallelism crosses slow links only if the caller fixes it so or nothing else fits. Raises `QuestionError`
+    when no layout is possible.
     """
     check_fixed(fixed, config, cluster)
-    fastest = fastest_layouts(physics, config, cluster_table([cluster]), fixed)
+    fastest = fastest_layouts(calibration, config, cluster_table([cluster]), fixed)
     if not fastest.exists[0]:
         raise _no_layout(config, cluster, fixed)
     layout = fastest.layouts.row(0)
     across = bool(crosses_slow_links(layout.tensor, cluster.linked_gpus))
-    return replace(estimate_config(physics, config, cluster, layout), tensor_across_slow_links=across)
+    return replace(estimate_config(calibration, config, cluster, layout), tensor_across_slow_links=across)
 
 
 def fastest_layouts(
-    physics: Physics, config: Config, clusters: ClusterTable, fixed: FixedLayout = FREE
+    calibration: Calibration, config: Config, clusters: ClusterTable, fixed: FixedLayout = FREE
 ) -> FastestTraining | FastestInference:
     """Returns the best layout on every cluster of a table, with its figures."""
     if isinstance(config, TrainingConfig):
-        return fastest_training_layouts(physics, config, clusters, fixed)
-    return fastest_inference_layouts(physics, InferenceConfigs.same(config, clusters), clusters, fixed)
+        return fastest_training_layouts(calibration, config, clusters, fixed)
+    return fastest_inference_layouts(calibration, InferenceConfigs.same(config, clusters), clusters, fixed)
 
 
 def _no_layout(config: Config, cluster: Cluster, fixed: FixedLayout) -> QuestionError:

@@ -7,15 +7,15 @@ from itertools import repeat
 import numpy as np
 
 from service.domain.arrays import Floats, Indices, Mask, taken
+from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.coefficients import Levels
-from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import MEMORY, TRAINING
 from service.domain.jobs.config import TrainingConfig
 from service.domain.layouts.candidates import (
     LayoutCandidates,
-    Way,
+    MemorySaving,
+    memory_savings,
     training_candidates,
-    ways_to_run,
 )
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
 from service.domain.layouts.usual import FREE, FixedLayout, most_samples_per_micro_batch
@@ -35,15 +35,15 @@ class FastestTraining:
     exists: Mask
     """False where no allowed layout spreads the batch over the cluster."""
     fits: Mask
-    """In the GPUs' memory, with the confidence of the config, and in the host's, where that is known."""
+    """Whether the layout fits in the memory of the GPUs with the confidence of the config, and in that of the host."""
     needed_bytes: Floats
-    """Per GPU; infinite where there is no layout."""
+    """Bytes per GPU; infinite where there is no layout."""
     spare: Floats
-    """Usable bytes over those of the layout that needs the least; 0 where there is none or the host lacks memory, NaN
-    where the host fits some layouts alone.
+    """Usable bytes divided by those of the layout that needs the least; 0 where there is none or the host lacks memory,
+    NaN where the host has enough memory for some layouts only.
     """
     seconds_per_sample: Floats
-    """Calibrated, before the caution of bands; infinite where it does not fit."""
+    """Calibrated seconds, before the caution of bands; infinite where the layout does not fit."""
 
     @staticmethod
     def nothing(rows: int) -> "FastestTraining":
@@ -52,28 +52,28 @@ class FastestTraining:
         return FastestTraining(LayoutTable.plain(rows), none, none, infinite, np.zeros(rows), infinite)
 
 
-def training_bands(physics: Physics, config: TrainingConfig, clusters: ClusterTable) -> Floats:
-    """Low, likely and high samples per second of each cluster, over 1 / seconds_per_sample."""
-    factors = ConfigFactors(physics.calibration, training_config_features(config))
-    return clusters.bands(physics, TRAINING, factors)
+def training_bands(calibration: Calibration, config: TrainingConfig, clusters: ClusterTable) -> Floats:
+    """Low, likely and high rates of each cluster, as factors of 1 / `seconds_per_sample`."""
+    factors = ConfigFactors(calibration.coefficients, training_config_features(config))
+    return clusters.bands(calibration, TRAINING, factors)
 
 
 def fastest_training_layouts(
-    physics: Physics,
+    calibration: Calibration,
     config: TrainingConfig,
     clusters: ClusterTable,
     fixed: FixedLayout = FREE,
     *,
     wanted: Mask | None = None,
 ) -> FastestTraining:
-    """The best layout on every cluster, or on the wanted ones."""
+    """Returns the best layout on every cluster, or on the wanted ones."""
     hosts_matter = _host_depends_on_layout(config)
     table, these = (clusters, wanted) if hosts_matter else clusters.without_hosts(wanted)
-    fastest = _Search(physics, config, table.surely(physics, config), fixed).fastest(table.shapes_of(these))
+    fastest = _Search(calibration, config, table.surely(calibration, config), fixed).fastest(table.shapes_of(these))
     if not hosts_matter:
         fastest = taken(fastest, clusters.row_by_gpus)
     fits = fastest.fits & clusters.hosts_fit(config, fastest.layouts.micro_batch)
-    spare = fastest.spare * memory_margin(physics, config)
+    spare = fastest.spare * memory_margin(calibration, config)
     least, most = (fixed.micro_batch,) * 2 if fixed.micro_batch else (1, most_samples_per_micro_batch(config))
     spare = np.where(clusters.hosts_fit(config, least), spare, 0.0)
     spare[(spare >= 1.0) & ~clusters.hosts_fit(config, most)] = np.nan
@@ -83,40 +83,48 @@ def fastest_training_layouts(
 
 
 def where_training_fits(
-    physics: Physics,
+    calibration: Calibration,
     config: TrainingConfig,
     clusters: ClusterTable,
     wanted: Mask | None = None,
     fixed: FixedLayout = FREE,
 ) -> Mask:
-    """Whether the fastest layout fits. The lightest layout decides, unless host memory depends on the micro-batch."""
+    """Whether some layout fits. The layout that needs the least memory decides, unless the micro-batch decides whether
+    the host has enough memory.
+    """
     hosts_matter = _host_depends_on_layout(config)
     hosts = clusters.hosts_fit(config, 1 if hosts_matter else most_samples_per_micro_batch(config))
     if hosts_matter or not np.array_equal(hosts, clusters.hosts_fit(config, 1)):
-        return fastest_training_layouts(physics, config, clusters, fixed, wanted=wanted).fits
+        return fastest_training_layouts(calibration, config, clusters, fixed, wanted=wanted).fits
     table, these = clusters.without_hosts(wanted)
-    table = table.surely(physics, config)
-    search = _Search(physics, config, table, fixed)
+    table = table.surely(calibration, config)
+    search = _Search(calibration, config, table, fixed)
     may_fit = search.least_bytes() <= table.usable_bytes
     fits = search.lightest_fits(table.shapes_of(may_fit if these is None else may_fit & these))
     return fits[clusters.row_by_gpus] & hosts
 
 
 def _host_depends_on_layout(config: TrainingConfig) -> bool:
-    """Whether the micro-batch decides if the host has enough memory: loaded images are large, and tokens are not."""
+    """Whether the micro-batch decides if the host has enough memory: loaded images are large, tokens are small."""
     return config.model.transformer is None
 
 
 class _Search:
-    """Layouts by clusters: the product of the demands of layouts and of what clusters take for a unit of each."""
+    """The search for layouts on clusters: a matrix product of the demands of layouts and the seconds per unit of
+    clusters.
+    """
 
-    def __init__(self, physics: Physics, config: TrainingConfig, clusters: ClusterTable, fixed: FixedLayout) -> None:
+    def __init__(
+        self, calibration: Calibration, config: TrainingConfig, clusters: ClusterTable, fixed: FixedLayout
+    ) -> None:
         self.config, self.clusters, self.fixed = config, clusters, fixed
-        self.factors = ConfigFactors(physics.calibration, training_config_features(config))
-        self.log_of_ways = self._log_of_ways()
+        self.factors = ConfigFactors(calibration.coefficients, training_config_features(config))
+        self.log_of_saving = self._logs_of_savings()
 
     def lightest_fits(self, shapes: Sequence[ClusterShape]) -> Mask:
-        """Which clusters have a candidate that fits: the smallest micro-batches and whole stages are the lightest."""
+        """Returns which clusters have a candidate that fits. The smallest micro-batches and whole stages need the least
+        memory.
+        """
         free = self.fixed.micro_batch is None and self.fixed.accumulation is None
         fixed = replace(self.fixed, virtual_stages=self.fixed.virtual_stages or 1)
         candidates = self._candidates(shapes, replace(fixed, micro_batch=1) if free else fixed)
@@ -127,7 +135,7 @@ class _Search:
         return fits
 
     def fastest(self, shapes: Sequence[ClusterShape]) -> FastestTraining:
-        """The fastest candidates, in a table of all clusters; those of other shapes have none."""
+        """Returns the fastest candidates in a table of all clusters; clusters of other shapes have none."""
         candidates = self._candidates(shapes, self.fixed)
         layouts, count = candidates.layouts, len(self.clusters)
         if not len(layouts.tensor):
@@ -149,7 +157,7 @@ class _Search:
         return self._simplified(fastest, layouts, chosen)
 
     def least_bytes(self) -> Floats:
-        """A lower bound of the bytes per GPU of any layout: states divided evenly over all GPUs."""
+        """Returns a lower bound of the bytes per GPU of any layout: states divided evenly over all GPUs."""
         parts, sharded = training_parts(self.config, Layout()), {"sharded": Levels(("", "yes"), np.arange(2))}
         states = ("weights", "gradients", "optimizer")
         total = sum(float(parts[name]) * np.min(self.factors.of(MEMORY, name, sharded)) for name in states)
@@ -157,7 +165,7 @@ class _Search:
         return least
 
     def _candidates(self, shapes: Sequence[ClusterShape], fixed: FixedLayout) -> LayoutCandidates:
-        return training_candidates(self.config, [shape.size for shape in shapes], fixed, self._ways_worth_trying)
+        return training_candidates(self.config, [shape.size for shape in shapes], fixed, self._savings_worth_trying)
 
     def _bytes_needed(self, layouts: LayoutTable) -> Floats:
         parts = training_parts(self.config, layouts)
@@ -172,11 +180,12 @@ class _Search:
         least_inside: Floats,
         chosen: Indices,
     ) -> Floats:
-        """Writes the row of the fastest candidate that fits to `chosen`; returns its seconds per sample, else infinity.
+        """Writes the row of the fastest candidate that fits to `chosen`, and returns its seconds per sample.
 
-        It fits in the memory of the GPUs and, where the micro-batch decides that of the host, in the host's. Of equally
-        fast ones it is the one that needs the least memory. Those that cross slow links are for clusters with less
-        memory than `least_inside`, which the others need.
+        These are infinite where none fits. A candidate has to fit in the memory of the GPUs and, where the micro-batch
+        decides whether the host has enough memory, in that of the host. Of equally fast candidates, the one that needs
+        the least memory is chosen. Candidates that cross slow links are for clusters with less memory than
+        `least_inside`, the least bytes of the other candidates.
         """
         usable, seconds = self.clusters.usable_bytes, np.full(len(chosen), np.inf)
         to_cross = np.where(usable < least_inside, usable, 0.0)
@@ -218,16 +227,16 @@ class _Search:
     def _demands_and_costs(
         self, layouts: LayoutTable, linked_gpus: Floats
     ) -> tuple[Floats, Floats, list[tuple[Floats, Floats]]]:
-        """Amounts per sample, demands by layouts; and seconds per unit of each, clusters by demands.
+        """Returns amounts per sample (demands by layouts) and seconds per unit of each demand (clusters by demands).
 
-        A bounded term counts twice: at its ideal time, and at what the coefficients add to it. The third value has the
-        amounts of gradients per sample on each link or network, and its seconds per unit: no step is shorter.
+        A bounded term counts twice: with its ideal time, and with the time that the coefficients add to it. The third
+        value has the gradients per sample on each link or network and the seconds per unit: no step is shorter.
         """
         per_sample = self.factors.of(TRAINING, "*", layout_columns(layouts)) / layouts.global_batch
         demands = training_demands(self.config, layouts, linked_gpus)
         keys = [key for key, amount in demands.items() if key[0] in TRAINING.start and np.any(amount)]
         bounded = [key for key in keys if key[0] in TRAINING.bounded]
-        # A term may need many resources, all with the same factor.
+        # A term may need several resources; all have the factor of the term.
         factors = {term: self.factors.of(TRAINING, term, {}) for term in {term for term, _ in keys}}
         amounts = np.empty((len(keys) + len(bounded), len(layouts.tensor)))
         for index, key in enumerate(keys):
@@ -245,32 +254,32 @@ class _Search:
         ]
         return amounts, np.column_stack([*costs, *(rates[resource] for _, resource in bounded)]), carried
 
-    def _ways_worth_trying(self, highest: int) -> Sequence[Way]:
-        """ZeRO stages and checkpointings, without those that another one beats in any layout on any cluster.
+    def _savings_worth_trying(self, highest: int) -> Sequence[MemorySaving]:
+        """Returns ZeRO stages and checkpointings, without those that another one beats in any layout on any cluster.
 
-        Up to stage 2, a higher stage moves no more bytes and holds fewer. Only the calibration of a stack may differ
-        from that.
+        Up to stage 2, a higher stage moves no more bytes and holds fewer, so that it is at least as good unless the
+        coefficients of the stack make it slower.
         """
-        ways = ways_to_run(self.config, self.fixed, highest)
-        return [way for way in ways if not self._is_beaten(way, ways)]
+        savings = memory_savings(self.config, self.fixed, highest)
+        return [saving for saving in savings if not self._is_beaten(saving, savings)]
 
-    def _is_beaten(self, way: Way, ways: Sequence[Way]) -> bool:
-        stage, kind = way
+    def _is_beaten(self, saving: MemorySaving, savings: Sequence[MemorySaving]) -> bool:
+        stage, kind = saving
         others = [(higher, kind) for higher in range(stage + 1, 3)]
-        return any(other in ways and self.log_of_ways[other] <= self.log_of_ways[way] for other in others)
+        return any(other in savings and self.log_of_saving[other] <= self.log_of_saving[saving] for other in others)
 
-    def _log_of_ways(self) -> dict[Way, float]:
-        """Logarithm of the factor by which each way changes a step of this stack."""
-        ways = ways_to_run(self.config, self.fixed, 3)
-        stages, kinds = (np.array([way[side] for way in ways]) for side in (0, 1))
-        layouts = replace(LayoutTable.plain(len(ways)), zero_stage=stages.astype(np.float64), checkpointing=kinds)
-        logs = np.broadcast_to(self.factors.log_of(TRAINING, "*", layout_columns(layouts)), len(ways))
-        return dict(zip(ways, logs.tolist(), strict=True))
+    def _logs_of_savings(self) -> dict[MemorySaving, float]:
+        """Returns the logarithm of the factor by which each saving changes the time of a step of this stack."""
+        savings = memory_savings(self.config, self.fixed, 3)
+        stages, kinds = (np.array([saving[side] for saving in savings]) for side in (0, 1))
+        layouts = replace(LayoutTable.plain(len(savings)), zero_stage=stages.astype(np.float64), checkpointing=kinds)
+        logs = np.broadcast_to(self.factors.log_of(TRAINING, "*", layout_columns(layouts)), len(savings))
+        return dict(zip(savings, logs.tolist(), strict=True))
 
     def _simplified(self, fastest: FastestTraining, layouts: LayoutTable, chosen: Indices) -> FastestTraining:
         """Replaces ZeRO stage 2 by 1 where that is as fast and fits too.
 
-        `chosen` has the layout of each cluster; a layout that many clusters share is looked at once.
+        `chosen` has the row of the layout of each cluster; a layout that many clusters share is computed once.
         """
         clusters = np.flatnonzero(fastest.fits & (layouts.zero_stage == 2)[chosen])
         if not len(clusters) or self.fixed.zero_stage is not None:
@@ -280,7 +289,7 @@ class _Search:
         new = replace(old, zero_stage=np.ones(len(rows)))
         old_log, new_log = (self.factors.log_of(TRAINING, "*", layout_columns(each)) for each in (old, new))
         needed = np.where(new_log == old_log, self._bytes_needed(new), np.inf)[row_of]
-        good = needed <= self.clusters.usable_bytes[clusters]
-        fastest.layouts.zero_stage[clusters[good]] = 1.0
-        fastest.needed_bytes[clusters[good]] = needed[good]
+        fits = needed <= self.clusters.usable_bytes[clusters]
+        fastest.layouts.zero_stage[clusters[fits]] = 1.0
+        fastest.needed_bytes[clusters[fits]] = needed[fits]
         return fastest

@@ -10,6 +10,7 @@ from service.domain.physics.memory import inference_parts
 from service.domain.physics.parallelism import Checkpointing, Layout
 
 USUAL_MICRO_BATCH = {"cnn": 192, "detection": 64, "encoder": 32}
+"""Samples of a micro-batch by family of models."""
 
 CUT_ABOVE = 4e9
 """Parameters above which a model is divided by default."""
@@ -21,18 +22,22 @@ USABLE_SHARE_FOR_WEIGHTS = 0.8
 """Share of a GPU's memory that weights may take when serving; the cache needs the rest."""
 
 STATE_BYTES, FROZEN_BYTES = 18.0, 2.5
-"""Bytes of states per parameter, when all parameters learn (mixed-precision Adam) and when few do."""
+"""Bytes of weights, gradients and optimizer states per parameter: when all parameters learn (mixed-precision Adam), and
+when few do."""
 
 MOST_TOKENS_IN_A_MICRO_BATCH = 65536
+"""Tokens beyond which a larger micro-batch gains no speed, because the GPU is full."""
+
 MOST_SAMPLES_IN_A_MICRO_BATCH = 512
-"""Larger micro-batches gain nothing: a GPU is full before."""
+"""Samples beyond which a larger micro-batch gains no speed, because the GPU is full."""
+
 FLOPS_OF_A_MICRO_BATCH = 1e11
 """Forward FLOPs up to which a micro-batch of a small network may have more samples: a millisecond of a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedLayout:
-    """The parts of a layout that the caller fixes; None is free to choose."""
+    """The parts of a layout that the caller fixes; a part that is None is free to choose."""
 
     tensor: int | None = None
     pipeline: int | None = None
@@ -61,7 +66,7 @@ def usual_training_layout(config: TrainingConfig, cluster: Cluster, fixed: Fixed
     tensor, pipeline, zero_stage = fixed.tensor or 1, fixed.pipeline or 1, fixed.zero_stage or 0
     free = fixed.tensor is None and fixed.zero_stage is None
     if free and config.model.transformer is not None and config.model.parameters > CUT_ABOVE:
-        if config.software.stack_class.cuts_by_habit:
+        if config.software.stack_class.prefers_model_parallelism:
             tensor, pipeline = _usual_cut(config, cluster)
         elif cluster.gpus > 1:
             zero_stage = 3
@@ -98,7 +103,7 @@ def usual_inference_layout(config: InferenceConfig, cluster: Cluster, fixed: Fix
 
 
 def _gpus_that_hold(weights: Number, cluster: Cluster, most: int) -> int:
-    """GPUs, a power of two or the most, over which weights take no more than their share of each."""
+    """Returns the fewest GPUs whose share for weights holds them: a power of two, or the most that are allowed."""
     gpus = 1
     while gpus < most and weights / gpus > USABLE_SHARE_FOR_WEIGHTS * cluster.usable_bytes:
         gpus *= 2
@@ -106,7 +111,7 @@ def _gpus_that_hold(weights: Number, cluster: Cluster, most: int) -> int:
 
 
 def _usual_cut(config: TrainingConfig, cluster: Cluster) -> tuple[int, int]:
-    """Tensor parallelism within a node, then pipeline stages, until the states fit in their share of the memory."""
+    """Returns tensor degree and pipeline stages: tensor parallelism within a node, then stages, until states fit."""
     per_parameter = STATE_BYTES if config.method == "full" else FROZEN_BYTES
     need = config.model.parameters * per_parameter / (USABLE_SHARE_FOR_STATES * cluster.usable_bytes)
     tensor = 1
@@ -119,14 +124,14 @@ def _usual_cut(config: TrainingConfig, cluster: Cluster) -> tuple[int, int]:
 
 
 def most_samples_per_micro_batch(config: TrainingConfig) -> int:
-    """Samples that fill a GPU."""
+    """Returns the samples that fill a GPU."""
     if not config.sequence_length:
         return max(MOST_SAMPLES_IN_A_MICRO_BATCH, int(FLOPS_OF_A_MICRO_BATCH / network_flops(config.model)))
     return max(1, min(MOST_SAMPLES_IN_A_MICRO_BATCH, MOST_TOKENS_IN_A_MICRO_BATCH // config.sequence_length))
 
 
 def _usual_micro_batch(config: TrainingConfig, data: int) -> int:
-    """One sequence for language models, a full GPU for others, and never more than the global batch allows."""
+    """Returns one sequence for language models, the usual samples for others, and no more than the global batch."""
     t = config.model.transformer
     usual = 1 if t is not None and t.decoder else USUAL_MICRO_BATCH.get(config.model.family, 32)
     if config.global_batch and t is None:

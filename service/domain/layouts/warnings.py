@@ -14,8 +14,9 @@ from service.domain.physics.generation import ServedLoad
 from service.domain.physics.input_pipeline import feed_of
 from service.domain.statement import Statement, statement
 
-BITS_PER_BYTE = 8
 SLOW_INTERCONNECTS = ("pcie", "none")
+"""Links within a node over which tensor parallelism is slow."""
+
 USUAL_SECONDS_TO_FIRST_TOKEN = 2.0
 """Longest time to the first token of a server of Llama 2 70B in MLPerf Inference v4.0 (published on 2024-03-27)."""
 
@@ -64,7 +65,7 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     serving = job_estimate.job.serving
     disaggregated = serving is not None and serving.disaggregated
     if (cluster.crosses_network or disaggregated) and not cluster.network_known:
-        gbps = cluster.network_bytes_per_second * cluster.gpus_per_node * BITS_PER_BYTE / 1e9
+        gbps = cluster.network_gbps
         yield statement(EstimateWarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated)
     yield from _length_warnings(job_estimate)
     yield from _load_warnings(estimate.served)
@@ -84,7 +85,7 @@ def _precision_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Stateme
     # Narrower formats only store weights.
     if not gpu.runs(precision) and bytes_per_value(precision) >= 1 and precision in gpu.rates:
         yield statement(EstimateWarningCode.PRECISION_REDUCED, gpu=gpu.name, precision=precision)
-    # All GPUs multiply integers of 4 bits and NormalFloat at 16 bits, so that a reader expects it.
+    # All GPUs multiply 4-bit integers and NormalFloat at 16 bits, which needs no warning.
     if asked and precision not in asked and not format_of(asked[0]).stored_only:
         engine = job_estimate.job.software.on(gpu.platform).line if gpu.runs(runs_as(asked[0]), "any") else None
         figures = {"gpu": gpu.name, "engine": engine, "asked": asked[0], "precision": precision}
@@ -108,7 +109,7 @@ def _length_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWa
     if unknown := _unknown_lengths(job_estimate.job):
         yield statement(EstimateWarningCode.LENGTH_UNKNOWN, fields=unknown)
     config, transformer = job_estimate.config, job_estimate.job.model.transformer
-    # An encoder reads a fixed number of tokens, and the context is that of the decoder.
+    # With an encoder, the context is that of the decoder, while the prompt is the fixed input of the encoder.
     if not isinstance(config, InferenceConfig) or transformer is None or transformer.encoder_layers:
         return
     tokens = max(config.whole_length * config.longest_over_mean, config.input_length + (config.longest_output or 0.0))
@@ -126,7 +127,7 @@ def _unknown_lengths(job: Job) -> tuple[str, ...]:
 
 
 def _load_warnings(served: ServedLoad | None) -> Iterator[Statement[EstimateWarningCode]]:
-    """Yields a late first token. A long prompt takes longer for good reasons, so that it rejects no machine."""
+    """Yields a late first token. It rejects no machine, because a long prompt takes long on any machine."""
     if served is None or served.tokens is None or served.serving.max_seconds_to_first_token is not None:
         return
     seconds, usual = served.tokens.seconds_to_first_token, USUAL_SECONDS_TO_FIRST_TOKEN
@@ -136,7 +137,7 @@ def _load_warnings(served: ServedLoad | None) -> Iterator[Statement[EstimateWarn
 
 
 def _feed_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:
-    """Parts of the host that bring fewer samples than the GPUs could take, in figures of one node."""
+    """Yields parts of the host that bring fewer samples than the GPUs could take, with figures of one node."""
     rate, loading = job_estimate.estimate.gpu_samples_per_second, job_estimate.job.loading
     if loading.samples_per_second_per_vcpu and cluster.vcpus_per_gpu is None:
         yield statement(EstimateWarningCode.VCPUS_UNKNOWN)
@@ -147,8 +148,7 @@ def _feed_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Stat
         vcpus = cluster.vcpus_per_gpu * cluster.gpus_per_node
         yield statement(EstimateWarningCode.HOST_BOUND, rate=rate / nodes, vcpus=vcpus, fed=fed / nodes)
     if (read := feed.get("network_reads", rate)) < rate:
-        gbps = cluster.network_bytes_per_second * cluster.gpus_per_node * BITS_PER_BYTE / 1e9
         yield statement(
             EstimateWarningCode.SLOW_READS,
-            rate=rate / nodes, gbps=gbps, read=read / nodes, sample_mb=loading.sample_mb,
+            rate=rate / nodes, gbps=cluster.network_gbps, read=read / nodes, sample_mb=loading.sample_mb,
         )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.calibration import Calibration
 from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.errors import QuestionError
@@ -21,41 +21,43 @@ from service.domain.physics.parallelism import Layout
 from service.domain.units import GIB
 
 MOST_NODES = 64
+"""Most nodes of a change."""
 
 MOST_DOUBLINGS = 20
-"""A batch of a million samples on a GPU is more than any job has."""
+"""Doublings in the search for the largest batch, up to a million samples on a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class FitChange:
-    """One change that makes the job fit, all else as requested."""
+    """One change that makes the job fit, with everything else as requested."""
 
     code: str
     """A field of the layout or of the workload; `layout`, `nodes`, `usable_memory_gib` or `host_memory_gib`."""
     to: float | str | bool
+    """The new value of the field."""
     needed_bytes: float
-    """Per GPU, after the change, or per node. An engine with more room runs more requests in it."""
+    """Bytes per GPU after the change, or per node if `of_host`. An engine with more room runs more requests in it."""
     of_host: bool = False
-    """Whether the bytes are those of a node's host, whose memory is what lacks."""
+    """Whether the job lacks memory of the host, so that the bytes are those of a node's host."""
 
 
 def nearest_changes(
-    physics: Physics, config: Config, cluster: Cluster, fixed: FixedLayout = FREE, now: Estimate | None = None
+    calibration: Calibration, config: Config, cluster: Cluster, fixed: FixedLayout = FREE, now: Estimate | None = None
 ) -> tuple[FitChange, ...]:
-    """Every single change that would make the job fit, the nearest first; none if it fits already.
+    """Returns every single change that would make the job fit, the nearest first; none if the job fits already.
 
-    A job that likely fits, but not with its confidence, keeps its layout in every change: it is the one that needs the
-    least, and searches for others take several times as long as the estimate. `now` is the estimate of the best layout,
-    where it is known already.
+    A job that likely fits, but not with its confidence, keeps its layout in every change: this layout needs the least
+    memory, and a search for another one takes several times as long as the estimate. `now` is the estimate of the best
+    layout, if it is known already.
     """
-    now = now or _Changes(physics, config, cluster, fixed).best(config, fixed)
+    now = now or _Changes(calibration, config, cluster, fixed).best(config, fixed)
     lacks_host = now is not None and now.memory.fits_surely and not now.host.fits
-    return tuple(_Changes(physics, config, cluster, fixed, lacks_host).all(now))
+    return tuple(_Changes(calibration, config, cluster, fixed, lacks_host).all(now))
 
 
-def largest_batch(physics: Physics, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE) -> int:
-    """Returns the most samples per GPU and pass that fit in the best layout for them; 0 if one does not fit."""
-    changes = _Changes(physics, config, cluster, fixed)
+def largest_batch(calibration: Calibration, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE) -> int:
+    """Returns the most samples per GPU and pass that fit in their best layout; 0 if no sample fits."""
+    changes = _Changes(calibration, config, cluster, fixed)
 
     def fits(batch: int) -> bool:
         of_batch = replace(config, global_batch=batch * cluster.gpus)
@@ -71,7 +73,7 @@ def largest_batch(physics: Physics, config: TrainingConfig, cluster: Cluster, fi
 class _Changes:
     """Changes of one configuration on one cluster."""
 
-    physics: Physics
+    calibration: Calibration
     config: Config
     cluster: Cluster
     fixed: FixedLayout
@@ -79,7 +81,7 @@ class _Changes:
     """Whether the job fits in the GPUs, and not in the memory of the hosts."""
 
     def all(self, now: Estimate | None) -> Iterator[FitChange]:
-        """Every change that makes the job fit, the least intrusive first; none if it fits already."""
+        """Yields every change that makes the job fit, the least intrusive first; none if the job fits already."""
         if now is not None and now.fits_surely:
             return
         yield from _of_confidence(now)
@@ -96,12 +98,12 @@ class _Changes:
         yield from self._of_nodes()
 
     def _in(self, layout: Layout) -> Iterator[FitChange]:
-        """Changes with which the job fits in a layout.
+        """Yields changes with which the job fits in a layout.
 
         On twice the nodes, the layout has twice the ranks, each with half of the samples.
         """
         for code, to, other in self._others():
-            estimate = estimate_config(self.physics, other, self.cluster, layout, timed=False)
+            estimate = estimate_config(self.calibration, other, self.cluster, layout, timed=False)
             if estimate.fits_surely:
                 yield self._change(code, to, estimate)
         half, rest = divmod(layout.accumulation, 2)
@@ -110,7 +112,7 @@ class _Changes:
             twice = replace(self.cluster, nodes=2 * self.cluster.nodes)
             stage = max(layout.zero_stage, 1) if self.fixed.zero_stage is None else layout.zero_stage
             wider = replace(layout, data=2 * layout.data, accumulation=half, zero_stage=stage)
-            estimate = estimate_config(self.physics, self.config, twice, wider, timed=False)
+            estimate = estimate_config(self.calibration, self.config, twice, wider, timed=False)
             if estimate.fits_surely:
                 yield self._change("nodes", twice.nodes, estimate)
 
@@ -119,7 +121,7 @@ class _Changes:
         return FitChange(code, to, needed, self.lacks_host)
 
     def _others(self) -> Iterator["Other"]:
-        """The job with each change, from those that alter no result to those that alter much."""
+        """Returns the job with each change, from changes that alter no result to those that alter much."""
         config = self.config
         if isinstance(config, TrainingConfig):
             return _other_training(config)
@@ -128,12 +130,12 @@ class _Changes:
     def best(self, config: Config, fixed: FixedLayout) -> Estimate | None:
         """Returns the best layout of a configuration; None if there is none."""
         try:
-            return best_layout(self.physics, config, self.cluster, fixed)
+            return best_layout(self.calibration, config, self.cluster, fixed)
         except QuestionError:
             return None
 
     def _of_layout(self) -> Iterator[FitChange]:
-        """One fixed part of the layout set free, or all of them if one is not enough."""
+        """Yields each fixed part of the layout that is enough if set free; if none is, all of them together."""
         names = [field.name for field in fields(self.fixed) if getattr(self.fixed, field.name) is not None]
         enough = False
         for name in names:
@@ -147,24 +149,24 @@ class _Changes:
                 yield self._change("layout", "free", estimate)
 
     def _of_nodes(self) -> Iterator[FitChange]:
-        """The fewest nodes on which it fits."""
+        """Yields the fewest nodes on which the job fits."""
         counts = range(self.cluster.nodes + 1, MOST_NODES + 1)
         clusters = cluster_table([replace(self.cluster, nodes=nodes) for nodes in counts])
-        fastest = fastest_layouts(self.physics, self.config, clusters, self.fixed)
+        fastest = fastest_layouts(self.calibration, self.config, clusters, self.fixed)
         for index in np.flatnonzero(fastest.fits)[:1].tolist():
             on_more = replace(self.cluster, nodes=counts[index])
-            estimate = best_layout(self.physics, self.config, on_more, self.fixed)
+            estimate = best_layout(self.calibration, self.config, on_more, self.fixed)
             yield self._change("nodes", counts[index], estimate)
 
 
 def _of_confidence(now: Estimate | None) -> Iterator[FitChange]:
-    """The highest probability with which it fits."""
+    """Yields the highest confidence with which the job fits."""
     if now is not None and now.host.fits and (confidence := now.memory.highest_confidence) is not None:
         yield FitChange("memory_confidence", confidence, now.memory.needed_bytes)
 
 
 def _of_memory(now: Estimate) -> Iterator[FitChange]:
-    """The smallest GPU memory or the smallest host memory that would do."""
+    """Yields the smallest memory of a GPU, or of a host, with which the job fits."""
     if not now.memory.fits_surely and (now.host is None or now.host.fits):
         yield FitChange("usable_memory_gib", now.memory.sure_bytes / GIB, now.memory.needed_bytes)
     if now.memory.fits_surely and now.host is not None:
@@ -193,7 +195,7 @@ def _other_training(config: TrainingConfig) -> Iterator[Other]:
             yield name, True, replace(config, **change)
     if config.optimizer in ("adamw", "adam"):
         yield "optimizer", "adamw_8bit", replace(config, optimizer="adamw_8bit")
-    # Image models train with LoRA where that is asked for.
+    # LoRA is proposed for models with tokens; image models train with it only where the caller asks for it.
     has_tokens = config.model.transformer is not None
     if config.method == "full" and has_tokens:
         yield "method", "lora", replace(config, method="lora", trainable_parameters=None)

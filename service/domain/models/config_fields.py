@@ -1,4 +1,4 @@
-"""Fields of a Hugging Face config.json under the names that architectures give them, and checks of their values."""
+"""Fields of a Hugging Face config.json, found under the names that different architectures use, with checks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,14 +27,15 @@ KEYS = {
     "shared_experts": ("n_shared_experts", "num_shared_experts"),
     "activation": ("hidden_act", "hidden_activation", "activation_function", "feed_forward_proj"),
 }  # fmt: skip
-"""Dimension → its names in configs, the usual one first; a dot leads into a section."""
+"""Dimension → its keys in configs, the usual one first. `a.b` is the key b of the object a."""
 
-MOST_LAYER_TYPES = 4096
+MAX_LAYER_TYPES = 4096
 LARGEST_NUMBER = 1 << 40
+"""Bound of any number of a config; `Transformer` has narrower bounds for its dimensions."""
 
 
 def number(config: Config, key: str) -> int | None:
-    """A whole number; None where it is absent or null. The dimensions themselves have narrower bounds."""
+    """Returns the whole number under a key; None if it is absent or null. Raises `ImpossibleModel` for other values."""
     outer, _, inner = key.rpartition(".")
     value = (section(config, outer) if outer else config).get(inner)
     if value is None:
@@ -48,12 +49,12 @@ def number(config: Config, key: str) -> int | None:
 
 
 def dimension(config: Config, name: str) -> int | None:
-    """The number under the first of a dimension's keys that the config has, or under the key of this name."""
+    """Returns the number under the first key of a dimension that the config has. A name not in `KEYS` is a key."""
     return next((value for key in KEYS.get(name, (name,)) if (value := number(config, key)) is not None), None)
 
 
 def dimensions(config: Config, *names: str) -> list[int]:
-    """The numbers of all these dimensions or keys. Raises `ImpossibleModel` if one is missing, with its other keys."""
+    """Returns the numbers of several dimensions or keys. Raises `ImpossibleModel` if one is missing."""
     values = {name: dimension(config, name) for name in names}
     missing = [KEYS.get(name, (name,)) for name, value in values.items() if value is None]
     if missing:
@@ -66,7 +67,7 @@ def dimensions(config: Config, *names: str) -> list[int]:
 
 
 def flag(config: Config, key: str, *, default: bool) -> bool:
-    """True or false; the default where it is absent or null."""
+    """Returns the flag under a key; the default if it is absent or null. Raises `ImpossibleModel` for other values."""
     value = config.get(key)
     if value is None:
         return default
@@ -76,19 +77,19 @@ def flag(config: Config, key: str, *, default: bool) -> bool:
 
 
 def layer_types(config: Config, key: str) -> Sequence[str]:
-    """One text or letter per layer; empty where it is absent or null."""
+    """Returns the list of texts, or the string of letters, with one item per layer; empty if it is absent or null."""
     value = config.get(key)
     if value is None:
         return ()
-    if not isinstance(value, list | str) or len(value) > MOST_LAYER_TYPES or not all(isinstance(w, str) for w in value):
+    if not isinstance(value, list | str) or len(value) > MAX_LAYER_TYPES or not all(isinstance(w, str) for w in value):
         raise ImpossibleModel(
-            f"{key} must be a list of at most {MOST_LAYER_TYPES} texts, one per layer.", field=f"config.{key}"
+            f"{key} must be a list of at most {MAX_LAYER_TYPES} texts, one per layer.", field=f"config.{key}"
         )
     return value
 
 
 def section(config: Config, key: str) -> Config:
-    """An object inside the config; empty where it is absent or null."""
+    """Returns the object under a key; empty if it is absent or null. Raises `ImpossibleModel` for other values."""
     value = config.get(key)
     if value is None:
         return {}
@@ -98,13 +99,13 @@ def section(config: Config, key: str) -> Config:
 
 
 def activation(config: Config) -> str | None:
-    """The name of the activation in lower case, if the config names one."""
+    """Returns the name of the activation in lower case; None if the config names none."""
     value = next((config[key] for key in KEYS["activation"] if config.get(key)), None)
     return value.lower() if isinstance(value, str) else None
 
 
 def model_type(config: Config) -> str:
-    """The name of the architecture; empty where it is absent."""
+    """Returns the name of the architecture in lower case; empty if it is absent."""
     value = config.get("model_type", "")
     if not isinstance(value, str):
         raise ImpossibleModel("model_type must be a text.", field="config.model_type")

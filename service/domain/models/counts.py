@@ -9,54 +9,54 @@ from service.domain.arrays import Number
 from service.domain.models.model import Model, Transformer
 
 VALUES_PER_FLOP = 1 / 740
-"""Values that convolutions write per forward FLOP, as in ResNet-50, for a network whose values are not known."""
+"""Values that layers write per forward FLOP, for a network whose values are not counted: the ratio of ResNet-50."""
 
+PARAMETERS_OF_RESNET_50 = 25.6e6
 
-LIKE_RESNET_50 = 25.6e6
-"""Parameters of ResNet-50, whose values per FLOP count where those of a network are unknown."""
 WIDTH_BY_PARAMETERS = {"diffusion": 0.4}
-"""Growth of the FLOPs per value with the parameters, by family: a value takes twice as many FLOPs as its layer is wide.
-Of the six diffusion models whose values are counted, it brings the error from a factor of 3.6 to 13 below 1.6."""
+"""Family → exponent with which the FLOPs per written value grow with the parameters: a value of a layer of width w
+takes 2w FLOPs, and larger networks are wider. It lowers the error from factors of 3.6 to 13 to below 1.6 for the six
+diffusion models whose values are counted."""
 
 
 def network_flops(model: Model) -> float:
-    """Returns the FLOPs of a forward pass over a sample of a network without known dimensions."""
+    """Returns the FLOPs of a forward pass over a sample, for a network of unknown dimensions."""
     return model.forward_flops_per_sample or 2.0 * model.parameters
 
 
 def written_values(model: Model) -> float:
-    """Returns the values that the layers of a network without known dimensions write for a sample."""
-    wider = max(1.0, model.parameters / LIKE_RESNET_50) ** WIDTH_BY_PARAMETERS.get(model.family, 0.0)
+    """Returns the values that all layers write in a forward pass of a sample, for a network of unknown dimensions."""
+    wider = max(1.0, model.parameters / PARAMETERS_OF_RESNET_50) ** WIDTH_BY_PARAMETERS.get(model.family, 0.0)
     return model.activation_values_per_sample or VALUES_PER_FLOP / wider * network_flops(model)
 
 
 SAVED_PER_WRITTEN_VALUE = {"diffusion": 3.5}
-"""Values that training keeps per value that the layers write, for a network whose values are not counted. LoRA of SDXL
+"""Family → values that training keeps for the backward pass per written value, where they are not counted. LoRA of SDXL
 at 1,024 pixels takes 24 GB (guides to kohya's scripts), and LoRA of FLUX.2 Klein keeps 24.5 GB (mflux)."""
+
 USUAL_SAVED_PER_WRITTEN_VALUE = 2.0
-"""Values kept for the backward pass per value that the layers write. A convolution and its batch normalisation each
-keep their input, and an activation in place keeps nothing more: 1.94 for ResNet-50 to 2.04 for DenseNet-121,
-counted."""
+"""Saved per written value for other families. A convolution and its batch normalisation each keep their input, and an
+in-place activation keeps nothing more. Counts are 1.94 for ResNet-50 to 2.04 for DenseNet-121."""
 
 
 def saved_values(model: Model) -> float:
-    """Returns the values that training without checkpointing keeps of a sample, for a network of unknown dimensions."""
+    """Returns the values that training without checkpointing keeps per sample, for a network of unknown dimensions."""
     share = SAVED_PER_WRITTEN_VALUE.get(model.family, USUAL_SAVED_PER_WRITTEN_VALUE)
     return model.saved_values_per_sample or share * written_values(model)
 
 
 USUAL_RECOMPUTED_SHARE = 0.15
-"""Share of its saved values that a network of unknown blocks keeps with full checkpointing: the inputs of all blocks,
-and the values of the block that is recomputed. FLUX.2 Klein keeps 3.7 of 24.5 GB (mflux), and SDXL trains in 11 of
-24 GB."""
+"""Share of the saved values that full checkpointing keeps, for a network of unknown blocks. FLUX.2 Klein keeps 3.7 of
+24.5 GB (mflux), and SDXL trains in 11 GB in place of 24."""
+
 BLOCK_WITH_GRADIENTS = 1.5
-"""Values that recomputing a block takes per value that it saves: half of them have gradients at a time (assumed).
+"""Values in memory per saved value of a block while it is recomputed: half of them have gradients at a time (assumed).
 Training of LoRA in finetrainers takes 17.6 GiB above weights and states with HunyuanVideo (13.0 by this rule), and
 9.6 GiB with CogVideoX 5B (9.6 by this rule), on videos of 49 frames."""
 
 
 def recomputed_values(model: Model) -> float:
-    """Returns the values that training with full checkpointing keeps of a sample, for a network of unknown dimensions.
+    """Returns the values that training with full checkpointing keeps for a sample, for a network of unknown dimensions.
 
     They are the inputs of all blocks, and the values of the block that is recomputed.
     """
@@ -66,7 +66,7 @@ def recomputed_values(model: Model) -> float:
 
 
 def table_parameters(model: Model) -> float:
-    """Returns the parameters in tables of which a sample reads a few rows; none in a network of known dimensions."""
+    """Returns the parameters of embedding tables, of which a sample reads a few rows; 0 with known dimensions."""
     return 0.0 if model.transformer or is_routed(model) else model.parameters - model.active_parameters
 
 
@@ -75,12 +75,12 @@ def table_parameters(model: Model) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ParameterParts:
-    """Parameters of a transformer by part, without biases, which are about one in a thousand."""
+    """Parameters of a transformer by part, without biases, which are about 0.1 % of them."""
 
     embedding: int
     attention: int
     ffn: int
-    """Dense FFNs."""
+    """FFNs of the layers without routed experts."""
     experts: int
     """Routed experts, and the projections to a narrower width around them."""
     shared_experts: int
@@ -88,7 +88,7 @@ class ParameterParts:
     state_space: int
     norms: int
     head: int
-    """The output projection; 0 where the embedding serves as one."""
+    """The output projection; 0 if it is the embedding."""
 
     @property
     def total(self) -> int:
@@ -97,7 +97,7 @@ class ParameterParts:
 
 
 def parameter_parts(t: Transformer, routed_experts: int | None = None) -> ParameterParts:
-    """The parameters of each part of a transformer, with all routed experts or with this many in each layer."""
+    """Returns the parameters of each part of a transformer, with all routed experts or with this many per layer."""
     table = t.vocabulary * t.hidden
     norms_per_layer = 1 if t.hybrid else 2
     experts = t.experts if routed_experts is None else routed_experts
@@ -116,20 +116,20 @@ def parameter_parts(t: Transformer, routed_experts: int | None = None) -> Parame
 
 
 def parameter_count(t: Transformer) -> int:
-    """All parameters of a transformer."""
+    """Returns the number of parameters of a transformer."""
     return parameter_parts(t).total
 
 
 def active_parameter_count(t: Transformer) -> int:
-    """Parameters that take part in one token: all but the experts that it is not routed to."""
+    """Returns the parameters that a token uses: all but those of the experts that it is not routed to."""
     return parameter_parts(t, t.experts_per_token).total
 
 
 def _attention_parameters(t: Transformer) -> int:
-    """Parameters of one attention: hidden x head_size x (2 heads + 2 kv_heads), or those of MLA.
+    """Returns the parameters of one attention layer: hidden x head_size x (2 heads + 2 kv_heads), or those of MLA.
 
-    MLA (DeepSeek-V2, 2405.04434) makes queries from the hidden size or through mla_query_rank, brings keys and values
-    down to mla_kv_rank and the rotary part, and up again to head_size + mla_value_size per head.
+    MLA (DeepSeek-V2, 2405.04434) projects queries from the hidden size, directly or through mla_query_rank. It projects
+    keys and values down to mla_kv_rank and the rotary part, and up again to head_size + mla_value_size per head.
     """
     if not t.mla_kv_rank:
         return t.hidden * t.head_size * 2 * (t.heads + t.kv_heads)
@@ -141,44 +141,48 @@ def _attention_parameters(t: Transformer) -> int:
 
 
 def _ffn_parameters(t: Transformer, outer: int, inner: int) -> int:
-    """Parameters of two matrices, or of three when gated."""
+    """Returns the parameters of the two matrices of an FFN, or of three if it is gated."""
     return (3 if t.gated else 2) * outer * inner
 
 
 def _ssm_parameters(t: Transformer) -> int:
-    """Parameters of a Mamba-2 layer: a projection in (gate, values, B, C, a step per head), a convolution, one out."""
+    """Returns the parameters of a Mamba-2 layer.
+
+    They are the input projection (to gate, values, B, C, and a step per head), a convolution, the output projection,
+    and three numbers per head.
+    """
     mixed = t.ssm_inner + 2 * t.ssm_groups * t.ssm_state
     into = t.hidden * (t.ssm_inner + mixed + t.ssm_heads)
     return into + (t.ssm_convolution + 1) * mixed + t.ssm_inner * (t.hidden + 1) + 3 * t.ssm_heads
 
 
-# Parameters of a model, whose published numbers count for more than its dimensions
+# Parameters of a model: published numbers have precedence over those that follow from dimensions
 
 
 LEAST_MULTIPLIED = 0.3
-"""Share of the active parameters that are multiplied at least, where dimensions do not match the published number."""
+"""Least share of the active parameters that are multiplied, for dimensions that do not match the published number."""
 
 
 @lru_cache(256)  # a search for layouts asks for one model thousands of times
 def multiplied_parameters(model: Model) -> float:
-    """Active parameters that a token is multiplied by: all but embeddings and norms, with the output projection.
+    """Returns the active parameters in matrix products: without embeddings and norms, with the output projection.
 
-    The published number of active parameters, corrected by what the dimensions say of embeddings, norms and head.
+    It is the published number of active parameters, minus those outside of matrix products by the dimensions.
     """
     t = model.transformer
     if t is None:
         return model.active_parameters
-    looked_up = active_parameter_count(t) - _matrix_parameters(t)
-    return max(model.active_parameters - looked_up, LEAST_MULTIPLIED * model.active_parameters)
+    not_multiplied = active_parameter_count(t) - _matrix_parameters(t)
+    return max(model.active_parameters - not_multiplied, LEAST_MULTIPLIED * model.active_parameters)
 
 
 def is_routed(model: Model) -> bool:
-    """Whether tokens are routed to experts, even where the number of experts is not known."""
+    """Returns whether tokens are routed to experts, even if the number of experts is unknown."""
     return model.family in ("moe", "hybrid_moe")
 
 
 def routed_layers(model: Model) -> int:
-    """Returns how many layers route tokens to experts; all of them if a routed model does not state it."""
+    """Returns how many layers route tokens to experts; all layers if a routed model states no experts."""
     t = model.transformer
     if t is None:
         return 0
@@ -186,7 +190,7 @@ def routed_layers(model: Model) -> int:
 
 
 def parameters_touched(model: Model, tokens: Number) -> tuple[float, Number]:
-    """Parameters read from memory in one forward pass over a number of tokens: those of every token, and of experts."""
+    """Returns the parameters that a forward pass over some tokens reads: those that all tokens use, and of experts."""
     t, per_expert = model.transformer, _parameters_per_expert(model)
     if t is None or not per_expert:
         return multiplied_parameters(model), 0.0
@@ -195,7 +199,10 @@ def parameters_touched(model: Model, tokens: Number) -> tuple[float, Number]:
 
 
 def experts_touched(t: Transformer, tokens: Number) -> Number:
-    """Experts of a layer that a batch of tokens is routed to: E (1 - (1 - k/E)^tokens), drawn uniformly."""
+    """Returns the expected number of experts of a layer that a batch of tokens uses: E (1 - (1 - k/E)^tokens).
+
+    Each token uses k of E experts, which are drawn uniformly.
+    """
     if not t.experts:
         return 0.0
     untouched = (1.0 - t.experts_per_token / t.experts) ** tokens
@@ -203,9 +210,9 @@ def experts_touched(t: Transformer, tokens: Number) -> Number:
 
 
 def routed_share(model: Model) -> float:
-    """Share of the parameters that are in routed experts, and can be spread over GPUs by expert.
+    """Returns the share of the parameters that is in routed experts and can be spread over GPUs by expert.
 
-    Where the number of experts is not known: the share that a token does not use, which is all but a few of them.
+    If the number of experts is unknown, it is the share that a token does not use, which is slightly less.
     """
     t, per_expert = model.transformer, _parameters_per_expert(model)
     if t is not None and per_expert:
@@ -214,7 +221,7 @@ def routed_share(model: Model) -> float:
 
 
 def _parameters_per_expert(model: Model) -> float:
-    """Parameters of one expert in all layers: those that a token does not use, over the experts it does not use."""
+    """Returns the parameters of one expert in all layers: parameters / experts, of those that a token does not use."""
     t = model.transformer
     if t is None or t.experts <= t.experts_per_token:
         return 0.0
@@ -226,12 +233,12 @@ def _parameters_per_expert(model: Model) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ForwardFlops:
-    """FLOPs of one token in the forward pass; in an encoder-decoder, of one token on each side."""
+    """FLOPs of one token in a forward pass; in an encoder-decoder, of one token on each side."""
 
     matrix: float
-    """Products with weights: 2 for each weight used, whatever the context."""
+    """Products with weights: 2 for each weight that is used, for any context."""
     attention: float
-    """Products with the tokens attended to (queries by keys, weights by values), and the scan of state spaces."""
+    """Products of queries with keys, and of attention weights with values; and the scan of state spaces."""
 
     @property
     def total(self) -> float:
@@ -240,15 +247,15 @@ class ForwardFlops:
 
 
 def forward_flops_per_token(t: Transformer, attended_tokens: float) -> ForwardFlops:
-    """FLOPs of a token that attends to `attended_tokens`, or to the window in windowed layers."""
+    """Returns the FLOPs of a token that attends to `attended_tokens`, or to the window in windowed layers."""
     return ForwardFlops(2.0 * _matrix_parameters(t), attention_flops_per_token(t, attended_tokens))
 
 
 def attention_flops_per_token(t: Transformer, attended_tokens: float) -> float:
-    """FLOPs of attention for a token that attends to `attended_tokens`, or to the window in windowed layers.
+    """Returns the FLOPs of attention for a token that attends to `attended_tokens`, at most to the window of a layer.
 
-    2 x heads x (query_size + value_size) for each token attended to, in each layer with attention; and the scan of the
-    state spaces. Papers count so with the whole sequence attended to (Korthikanti et al. 2022, 2205.05198).
+    They are 2 x heads x (query_size + value_size) for each attended token in each layer with attention, and the scan of
+    the state spaces. Papers use this count with the whole sequence attended to (Korthikanti et al. 2022, 2205.05198).
     """
     windowed = min(attended_tokens, t.sliding_window)
     everywhere = t.attending_layers - t.windowed_layers + t.cross_layers
@@ -256,7 +263,7 @@ def attention_flops_per_token(t: Transformer, attended_tokens: float) -> float:
 
 
 def mean_attention_flops_per_token(t: Transformer, sequence_tokens: float) -> float:
-    """Mean FLOPs of attention per token of a sequence: causal kernels skip the tokens that are hidden from a token."""
+    """Returns the mean FLOPs of attention per token of a sequence, with kernels that skip masked tokens."""
     causal = 1.0 - t.encoder_layers / t.layers if t.decoder else 0.0
     everywhere = mean_attended(sequence_tokens, causal=causal)
     windowed = mean_attended(sequence_tokens, t.sliding_window, causal=causal)
@@ -265,10 +272,10 @@ def mean_attention_flops_per_token(t: Transformer, sequence_tokens: float) -> fl
 
 
 def mean_attended(sequence_tokens: float, window: float = 0, *, causal: float = 1.0) -> float:
-    """Tokens that a token of a sequence attends to, averaged over the sequence and over its layers.
+    """Returns the number of tokens that a token attends to, averaged over the sequence and the layers.
 
-    A causal layer attends to half of the sequence s, and with a window w below s to w - w² / 2s; any other layer to all
-    of it, or to the window. `causal` is the share of causal layers.
+    In a sequence of s tokens, it is s / 2 in a causal layer, and w - w² / 2s with a window of w < s tokens. In other
+    layers it is s, or w. `causal` is the share of causal layers.
     """
     reach = min(window, sequence_tokens) if window else sequence_tokens
     hidden = reach * reach / (2 * sequence_tokens) if sequence_tokens else 0.0
@@ -276,17 +283,17 @@ def mean_attended(sequence_tokens: float, window: float = 0, *, causal: float = 
 
 
 def published_training_flops_per_sample(model: Model, sequence: float, *, passes: float = 3.0) -> float:
-    """FLOPs of training on one sequence as papers count them, with attention to the whole of it and not its half."""
+    """Returns the FLOPs of training on one sequence as papers count them, with attention to the whole sequence."""
     assert model.transformer is not None
     attention = attention_flops_per_token(model.transformer, sequence)
     return passes * sequence * (2.0 * multiplied_parameters(model) + attention)
 
 
 def training_flops_per_sample(model: Model, tokens: float, passes: float) -> float | None:
-    """FLOPs done in training on one sample without recomputation; None for a network whose FLOPs are unknown.
+    """Returns the FLOPs of training on one sample without recomputation; None if the FLOPs of the network are unknown.
 
-    `passes` is the work of products with weights in forward passes. Attention has no weights, so it always takes three.
-    Causal kernels skip hidden tokens.
+    `passes` is the work of products with weights as a multiple of the forward pass: 3 if all weights are trained.
+    Attention has no weights and always takes 3. Causal kernels skip masked tokens.
     """
     if model.transformer is None:
         return None if model.forward_flops_per_sample is None else passes * model.forward_flops_per_sample
@@ -295,23 +302,27 @@ def training_flops_per_sample(model: Model, tokens: float, passes: float) -> flo
 
 
 def logits_per_token(t: Transformer) -> int:
-    """Returns the values that the output projection gives for each token: the vocabulary of a decoder.
+    """Returns the number of logits per token: the vocabulary of a decoder.
 
-    An encoder has no such projection, or applies it to few tokens.
+    It is 0 for an encoder, which has no output projection, or applies it to few tokens.
     """
     return t.vocabulary if t.decoder else 0
 
 
 def _matrix_parameters(t: Transformer) -> int:
-    """Weights that a token is multiplied by: the active ones without embeddings and norms, with the output projection,
-    tied or not.
+    """Returns the active weights in matrix products: without embeddings and norms, with the output projection.
+
+    A tied output projection counts too, because the embedding is then also multiplied.
     """
     parts = parameter_parts(t, t.experts_per_token)
     return parts.total - parts.embedding - parts.norms - parts.head + logits_per_token(t) * t.hidden
 
 
 def _attention_flops(t: Transformer, attended_in_all_layers: float) -> float:
-    """FLOPs of attention and state spaces; the scan decays the state, adds the input and reads it out: 1 + 2 + 2."""
+    """Returns the FLOPs of attention and state spaces.
+
+    The scan takes 5 per value of a state: 1 to decay it, 2 to add the input, and 2 to read it out.
+    """
     scan = 5.0 * t.ssm_layers * t.ssm_inner * t.ssm_state
     return 2.0 * t.heads * (t.query_size + t.value_size) * attended_in_all_layers + scan
 
@@ -320,30 +331,32 @@ def _attention_flops(t: Transformer, attended_in_all_layers: float) -> float:
 
 
 def kv_bytes_per_token(t: Transformer, bytes_per_value: float) -> float:
-    """Bytes of the cached keys and values of one token in all layers, before a window drops any.
+    """Returns the bytes of the cached keys and values of one token in all layers, without sliding windows.
 
-    2 x layers x kv_heads x head_size x bytes; MLA: layers x (mla_kv_rank + mla_rope_size) x bytes.
+    They are 2 x layers x kv_heads x head_size x bytes_per_value, or with MLA
+    layers x (mla_kv_rank + mla_rope_size) x bytes_per_value.
     """
     return t.caching_layers * _kv_values_per_layer(t) * bytes_per_value
 
 
 def kv_cache_bytes(t: Transformer, tokens: float, bytes_per_value: Number) -> Number:
-    """Bytes of the cached keys and values of one sequence; windowed layers keep at most the window."""
+    """Returns the bytes of the cached keys and values of one sequence; windowed layers keep at most the window."""
     windowed = min(t.windowed_layers, t.caching_layers)
     in_layers = (t.caching_layers - windowed) * tokens + windowed * min(tokens, t.sliding_window)
     return in_layers * _kv_values_per_layer(t) * bytes_per_value
 
 
 def ssm_state_bytes(t: Transformer, bytes_per_value: Number) -> Number:
-    """Bytes that state spaces keep of one sequence of any length: the state, and the convolution's last inputs."""
+    """Returns the bytes that state spaces keep for any sequence: their states, and the last inputs of convolutions."""
     mixed = t.ssm_inner + 2 * t.ssm_groups * t.ssm_state
     return t.ssm_layers * (t.ssm_inner * t.ssm_state + t.ssm_convolution * mixed) * bytes_per_value
 
 
 def cache_bytes(t: Transformer, tokens: float, bytes_per_value: Number, tensor: Number = 1) -> Number:
-    """Bytes of one sequence on one GPU of a tensor-parallel group: keys and values of its heads, its channels' states.
+    """Returns the bytes of cache and states of one sequence on one GPU of a tensor-parallel group.
 
-    Key-value heads are copied where there are fewer than GPUs. The cache of MLA has no heads to divide.
+    Key-value heads are divided over the GPUs, and copied if there are fewer heads than GPUs. The cache of MLA has no
+    heads and is copied. States are divided by channel.
     """
     keys = kv_cache_bytes(t, tokens, bytes_per_value)
     shares = 1.0 if t.mla_kv_rank else np.minimum(tensor, t.kv_heads)

@@ -1,6 +1,6 @@
-"""A model as a caller describes it: by dimensions, or by parameters and forward FLOPs.
+"""Models that callers describe: by dimensions, or by parameters and forward FLOPs.
 
-A description that matches a model of the catalog is treated as that model, so that its measurements apply.
+A description that matches a model of the catalog gets the id of that model, so that its measurements apply.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,12 +15,16 @@ from service.domain.models.model import Model, Transformer
 DIMENSIONS = tuple(field.name for field in fields(Transformer))
 
 SAME_PARAMETERS = 0.02
-"""Relative difference of published parameter counts of one network: some leave out biases, positions or buffers."""
+"""Largest relative difference of parameter counts of one network: some leave out biases, positions or buffers."""
+
 SAME_TRANSFORMER = 0.08
-"""Relative difference where all sizes are equal: published numbers may differ in embeddings too."""
+"""Largest such difference if all sizes are equal: published numbers may also differ in embeddings."""
+
 SAME_FLOPS = 0.06
+"""Largest relative difference of published forward FLOPs of one network."""
+
 CNN_ABOVE = 20.0
-"""Forward FLOPs per parameter above which weights are used many times per sample, as convolutions use them."""
+"""Forward FLOPs per parameter above which a network counts as a CNN: convolutions use a weight many times."""
 
 
 def described(
@@ -33,9 +37,10 @@ def described(
     forward_flops_per_sample: float | None = None,
     dimensions: Mapping[str, int | bool],
 ) -> Model:
-    """The model that these figures describe. Raises `ImpossibleModel` if they are too few or contradict each other.
+    """Returns the model that these figures describe. Raises `ImpossibleModel` if they are too few or contradictory.
 
-    A language model known by its parameters alone takes 2 FLOPs of each for a token (Kaplan et al., 2020, 2.1).
+    A language model of which only the parameters are known takes 2 FLOPs per parameter and token (Kaplan et al. 2020,
+    section 2.1).
     """
     if "layers" in dimensions or "hidden" in dimensions:
         model = _from_dimensions(dimensions, parameters, active_parameters)
@@ -63,13 +68,13 @@ def described(
 
 
 def model_of(transformer: Transformer, *, name: str = "custom") -> Model:
-    """A model with the parameters that its dimensions add up to."""
+    """Returns the model of these dimensions, with the parameters that follow from them."""
     parameters, active = parameter_count(transformer), active_parameter_count(transformer)
     return Model(name, name, family_of(transformer), parameters, active, transformer)
 
 
 def family_of(transformer: Transformer) -> str:
-    """The family that follows from the dimensions."""
+    """Returns the family that follows from the dimensions."""
     if transformer.encoder_layers:
         return "enc_dec"
     if transformer.experts:
@@ -78,10 +83,10 @@ def family_of(transformer: Transformer) -> str:
 
 
 def transformer_of(dimensions: Mapping[str, int | bool]) -> Transformer:
-    """A transformer of these dimensions; those left out take the usual values. Raises `ImpossibleModel`.
+    """Returns the transformer of these dimensions. Raises `ImpossibleModel`.
 
-    Usual are as many kv_heads as heads, heads that share the hidden size evenly, and an FFN four times as wide as the
-    hidden size and not gated.
+    Missing dimensions take usual values: as many kv_heads as heads, heads that divide the hidden size evenly, and an
+    FFN four times as wide as the hidden size and not gated.
     """
     for name in dimensions:
         if name not in DIMENSIONS:
@@ -101,7 +106,7 @@ def transformer_of(dimensions: Mapping[str, int | bool]) -> Transformer:
 
 
 def even_head_size(hidden: int, heads: int) -> int:
-    """The size of a head that takes an even share of the hidden size. Raises `ImpossibleModel`."""
+    """Returns the hidden size divided by the number of heads. Raises `ImpossibleModel` if it is no whole number."""
     if heads < 1 or hidden % heads:
         raise ImpossibleModel(
             f"{heads} heads do not divide a hidden size of {hidden}; give head_size if it is not an even share.",
@@ -113,10 +118,10 @@ def even_head_size(hidden: int, heads: int) -> int:
 def _from_dimensions(
     dimensions: Mapping[str, int | bool], parameters: float | None, active_parameters: float | None
 ) -> Model:
-    """A model in which gates and ties, if they are not given, are those that match the number of parameters best."""
+    """Returns the model of these dimensions. If `gated` or `tied` is missing, the number of parameters decides."""
     complete = dict(dimensions)
     if complete.get("experts"):
-        # Descriptions often leave this out, and a token needs one expert at least.
+        # Descriptions often leave out experts_per_token, which is at least 1.
         complete.setdefault("experts_per_token", 1)
         if "ffn" in complete:
             complete.setdefault("expert_ffn", complete["ffn"])
@@ -126,7 +131,7 @@ def _from_dimensions(
     ]
     if parameters is None:
         return model_of(candidates[0])
-    # Gates and ties change the number of parameters, so the published number selects one of them.
+    # Gated FFNs and tied embeddings change the number of parameters, so the given number selects among them.
     best = min(candidates, key=lambda t: abs(parameter_count(t) - parameters))
     share = active_parameter_count(best) / parameter_count(best) if best.experts else 1.0
     active = min(parameters, active_parameters or parameters * share)
@@ -134,7 +139,10 @@ def _from_dimensions(
 
 
 def _options(dimensions: Mapping[str, int | bool], name: str) -> tuple[bool, ...]:
-    """Values to try, the usual one first: decoders are gated and untied today, encoders are neither."""
+    """Returns the values of `gated` or `tied` to try, the usual one first.
+
+    Decoders are usually gated and untied, encoders are tied and not gated.
+    """
     if name in dimensions:
         return (bool(dimensions[name]),)
     decoder = bool(dimensions.get("decoder", True))
@@ -145,13 +153,13 @@ def _options(dimensions: Mapping[str, int | bool], name: str) -> tuple[bool, ...
 # A language model of which only the parameters are known
 
 FARTHEST = 2.0
-"""Largest ratio of the parameters of two models at which one is taken to have the dimensions of the other."""
+"""Largest ratio of the parameters of two models at which one may take the dimensions of the other."""
 
 
 def model_like(model: Model, catalog_models: Iterable[Model]) -> Model:
-    """Returns the model of the family whose dimensions are known and whose parameters are nearest.
+    """Returns the model of the same family and known dimensions with the nearest number of parameters.
 
-    Raises `ImpossibleModel` where the nearest has more than twice or less than half as many.
+    Raises `ImpossibleModel` if it has more than twice or less than half as many.
     """
 
     def distance(other: Model) -> float:
@@ -163,7 +171,7 @@ def model_like(model: Model, catalog_models: Iterable[Model]) -> Model:
         if candidate.family == model.family and candidate.transformer is not None
     ]
     # The id breaks ties, so that the order of the catalog does not decide.
-    nearest = min(of_family, key=lambda each: (distance(each), each.id), default=None)
+    nearest = min(of_family, key=lambda other: (distance(other), other.id), default=None)
     if nearest is None or distance(nearest) > FARTHEST:
         raise ImpossibleModel(
             "No model of the catalog has about as many parameters: give layers, hidden and heads as well.",
@@ -173,7 +181,7 @@ def model_like(model: Model, catalog_models: Iterable[Model]) -> Model:
 
 
 def with_dimensions_of(like: Model, model: Model) -> Model:
-    """Returns the model with the dimensions of another one, and its own number of parameters."""
+    """Returns the model with the dimensions of another one (`like`), and its own number of parameters."""
     return replace(model, transformer=like.transformer, forward_flops_per_sample=None)
 
 
@@ -184,7 +192,7 @@ SIZES = ("layers", "hidden", "heads", "kv_heads", "experts", "experts_per_token"
 
 
 def recognised(model: Model, catalog_models: Iterable[Model]) -> Model:
-    """The described model under the id of the catalog's model with the same sizes, if there is one."""
+    """Returns the model under the id and family of a catalog model of the same sizes; unchanged if there is none."""
     same = [candidate for candidate in catalog_models if _is_same(model, candidate)]
     if not same:
         return model

@@ -1,7 +1,7 @@
-"""Conversion of a Hugging Face config.json to a model. Field names differ by architecture, and defaults stand in code.
+"""Conversion of a Hugging Face config.json to a model.
 
-Only the fields that decide sizes are read. Where a file leaves one out, the default of that architecture's class in the
-`transformers` library is taken.
+Only fields that decide sizes are read. Their names differ by architecture. A field that a file leaves out has the
+default of the class of its architecture in the `transformers` library.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,21 +27,21 @@ from service.domain.models.model import Model, Transformer
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """Facts about an architecture that stand in the code of its class and not in its configs."""
+    """Facts about an architecture that are in the code of its class and not in its configs."""
 
     gated: bool | None = None
-    """None: the activation decides."""
+    """Whether FFNs are gated; None: the activation of the config decides."""
     tied: bool = False
-    """The output projection is the embedding unless the config says otherwise."""
+    """Whether the output projection is the embedding, unless the config says otherwise."""
     encoder: bool = False
     learned_positions: bool = False
     multi_query: bool = False
-    """All heads share one key-value head unless the config says otherwise."""
+    """Whether all heads share one key-value head, unless the config says otherwise."""
     global_every: int = 0
-    """Every n-th layer has no sliding window."""
+    """n, if every n-th layer has no sliding window; 0: all layers have it."""
     family: str | None = None
     defaults: Config = field(default_factory=dict)
-    """Values of the class for fields that published configs leave out."""
+    """Defaults of the class for fields that published configs leave out."""
 
 
 _BERT = Architecture(gated=False, encoder=True, learned_positions=True)
@@ -87,7 +87,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "gpt_oss": Architecture(global_every=2, defaults={"sliding_window": 128, "num_experts_per_tok": 4}),
     "llama4_text": Architecture(defaults={"head_dim": 128, "vocab_size": 202048}),
 }
-"""Architectures whose fields have names or meanings of their own. Any other one is read by the usual names."""
+"""By `model_type`, architectures that differ from the usual: decoders with gated FFNs and untied embeddings."""
 
 GATED_ACTIVATIONS = ("silu", "swish", "swiglu", "geglu", "gated")
 
@@ -103,11 +103,11 @@ NOT_READ = {
     "swin": "it attends in windows of an image, with a width that changes by stage",
     "xlnet": "it attends twice",
 }
-"""Architectures that the usual reading would get wrong, and why."""
+"""By `model_type`, architectures that cannot be read, with the reason for an error."""
 
 
 def read_config(config: Config, name: str = "custom") -> Model:
-    """The model that a config.json describes. Raises `ImpossibleModel` with a sentence that names the field."""
+    """Returns the model that a config.json describes. Raises `ImpossibleModel` about a field of the config."""
     try:
         return _MODELS.get(model_type(config), _language_model)(config, name)
     except ImpossibleModel as error:
@@ -116,7 +116,7 @@ def read_config(config: Config, name: str = "custom") -> Model:
 
 
 def read_transformer(config: Config) -> Transformer:
-    """The dimensions of a model, or of the language model inside one that reads more than text."""
+    """Returns the dimensions of a model, or of the language model of a multimodal one. Raises `ImpossibleModel`."""
     text = _text_part(config)
     kind = model_type(text) or model_type(config)
     if kind in NOT_READ:
@@ -133,7 +133,7 @@ def _architecture(config: Config) -> Architecture:
 
 
 def _text_part(config: Config) -> Config:
-    """The language model's part of a config, with the defaults of its class and the fields that stand outside of it."""
+    """Returns the part of a config for the language model, with the defaults of its class and shared fields."""
     inner = config.get("text_config")
     if isinstance(inner, Mapping):
         outer = {name: config[name] for name in ("tie_word_embeddings", "model_type") if name in config}
@@ -141,16 +141,16 @@ def _text_part(config: Config) -> Config:
     return {**_architecture(config).defaults, **config}
 
 
-# The usual reading
+# Architectures with the usual fields
 
 
 def _usual(config: Config) -> Transformer:
-    """Dimensions by the usual names with the usual meaning."""
+    """Returns the dimensions of an architecture whose fields have usual names and meanings."""
     architecture = _architecture(config)
     layers, hidden, heads, vocabulary = dimensions(config, "layers", "hidden", "heads", "vocabulary")
     context = dimension(config, "context_tokens") or 0
     experts = _expert_sizes(config, layers)
-    # Where every layer has experts, `intermediate_size` is their width or belongs to no layer.
+    # If every layer has experts, `intermediate_size` is the width of an expert or of no layer.
     only_experts = bool(experts) and not experts["dense_layers"]
     return Transformer(
         layers=layers,
@@ -171,7 +171,7 @@ def _usual(config: Config) -> Transformer:
 
 
 def _kv_heads(config: Config, heads: int) -> int:
-    """Key-value heads; the newer of Falcon's architectures has groups, as most have."""
+    """Returns the number of key-value heads; only the older architecture of Falcon shares one among all heads."""
     if _architecture(config).multi_query and not flag(config, "new_decoder_architecture", default=False):
         return 1 if flag(config, "multi_query", default=True) else heads
     return dimension(config, "kv_heads") or heads
@@ -185,9 +185,9 @@ def _is_gated(config: Config) -> bool:
 
 
 def _expert_sizes(config: Config, layers: int) -> dict[str, Any]:
-    """Dimensions of the experts by the usual names; empty for a dense model."""
+    """Returns the dimensions of experts, from fields with usual names; empty for a dense model."""
     experts = dimension(config, "experts") or 0
-    # Some dense models have the field with 0 or 1, because they share a class with sparse ones.
+    # Some dense models state 0 or 1 experts, because they share a class with sparse models.
     if experts < 2:
         return {}
     (per_token,) = dimensions(config, "experts_per_token")
@@ -202,7 +202,7 @@ def _expert_sizes(config: Config, layers: int) -> dict[str, Any]:
 
 
 def _shared_experts(config: Config, width: int) -> int:
-    """Shared experts by their number, or by their width together as a multiple of a routed one's."""
+    """Returns the number of shared experts, as stated, or as their total width / the width of a routed expert."""
     for key in ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"):
         together = number(config, key)
         if together:
@@ -215,7 +215,7 @@ def _shared_experts(config: Config, width: int) -> int:
 
 
 def _dense_layers(config: Config, layers: int) -> int:
-    """Layers without experts: the first ones, the named ones, or all between every n-th."""
+    """Returns the number of layers without experts: the first ones, the named ones, or all but every n-th."""
     first = number(config, "first_k_dense_replace")
     if first is not None:
         return first
@@ -225,9 +225,9 @@ def _dense_layers(config: Config, layers: int) -> int:
 
 
 def _window(config: Config, layers: int, context: int) -> dict[str, Any]:
-    """The sliding window and the number of layers without it; empty where the window is as long as the context."""
+    """Returns the sliding window and the number of layers without it; empty if the window spans the context."""
     size = number(config, "sliding_window") or 0
-    # A window that spans the whole context has no effect, and some configs have one all the same.
+    # Some configs state a window that spans the whole context, which has no effect.
     if not size or (context and size >= context) or config.get("use_sliding_window") is False:
         return {}
     types = layer_types(config, "layer_types")
@@ -240,7 +240,7 @@ def _window(config: Config, layers: int, context: int) -> dict[str, Any]:
 
 
 def _mpt(config: Config) -> Transformer:
-    """The FFN is a multiple of the hidden size, and positions are learned unless they are ALiBi or rotary."""
+    """Reads MPT: its FFN is a multiple of the hidden size, and positions are learned unless ALiBi or rotary."""
     attention = section(config, "attn_config")
     (hidden,) = dimensions(config, "hidden")
     read = _usual({**config, "ffn_dim": hidden * (number(config, "expansion_ratio") or 4)})
@@ -249,7 +249,7 @@ def _mpt(config: Config) -> Transformer:
 
 
 def _deepseek(config: Config) -> Transformer:
-    """Multi-head latent attention, where the config has its ranks."""
+    """Reads DeepSeek: it has multi-head latent attention if the config states its ranks."""
     rank = number(config, "kv_lora_rank") or 0
     if not rank:
         return _usual(config)
@@ -265,7 +265,7 @@ def _deepseek(config: Config) -> Transformer:
 
 
 def _llama4(config: Config) -> Transformer:
-    """`intermediate_size` is the width of an expert, one expert is shared, and 3 of 4 layers attend in chunks."""
+    """Reads Llama 4: `intermediate_size` is of an expert, one expert is shared, and 3 of 4 layers attend in chunks."""
     layers, width = dimensions(config, "layers", "ffn")
     step = number(config, "interleave_moe_layer_step") or 1
     usual_names = {
@@ -282,7 +282,7 @@ NEMOTRON_LAYERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 
 
 def _nemotron_h(config: Config) -> Transformer:
-    """A hybrid whose layers have Mamba-2 (M), attention (*), a dense FFN (-) or experts (E)."""
+    """Reads Nemotron-H, a hybrid with layers of Mamba-2 (M), attention (*), dense FFNs (-) and experts (E)."""
     pattern = layer_types(config, "hybrid_override_pattern") or layer_types(config, "layers_block_type")
     count = {letter: sum(layer in (letter, word) for layer in pattern) for letter, word in NEMOTRON_LAYERS.items()}
     if not count["M"] or sum(count.values()) != len(pattern):
@@ -293,7 +293,7 @@ def _nemotron_h(config: Config) -> Transformer:
     heads, head_size, state, groups = dimensions(
         config, "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "n_groups"
     )
-    # The general reader takes experts as part of every layer, but here they have layers of their own.
+    # `_usual` assumes experts to be a part of every layer, but here they are layers of their own.
     without_experts = dict.fromkeys(("num_local_experts", "num_experts", "n_routed_experts"))
     read = _usual({**config, **without_experts, "num_hidden_layers": len(pattern)})
     experts = _expert_sizes({**config, "first_k_dense_replace": count["-"]}, len(pattern)) if count["E"] else {}
@@ -313,7 +313,7 @@ def _nemotron_h(config: Config) -> Transformer:
 
 
 def _t5(config: Config) -> Transformer:
-    """An encoder with a decoder, of as many layers unless the config says otherwise."""
+    """Reads T5: an encoder, and a decoder with as many layers unless the config says otherwise."""
     dimensions(config, "layers", "hidden", "heads", "ffn", "vocabulary")
     encoder = _usual(config)
     decoding = number(config, "num_decoder_layers")
@@ -325,7 +325,7 @@ def _t5(config: Config) -> Transformer:
 
 
 def _whisper(config: Config) -> Transformer:
-    """An encoder of sound with a decoder; heads and widths of both sides are equal in all published configs."""
+    """Reads Whisper: encoder and decoder have equal heads and widths in all published configs."""
     encoding, decoding, heads, ffn = dimensions(
         config, "encoder_layers", "decoder_layers", "decoder_attention_heads", "decoder_ffn_dim"
     )
@@ -350,7 +350,7 @@ _READERS: dict[str, Callable[[Config], Transformer]] = {
 }
 
 
-# Models that are more than their transformer
+# Models with more parts than a transformer
 
 
 def _language_model(config: Config, name: str) -> Model:
@@ -369,19 +369,20 @@ def _language_model(config: Config, name: str) -> Model:
 
 
 PATCHES_OF_AN_IMAGE = 4096
-"""Patches that attend to each other where an encoder takes images of any size: about a megapixel (assumed)."""
+"""Patches of an image for encoders that take images of any size: about a megapixel (assumed)."""
 
 
 def _tower(config: Config, hidden: int) -> tuple[float | None, float | None]:
-    """Parameters of the encoder of images of a language model, and its FLOPs for each token of an image; None without.
+    """Returns the parameters of a language model's encoder of images, and its FLOPs per token of an image.
 
-    An encoder attends over all patches of an image, or over windows of it; several patches become one token, side by
-    side (`spatial_merge_size`) or pooled (`mm_tokens_per_image`, `downsample_ratio`, `pixel_shuffle_ratio`).
+    Both are None if the model has no such encoder. A patch attends to all patches of the image or of its window.
+    Several patches become one token: they are concatenated (`spatial_merge_size`) or pooled (`mm_tokens_per_image`,
+    `downsample_ratio`, `pixel_shuffle_ratio`).
     """
     vision = section(config, "vision_config")
     if not vision:
         return None, None
-    # Qwen2-VL gives the width of its encoder another name, and calls that of the language model hidden_size.
+    # Qwen2-VL calls the width of the encoder embed_dim, and that of the language model hidden_size.
     named = {"num_hidden_layers": vision.get("depth"), "hidden_size": vision.get("embed_dim")}
     vision = {**vision, **{name: value for name, value in named.items() if value is not None}}
     try:
@@ -398,14 +399,14 @@ def _tower(config: Config, hidden: int) -> tuple[float | None, float | None]:
     joined = side * side * width
     projector = joined * (joined if side > 1 else hidden) + joined * hidden
     image, window = number(vision, "image_size"), number(vision, "window_size")
-    seen = ((window or image or 0) // patch) ** 2 or PATCHES_OF_AN_IMAGE
-    per_patch = 2.0 * (in_layers + patches) + 4.0 * layers * width * seen
-    merged = side * side if side > 1 else _pooled_patches(config, vision, seen)
+    attended = ((window or image or 0) // patch) ** 2 or PATCHES_OF_AN_IMAGE
+    per_patch = 2.0 * (in_layers + patches) + 4.0 * layers * width * attended
+    merged = side * side if side > 1 else _pooled_patches(config, vision, attended)
     return float(in_layers + patches + projector), merged * per_patch + 2.0 * projector
 
 
 def _pooled_patches(config: Config, vision: Config, patches: int) -> float:
-    """Patches that a pooled token of an image stands for."""
+    """Returns the number of patches that are pooled into one token of an image."""
     tokens = number(config, "mm_tokens_per_image")
     ratio = vision.get("pixel_shuffle_ratio") or config.get("downsample_ratio") or 1.0
     if not isinstance(ratio, int | float) or not 0 < ratio <= 1:
@@ -414,7 +415,7 @@ def _pooled_patches(config: Config, vision: Config, patches: int) -> float:
 
 
 def _extra_parameters(config: Config, transformer: Transformer) -> int:
-    """Parameters that DeBERTa has for relative positions, and OPT where embeddings are narrower than the layers."""
+    """Returns parameters of DeBERTa for relative positions, and of OPT for embeddings narrower than the layers."""
     kind, hidden = model_type(config), transformer.hidden
     if kind == "deberta" and config.get("share_att_key") is not True:
         terms = config.get("pos_att_type") or ("c2p", "p2c")
@@ -426,12 +427,12 @@ def _extra_parameters(config: Config, transformer: Transformer) -> int:
 
 
 def _image_encoder(config: Config, name: str) -> Model:
-    """A transformer over the patches of an image (ViT)."""
+    """Reads a vision transformer (ViT) over the patches of an image."""
     image, patch = number(config, "image_size") or 224, number(config, "patch_size") or 16
     if not patch or image % patch:
         raise ImpossibleModel(f"Patches of {patch} do not divide an image of {image}.", field="config.patch_size")
     tokens = (image // patch) ** 2 + 1
-    # "vit" has the facts of the class also where a CLIP config leaves its type out.
+    # The type is set, because the vision part of a CLIP config has another type or none.
     encoder = _usual({**config, "model_type": "vit", "vocab_size": 0, "max_position_embeddings": tokens})
     patches = (number(config, "num_channels") or 3) * patch * patch * encoder.hidden
     parameters = parameter_count(encoder) + patches
@@ -462,18 +463,18 @@ CLIP_VISION = {
     "image_size": 224,
     "patch_size": 32,
 }
-"""Defaults of the library `transformers`: published files state little more than what differs from them."""
+"""Defaults of the library `transformers` for CLIP; published files state little more than the differences."""
 
 
 def _clip(config: Config, name: str) -> Model:
-    """An encoder of images and one of texts, with a projection from each to a common width."""
+    """Reads CLIP: an encoder of images and one of texts, each with a projection to a common width."""
     image = _image_encoder({**CLIP_VISION, **section(config, "vision_config")}, name)
-    # A text token looks back at those before it only, although nothing is generated.
+    # The encoder of texts has causal attention, although it generates nothing.
     text = replace(_usual({**CLIP_TEXT, **section(config, "text_config"), "model_type": "bert"}), decoder=True)
     assert image.transformer is not None
     assert image.forward_flops_per_sample is not None
     projections = (number(config, "projection_dim") or 512) * (image.transformer.hidden + text.hidden)
-    # The text encoder's embedding is looked up, not multiplied, and it has no output projection.
+    # The embedding of the text encoder is not multiplied, and there is no output projection.
     per_token = forward_flops_per_token(replace(text, vocabulary=0), text.context_tokens).total
     parameters = image.parameters + parameter_count(text) + projections
     return replace(

@@ -1,4 +1,4 @@
-"""ML models: a name, the number of parameters, and dimensions that are known to be possible."""
+"""ML models: their parameters, and dimensions that are checked to be possible."""
 
 from dataclasses import dataclass, fields
 from math import isfinite
@@ -10,21 +10,21 @@ FAMILIES = (
     "recommender", "recurrent", "other",
 )  # fmt: skip
 FAMILIES_OF_TEXT = frozenset({"llm", "moe", "hybrid_moe", "encoder", "enc_dec"})
-"""Families that read text, whether or not their dimensions are known."""
+"""Families that read text, with known dimensions or not."""
 
-# Far beyond any network built: a larger number is a slip of the caller, and would overflow what is computed from it.
-MOST = {"layers": 4096, "hidden": 1 << 20, "vocabulary": 1 << 27, "context_tokens": 1 << 40}
-MOST_OF_ANY_OTHER_DIMENSION = 1 << 24
-MOST_PARAMETERS = 1e18
+# Bounds far beyond any existing network: larger numbers are mistakes, and would overflow in computations.
+MAX_DIMENSION = {"layers": 4096, "hidden": 1 << 20, "vocabulary": 1 << 27, "context_tokens": 1 << 40}
+MAX_OTHER_DIMENSION = 1 << 24
+MAX_PARAMETERS = 1e18
 
 
 @dataclass(frozen=True, slots=True)
 class Transformer:
-    """Dimensions of a network whose layers hold attention, a feed-forward network (FFN) or a state space.
+    """Dimensions of a network of attention, feed-forward networks (FFNs) and state spaces.
 
-    A layer has attention and an FFN, which is dense in `dense_layers` layers and routed to experts in the others if
-    there are `experts`. A layer of a hybrid (`ssm_layers` above 0) has one of three instead: attention, a Mamba-2 state
-    space, or an FFN; `attention_layers` and `ssm_layers` count the first two, and the rest are FFNs.
+    A layer usually has attention and an FFN. If there are `experts`, the FFN is dense in `dense_layers` layers and
+    routed to experts in the others. In a hybrid (`ssm_layers` above 0) a layer has only one of three: attention
+    (`attention_layers`), a Mamba-2 state space (`ssm_layers`), or an FFN (all other layers).
     """
 
     layers: int
@@ -32,36 +32,38 @@ class Transformer:
     heads: int
     kv_heads: int
     head_size: int
-    """With MLA: the part of a query or key that is not rotary."""
+    """With MLA, the size of the part of a query or key that is not rotary."""
     ffn: int
-    """Width of a dense FFN; 0 where every layer has experts."""
+    """Width of a dense FFN; 0 if every layer has experts."""
     gated: bool
-    """The FFN has a third matrix (SwiGLU, GeGLU)."""
+    """Whether the FFN has a third matrix (SwiGLU, GeGLU)."""
     vocabulary: int
     """0 for a network that reads no tokens."""
     tied: bool
-    """The output projection is the embedding; also true of an encoder whose head shares it, or that has none."""
+    """Whether the output projection is the embedding; also true for an encoder without an output projection."""
     experts: int = 0
     experts_per_token: int = 0
     shared_experts: int = 0
-    """Number of shared experts, each as wide as a routed one; one of twice the width counts as two."""
+    """Number of shared experts of the width of a routed one; a shared expert of twice this width counts as two."""
     expert_ffn: int = 0
+    """Width of an expert."""
     dense_layers: int = 0
     mla_kv_rank: int = 0
-    """Above 0: multi-head latent attention, whose cache holds this many values and the rotary ones per token."""
+    """Above 0 with multi-head latent attention: it caches this many values and the rotary ones per token."""
     mla_rope_size: int = 0
     mla_query_rank: int = 0
     mla_value_size: int = 0
     sliding_window: int = 0
-    """Tokens that a windowed layer looks back; 0: all."""
+    """Tokens that a windowed layer attends to; 0: no layer has a window."""
     global_layers: int = 0
     """Layers without the window."""
     context_tokens: int = 0
     decoder: bool = True
-    """Later tokens are hidden from earlier ones, and keys and values can be cached."""
+    """Whether attention is causal, so that keys and values can be cached."""
     encoder_layers: int = 0
-    """How many of `layers` encode; the others then decode, with a second attention over the encoder's output."""
+    """Number of `layers` that encode. If above 0, the others decode and also attend to the output of the encoder."""
     learned_positions: int = 0
+    """Number of positions with a learned embedding; 0 for other position encodings."""
     attention_layers: int = 0
     ssm_layers: int = 0
     ssm_heads: int = 0
@@ -70,17 +72,17 @@ class Transformer:
     ssm_groups: int = 0
     ssm_convolution: int = 4
     expert_latent: int = 0
-    """Above 0: routed experts work on a projection of this width instead of the hidden one."""
+    """Above 0 if routed experts work on a projection of this width and not on the hidden size."""
 
     def __post_init__(self) -> None:
-        # The sizes come first: the other checks divide by them. The order decides which fault is reported.
+        # The first fault is reported. Sizes come first, because the other checks divide by them.
         for check in (_check_sizes, _check_heads, _check_experts, _check_layers, _check_latent_attention):
             check(self)
         _check_all_or_none(self, "ssm_layers", ("ssm_heads", "ssm_head_size", "ssm_state", "ssm_groups"))
 
     @property
     def routed_size(self) -> int:
-        """Values of a token that travel to its routed experts and back."""
+        """Values of a token that are sent to a routed expert and back."""
         return self.expert_latent or self.hidden
 
     @property
@@ -100,12 +102,12 @@ class Transformer:
 
     @property
     def sublayers(self) -> int:
-        """Mixers and FFNs, each of which ends in a sum over a tensor-parallel group."""
+        """Number of attentions, state spaces and FFNs, each of which ends in an all-reduce with tensor parallelism."""
         return self.layers if self.hybrid else 2 * self.layers
 
     @property
     def moe_layers(self) -> int:
-        """Layers whose feed-forward network consists of experts."""
+        """Layers with routed experts."""
         return self.ffn_layers - self.dense_layers if self.experts else 0
 
     @property
@@ -127,17 +129,17 @@ class Transformer:
 
     @property
     def query_size(self) -> int:
-        """Values of a query or a key in one head, where MLA is not absorbed."""
+        """Size of a query or a key in one head; with MLA, before the projections are absorbed."""
         return self.head_size + self.mla_rope_size
 
     @property
     def value_size(self) -> int:
-        """Numbers of a value in one head."""
+        """Size of a value in one head."""
         return self.mla_value_size if self.mla_kv_rank else self.head_size
 
     @property
     def ssm_inner(self) -> int:
-        """Width of a state-space layer: the values of all its heads."""
+        """Width of a state-space layer: heads x head size."""
         return self.ssm_heads * self.ssm_head_size
 
 
@@ -151,7 +153,7 @@ POSITIVE = (
     "block_inputs_per_sample",
     "weight_layers",
 )
-"""Fields of a model that are above 0 where they are known."""
+"""Fields of a model that must be above 0 if they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,39 +165,39 @@ class Model:
     family: str
     parameters: float
     active_parameters: float
-    """Parameters that take part in one token or sample; fewer than all only with experts or embedding tables."""
+    """Parameters that a token or sample uses: fewer than all only with routed experts or embedding tables."""
     transformer: Transformer | None = None
     forward_flops_per_sample: float | None = None
-    """2 x multiply-accumulates."""
+    """FLOPs of a forward pass over a sample: 2 x multiply-accumulates. None if they follow from the dimensions."""
     sample: str = "token"
     """The unit of work, such as `token`, `sequence of 512 tokens` or `image 224x224`."""
     input_tokens_per_sample: float | None = None
-    """Tokens that the encoder reads of each sample, where the network fixes them: 1500 for 30 s of audio."""
+    """Tokens per sample that the encoder reads, if the network fixes them: 1500 for 30 s of audio in Whisper."""
     output_tokens_per_sample: float | None = None
-    """Tokens that it usually writes for a sample."""
+    """Tokens that the model usually generates per sample."""
     activation_values_per_sample: float | None = None
-    """Values that the convolutions write in a forward pass of one sample; None if they are not published."""
+    """Values that all layers write in a forward pass of one sample; None if not counted."""
     saved_values_per_sample: float | None = None
-    """Values that a training step keeps of one sample for its backward pass, without checkpointing; None if not
-    counted."""
+    """Values that training keeps per sample for the backward pass, without checkpointing; None if not counted."""
     blocks: int | None = None
-    """Equal blocks of a network without known dimensions, which checkpointing recomputes one by one."""
+    """Number of equal blocks of a network without known dimensions, which checkpointing recomputes one by one."""
     block_inputs_per_sample: float | None = None
-    """Values that all of these blocks read of one sample."""
+    """Values per sample that the inputs of all blocks have."""
     weight_layers: int | None = None
-    """Convolutions and matrix products in a forward pass, whose kernels must be launched; None if not counted."""
+    """Number of convolutions and matrix products in a forward pass, each a kernel to launch; None if not counted."""
     steps_per_sample: float | None = None
-    """Denoising steps that usually generate a sample; None for a network without them."""
+    """Usual number of denoising steps per sample; None for a network without them."""
     passes_per_step: float | None = None
-    """Forward passes of a step: 2 with classifier-free guidance, 1 where guidance is distilled."""
+    """Forward passes per denoising step: 2 with classifier-free guidance, 1 if guidance is distilled."""
     other_parameters: float | None = None
-    """Parameters of the other networks that generate a sample: text encoders, and the decoder of its latent image; of a
-    language model, the encoder of images."""
+    """Parameters of other networks of the model: text encoders and the image decoder of a diffusion model, the image
+    encoder of a language model."""
     other_flops_per_sample: float | None = None
-    """Work of these networks for a sample; in a language model, for each token of an image in a prompt."""
+    """FLOPs of these networks per sample; in a language model, per token of an image in the prompt."""
     audio_seconds_per_sample: float | None = None
+    """Length of the audio of a sample; None for a model that reads no audio."""
     published_precision: str | None = None
-    """The number format in which most of its weights are published; None where a caller may expect any."""
+    """Number format of most of the published weights; None if callers may choose the precision freely."""
     released_on: str | None = None
     source: str = "caller"
     note: str | None = None
@@ -208,8 +210,8 @@ class Model:
             )
         for name in POSITIVE:
             amount = getattr(self, name)
-            if amount is not None and not (isfinite(amount) and 0 < amount <= MOST_PARAMETERS):
-                raise ImpossibleModel(f"{name} must be above 0 and at most {MOST_PARAMETERS:g}.", field=name)
+            if amount is not None and not (isfinite(amount) and 0 < amount <= MAX_PARAMETERS):
+                raise ImpossibleModel(f"{name} must be above 0 and at most {MAX_PARAMETERS:g}.", field=name)
         if self.active_parameters > self.parameters:
             raise ImpossibleModel(
                 f"A model of {self.parameters:g} parameters cannot have {self.active_parameters:g} active ones.",
@@ -218,12 +220,12 @@ class Model:
 
     @property
     def generates(self) -> bool:
-        """Whether the model produces tokens one after another, as decoders do."""
+        """Whether the model generates tokens one after another, as decoders do."""
         return self.transformer is not None and self.transformer.decoder
 
     @property
     def has_tokens(self) -> bool:
-        """Whether the model reads or writes tokens: a transformer, or a model of text of unknown dimensions."""
+        """Whether the model reads or generates tokens: a transformer, or a text model of unknown dimensions."""
         return self.transformer is not None or self.family in FAMILIES_OF_TEXT
 
 
@@ -235,7 +237,7 @@ def _check_sizes(t: Transformer) -> None:
         if isinstance(value, bool):
             continue
         least = 1 if field.name in needed else 0
-        most = MOST.get(field.name, MOST_OF_ANY_OTHER_DIMENSION)
+        most = MAX_DIMENSION.get(field.name, MAX_OTHER_DIMENSION)
         if not least <= value <= most:
             raise ImpossibleModel(f"{field.name} is {value}, and must be between {least} and {most}.", field=field.name)
 
@@ -269,7 +271,7 @@ def _check_experts(t: Transformer) -> None:
 
 
 def _check_all_or_none(t: Transformer, leading: str, others: tuple[str, ...]) -> None:
-    """Dimensions that describe one part are all above 0, or none is."""
+    """Checks that the dimensions of one part are all above 0, or all 0."""
     count = getattr(t, leading)
     for field in others:
         value = getattr(t, field)

@@ -1,190 +1,176 @@
-"""Times of requests that reach an engine at random, with percentiles, from the seconds of its work.
+"""Times of requests that arrive at an engine at random, with percentiles, computed from the seconds of its work.
 
-Requests arrive with rate x (Poisson). Each of those in the engine slows down all others equally, so the number in the
-engine follows from a queue with processor sharing: with e = n request + prompt and a = (n step + own) / e it is
-negative binomial with parameters a + 1 and x e, of mean x (n step + own + e) / (1 - x e) (Kelly, Reversibility and
-Stochastic Networks, 1979). Beyond the places of the engine its tail is geometric, and those requests wait.
+**Requests in the engine.** Requests arrive as a Poisson process. Each of them slows down all others equally, so the
+engine is a queue with processor sharing. Let n be the tokens of an answer, e = n request + prompt the seconds that one
+request adds to the work of the engine, and a = (n step + own) / e the seconds of its steps over these. With unlimited
+places, the number of requests is negative binomial with parameters a + 1 and rate e, and its mean is
+rate (n step + own + e) / (1 - rate e) (Kelly, Reversibility and Stochastic Networks, 1979). Places are limited: above
+their number the distribution has a geometric tail, which holds the requests that wait for a place.
 
-A step reads all prompts that arrived during the step before. Its length is S = b + prompt K with K ~ Poisson(x S'),
-which gives its first three moments. A request that arrives waits for the end of a step (steps count by their
-length) and then for the prompts that came with it. `tests/oracles/serving.py` simulates all of this.
+**The first token.** A step without prompts takes b seconds. It also reads the K prompts that arrived during the step
+before, so that its length is S = b + prompt K, where K is Poisson distributed with mean rate S' and S' is the length of
+the step before. This gives the first three moments of S. A request arrives during a step with a probability in
+proportion to its length. It waits for the end of that step, and then for the prompts of the others that arrived in it.
+
+The seconds `step`, `request`, `prompt` and `own` are fields of `EngineTimes`. `tests/oracles/serving.py` simulates
+these engines.
 """
 
 from dataclasses import dataclass, replace
-from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 
 from service.domain.arrays import Floats, Mask, Number, taken
-from service.domain.band import NORMAL
 from service.domain.jobs.serving import Serving
 from service.domain.physics.serving import EngineTimes, steady_state, steps_per_token
+from service.domain.random_time import RandomTime
 
 TERMS_OF_THE_TAIL = 64
-"""Terms of the probability of a wait: the numbers of running requests, counted down from a full engine. The terms that
-follow are too small to matter."""
+"""Numbers of running requests, counted down from a full engine, whose probabilities are added up; those of smaller
+numbers are negligible."""
 
 ALMOST_ONE = 1.0 - 1e-6
 
 MOST_SHARE = 0.95
-"""Largest share of the time that reads prompts for which the moments of a step are computed; they diverge at 1."""
+"""Largest share of the time spent on reading prompts for which moments of a step are computed: they diverge at 1."""
 
 ROUNDS_OF_BATCHES = 6
-"""Steps towards the mean size of a batch, from that of answers of the mean length."""
+"""Rounds of the fixed-point iteration for the mean size of a batch."""
 
 WITHIN_A_DEVIATION = (0.8413, 0.1587)
-"""Shares of a normal distribution below one standard deviation above and below its mean."""
+"""Probabilities that a normal variable is below one standard deviation above its mean, and below one under its mean."""
 
 FULL_BATCHES = 0.8
-"""Factor in the exponent that makes full batches rarer with more places: fitted to the simulation of
-`tests/oracles/serving.py`."""
+"""Factor in the exponent of the probability of a full batch: the more places, the smaller that probability. Fitted to
+the simulation of `tests/oracles/serving.py`."""
 
 HALVINGS = 24
-"""Steps of the search for a percentile: one part in ten million."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Spread:
-    """A time that varies: mean and variance, as those of a gamma distribution."""
-
-    mean: Floats
-    variance: Floats
-
-    def share_above(self, seconds: Floats) -> Floats:
-        """Probability of more than these seconds (Wilson and Hilferty, 1931)."""
-        shape = np.maximum(self.mean, 1e-30) ** 2 / np.maximum(self.variance, 1e-12 * self.mean**2 + 1e-60)
-        ratio = np.cbrt(np.maximum(seconds, 0.0) / np.maximum(self.mean, 1e-30))
-        z = (ratio - 1.0 + 1.0 / (9.0 * shape)) * 3.0 * np.sqrt(shape)
-        # A logistic curve is the normal one to 2 parts in 10,000, and numpy has no error function.
-        normal = 1.0 / (1.0 + np.exp(np.clip(1.5976 * z + 0.07056 * z**3, -700.0, 700.0)))
-        return np.where(seconds <= 0.0, 1.0, normal)
-
-    def at(self, percentile: float, steady: Number = 0.0) -> Floats:
-        """The seconds that this share does not exceed.
-
-        Variance beyond the steady one grows with the load. It skews the times too, which would lower this percentile at
-        last, and no load makes a request faster: it counts as far as it raises the percentile.
-        """
-        mean, normal = np.maximum(self.mean, 1e-30), NORMAL.inv_cdf(percentile)
-        deviation, least = (np.sqrt(variance) / (3.0 * mean) for variance in (self.variance, steady))
-        deviation = np.minimum(deviation, np.maximum(least, normal / 2.0))
-        # The 99th percentile falls from a lower mean with this deviation to a greater one, unless it stays as it was.
-        turn = np.maximum(deviation, (normal + sqrt(max(0.0, normal**2 - 5.0))) / 5.0 + 1e-9)
-        over_mean, at_turn = (np.maximum(1.0 - each**2 + normal * each, 0.0) ** 3 for each in (deviation, turn))
-        return np.asarray(self.mean * np.maximum(over_mean, deviation / turn * at_turn))
+"""Halvings of the interval that holds a percentile, down to less than one part in ten million."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArrivalTimes:
-    """Engines with requests that arrive at random; one entry per engine."""
+    """Times of requests that arrive at random, with one entry per engine.
+
+    What other requests *add* to a request is the part of its time to the first token in which it waits for their steps
+    and prompts.
+    """
 
     rate: Floats
     """Requests per second."""
     running: Floats
     """Mean requests in the engine."""
-    least: Floats
-    """Seconds to the first token of a request that does not wait for others."""
-    own_prompt: Floats
-    """Seconds that a longer prompt, at the percentile, adds to `least`."""
-    prompt: _Spread
-    """Seconds of a prompt, which are part of `least`."""
-    alone: Floats
-    """Probability that the engine is empty."""
-    waits: Floats
-    """Probability that no place is free."""
-    plain_step: Floats
+    least_first_token: Floats
+    """Seconds to the first token of a request that waits for no others."""
+    longer_prompt: Floats
+    """Seconds that a prompt whose length is at the percentile takes longer than a mean one."""
+    prompt: RandomTime
+    """Seconds of reading a prompt, whose mean is a part of `least_first_token`."""
+    p_empty: Floats
+    """Probability that a request finds the engine empty."""
+    p_waits: Floats
+    """Probability that a request finds all places taken."""
+    step: Floats
     """Seconds of a step without prompts."""
-    prompts: Floats
-    """Share of the arrivals at a busy engine that find a step with prompts."""
-    of_others: _Spread
-    """Seconds that the prompts of others add, among those arrivals."""
-    others: Floats
-    """Mean of what others add, among arrivals at a busy engine."""
-    most_later: Floats
-    """Most seconds that others can add: each client has one prompt at a time; infinite without a number of clients."""
-    least_later: Floats
-    """Seconds that others add at a percentile above one half at least: clients that come back meet as often as the mean
-    says, however rarely random arrivals would; 0 for these.
+    p_prompts: Floats
+    """Probability that a request at a busy engine finds prompts being read, or to be read before its own."""
+    added_by_prompts: RandomTime
+    """Seconds that others add to a request that finds prompts."""
+    mean_added: Floats
+    """Mean seconds that others add to a request that finds the engine busy."""
+    most_added: Floats
+    """Most seconds that others can add. A fixed number of clients has one prompt each; otherwise infinite."""
+    least_added: Floats
+    """Least seconds that others add at a percentile above one half. Clients of a fixed number meet again and again, and
+    wait for the mean at least, even where random arrivals would hardly ever meet; 0 for random arrivals.
     """
-    by_littles_law: Floats
-    """Mean seconds that others add by Little's law, over those that follow from the queue; 1 for random arrivals."""
-    wait: _Spread
-    """Seconds until a place is free, where none is."""
-    per_token: _Spread
-    """Seconds per token beyond those of a request that is alone."""
+    littles_law_ratio: Floats
+    """Mean seconds that others add by Little's law, over those by the queue with processor sharing; 1 for random
+    arrivals."""
+    wait: RandomTime
+    """Seconds until a place is free, for a request that finds all places taken."""
+    added_per_token: RandomTime
+    """Seconds per token beyond `least_per_token`."""
     least_per_token: Floats
+    """Seconds per token of a request that is alone."""
     tokens: Floats
+    """Mean tokens of an answer."""
     answer_variation: Floats
+    """Variance of the tokens of an answer over the square of their mean."""
 
-    def _share_later(self, excess: Floats) -> Floats:
-        """Probability that the first token comes more than `excess` seconds after the least time."""
-        plain = np.maximum(0.0, 1.0 - excess / self.plain_step)
-        free = (1.0 - self.prompts) * plain + self.prompts * np.maximum(plain, self.of_others.share_above(excess))
-        busy = np.maximum(0.0, 1.0 - self.alone - self.waits)
-        return np.asarray(busy * free + self.waits * self.wait.share_above(excess - self.others))
+    def _p_added_above(self, seconds: Floats) -> Floats:
+        """Probability that others add more than these seconds to the time to the first token."""
+        rest_of_step = np.maximum(0.0, 1.0 - seconds / self.step)
+        with_prompts = np.maximum(rest_of_step, self.added_by_prompts.probability_above(seconds))
+        place_is_free = (1.0 - self.p_prompts) * rest_of_step + self.p_prompts * with_prompts
+        p_busy = np.maximum(0.0, 1.0 - self.p_empty - self.p_waits)
+        waits = self.wait.probability_above(seconds - self.mean_added)
+        return np.asarray(p_busy * place_is_free + self.p_waits * waits)
 
     @property
-    def _shorter(self) -> Floats:
-        """Factor of the seconds that others add at a percentile: below 1 where clients are fewer than two."""
-        return np.clip(self.by_littles_law, 1e-9, 1.0)
+    def _shortening(self) -> Floats:
+        """Factor of the seconds that others add at a percentile; below 1 where Little's law leaves less time."""
+        return np.clip(self.littles_law_ratio, 1e-9, 1.0)
 
     def first_token_within(self, limit: float, percentile: float) -> Mask:
         """Whether this share of the requests gets its first token within the limit."""
-        slack = limit - self.least
-        reached = slack >= np.hypot(self.least_later, self.own_prompt)
-        surely = self.least + np.hypot(self.most_later, self.own_prompt) <= limit
-        excess = np.sqrt(np.maximum(slack**2 - self.own_prompt**2, 0.0)) / self._shorter
-        return np.asarray(surely | reached & (self._share_later(excess) <= 1.0 - percentile))
+        slack = limit - self.least_first_token
+        least_is_within = slack >= np.hypot(self.least_added, self.longer_prompt)
+        most_is_within = self.least_first_token + np.hypot(self.most_added, self.longer_prompt) <= limit
+        added = np.sqrt(np.maximum(slack**2 - self.longer_prompt**2, 0.0)) / self._shortening
+        return np.asarray(most_is_within | least_is_within & (self._p_added_above(added) <= 1.0 - percentile))
 
     def first_token(self, percentile: float) -> Floats:
         """Seconds to the first token that this share of the requests does not exceed."""
-        excess = np.zeros(len(self.least))
-        late = np.flatnonzero(self._share_later(excess) > 1.0 - percentile)
+        added = np.zeros(len(self.least_first_token))
+        late = np.flatnonzero(self._p_added_above(added) > 1.0 - percentile)
         if len(late):
-            excess[late] = taken(self, late).excess_at(percentile)
-        later = np.clip(excess * self._shorter, self.least_later, self.most_later)
-        return np.asarray(self.least + np.hypot(later, self.own_prompt))
+            added[late] = taken(self, late).added_at(percentile)
+        added = np.clip(added * self._shortening, self.least_added, self.most_added)
+        # Waits and lengths of prompts are independent, so that not both are at the percentile.
+        return np.asarray(self.least_first_token + np.hypot(added, self.longer_prompt))
 
-    def excess_at(self, percentile: float) -> Floats:
-        """Seconds to the first token beyond the least, by halving; never fewer than the exact ones."""
-        low, high = np.zeros(len(self.least)), np.maximum(self.least, 1e-9)
-        while (late := self._share_later(high) > 1.0 - percentile).any():
+    def added_at(self, percentile: float) -> Floats:
+        """Seconds that others add at a percentile, by bisection; never less than the exact ones."""
+        low, high = np.zeros(len(self.least_first_token)), np.maximum(self.least_first_token, 1e-9)
+        while (late := self._p_added_above(high) > 1.0 - percentile).any():
             low, high = np.where(late, high, low), np.where(late, 4.0 * high, high)
         for _ in range(HALVINGS):
             middle = (low + high) / 2.0
-            late = self._share_later(middle) > 1.0 - percentile
+            late = self._p_added_above(middle) > 1.0 - percentile
             low, high = np.where(late, middle, low), np.where(late, high, middle)
         return high
 
     def per_output_token(self, percentile: float) -> Floats:
         """Seconds per token of the answer that this share of the requests does not exceed."""
-        return self.least_per_token + self.per_token.at(percentile)
+        return self.least_per_token + self.added_per_token.quantile(percentile)
 
     def per_request(self, percentile: float) -> Floats:
         """Seconds of a whole request that this share does not exceed: from the means and variances of its parts."""
-        token = self.least_per_token + self.per_token.mean
-        first = self._mean_excess
-        later = np.maximum(0.0, self.tokens - 1.0)
-        waited = self.waits * (self.wait.variance + self.wait.mean**2) - (self.waits * self.wait.mean) ** 2
-        varies = self._of_lengths(token) + self._excess_variance + waited + self.per_token.variance * later**2
-        spread = _Spread(self.prompt.mean + first + token * later, varies)
-        steady = self._of_lengths(self.least_per_token)
-        return np.asarray(self.least - self.prompt.mean + spread.at(percentile, steady))
+        per_token = self.least_per_token + self.added_per_token.mean
+        later_tokens = np.maximum(0.0, self.tokens - 1.0)
+        wait_variance = self.p_waits * (self.wait.variance + self.wait.mean**2) - (self.p_waits * self.wait.mean) ** 2
+        variance = self._variance_of_lengths(per_token) + self._added_variance + wait_variance
+        variance = variance + self.added_per_token.variance * later_tokens**2
+        varying = RandomTime(self.prompt.mean + self._added_and_wait + per_token * later_tokens, variance)
+        steady_variance = self._variance_of_lengths(self.least_per_token)
+        return np.asarray(self.least_first_token - self.prompt.mean + varying.quantile(percentile, steady_variance))
 
-    def _of_lengths(self, per_token: Floats) -> Floats:
-        """Variance of a request by the lengths of prompts and answers, at so many seconds per token."""
-        later = np.maximum(0.0, self.tokens - 1.0)
-        return np.asarray(self.prompt.variance + self.answer_variation * (per_token * later) ** 2)
+    def _variance_of_lengths(self, seconds_per_token: Floats) -> Floats:
+        """Variance of the time of a request that is due to the lengths of prompts and answers."""
+        later_tokens = np.maximum(0.0, self.tokens - 1.0)
+        return np.asarray(self.prompt.variance + self.answer_variation * (seconds_per_token * later_tokens) ** 2)
 
     @property
     def mean_first_token(self) -> Floats:
         """Mean seconds to the first token."""
-        return self.least + self._mean_excess
+        return self.least_first_token + self._added_and_wait
 
     @property
     def mean_per_token(self) -> Floats:
         """Mean seconds per token of the answer."""
-        return self.least_per_token + self.per_token.mean
+        return self.least_per_token + self.added_per_token.mean
 
     @property
     def mean_request(self) -> Floats:
@@ -192,23 +178,25 @@ class ArrivalTimes:
         return self.mean_first_token + np.maximum(0.0, self.tokens - 1.0) * self.mean_per_token
 
     @property
-    def _excess_variance(self) -> Floats:
-        """Variance of what others add to the first token: nothing where the engine is empty."""
-        with_prompts = self.prompts * (self.of_others.variance + self.of_others.mean**2)
-        squared = with_prompts + (1.0 - self.prompts) * self.plain_step**2 / 3.0
-        # An engine that is hardly ever empty varies less than one that often is, and no load makes a request faster.
-        busy = np.minimum(1.0 - self.alone, squared / np.maximum(2.0 * self.others**2, 1e-30))
-        return np.maximum(0.0, busy * squared - (busy * self.others) ** 2) * self._shorter**2
+    def _added_variance(self) -> Floats:
+        """Variance of the seconds that others add to the first token, which are 0 where the engine is empty."""
+        with_prompts = self.p_prompts * (self.added_by_prompts.variance + self.added_by_prompts.mean**2)
+        mean_square = with_prompts + (1.0 - self.p_prompts) * self.step**2 / 3.0
+        # The variance p E[x^2] - (p E[x])^2 falls again once p, the probability of a busy engine, exceeds
+        # E[x^2] / 2 E[x]^2. It is kept at its greatest value from there, because no load makes a request faster.
+        p_busy = np.minimum(1.0 - self.p_empty, mean_square / np.maximum(2.0 * self.mean_added**2, 1e-30))
+        return np.maximum(0.0, p_busy * mean_square - (p_busy * self.mean_added) ** 2) * self._shortening**2
 
     @property
-    def _mean_excess(self) -> Floats:
-        excess = (1.0 - self.alone) * self.others + self.waits * self.wait.mean
-        return np.asarray(np.minimum(excess, self.most_later) * self.by_littles_law)
+    def _added_and_wait(self) -> Floats:
+        """Mean seconds that others add to the first token, with the wait for a place."""
+        seconds = (1.0 - self.p_empty) * self.mean_added + self.p_waits * self.wait.mean
+        return np.asarray(np.minimum(seconds, self.most_added) * self.littles_law_ratio)
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerTimes(ArrivalTimes):
-    """Engines that write answers to prompts which others read: a wait is part of the time per token."""
+    """Times on engines that write answers to prompts which others read: a wait for a place counts per token."""
 
     def per_output_token(self, percentile: float) -> Floats:
         """Seconds per token of the answer that this share of the requests does not exceed."""
@@ -218,255 +206,319 @@ class AnswerTimes(ArrivalTimes):
     @property
     def mean_per_token(self) -> Floats:
         """Mean seconds per token of the answer."""
-        steps = (self.tokens - 1.0) * (self.least_per_token + self.per_token.mean)
+        steps = (self.tokens - 1.0) * (self.least_per_token + self.added_per_token.mean)
         return np.asarray((self.mean_first_token + steps) / self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTimes(ArrivalTimes):
-    """Engines that start a batch when the last one has ended. `plain_step` is the time of the batch that an arrival
-    finds; `wait` is what it waits for later batches, because the next one is full.
+    """Times on engines that start a static batch when the last one has ended.
+
+    `step` is the time of the batch that a request finds, as a root mean square. `wait` is the time of more batches, for
+    a request that does not get into the next one.
     """
 
-    def _share_later(self, excess: Floats) -> Floats:
-        """Probability that the first token comes more than `excess` seconds after the least time.
+    def _p_added_above(self, seconds: Floats) -> Floats:
+        """Probability that others add more than these seconds to the time to the first token.
 
-        An arrival finds any part of a batch left, each equally likely.
+        The rest of the batch that a request finds is uniformly distributed; the wait for more batches is exponential.
         """
-        batch, later = np.maximum(self.plain_step, 1e-30), self.wait.mean
-        rest = np.minimum(excess, batch)
-        of_rest = 1.0 - rest / batch
-        decay = np.exp((rest - excess) / later) - np.exp(-excess / later)
-        return np.asarray((1.0 - self.alone) * of_rest + self.waits * later / batch * decay)
+        batch, wait = np.maximum(self.step, 1e-30), self.wait.mean
+        rest = np.minimum(seconds, batch)
+        decay = np.exp((rest - seconds) / wait) - np.exp(-seconds / wait)
+        return np.asarray((1.0 - self.p_empty) * (1.0 - rest / batch) + self.p_waits * wait / batch * decay)
 
 
-def _batches(seconds: EngineTimes, rate: Floats, places: Floats, serving: Serving) -> tuple[Floats, Floats, Floats]:
-    """Returns the mean requests of a batch, its mean seconds, and the probability that none arrives in its time.
+def _mean_batch(seconds: EngineTimes, rate: Floats, places: Floats, serving: Serving) -> tuple[Floats, Floats, Floats]:
+    """Returns the mean requests of a batch, its mean seconds, and the probability that none arrives in this time.
 
-    The next batch is what arrived in the time of the last one, or the first request after an empty time.
+    A batch holds the requests that arrived in the time of the last one, or the first request after an empty time.
     """
-    tokens: Number = serving.answer.mean
-    each = np.minimum(rate * (tokens * seconds.request + seconds.prompt), ALMOST_ONE)
-    running = np.clip(rate * tokens * seconds.step / (1.0 - each), 1.0, places)
+    work = np.minimum(rate * seconds.of_request(serving.answer.mean), ALMOST_ONE)
+    size = np.clip(rate * serving.answer.mean * seconds.step / (1.0 - work), 1.0, places)
     for _ in range(ROUNDS_OF_BATCHES):
-        tokens = serving.answer.longest_of(running)
-        request = tokens * seconds.request + seconds.prompt
-        batch = np.asarray(tokens * seconds.step + seconds.own + running * request)
-        none = np.exp(-rate * batch)
-        running = np.minimum(places, np.maximum(1.0, rate * batch + none))
-    return running, batch, none
+        longest = serving.answer.longest_of(size)
+        batch = np.asarray(seconds.of_steps(longest) + size * seconds.of_request(longest))
+        p_no_arrival = np.exp(-rate * batch)
+        size = np.minimum(places, np.maximum(1.0, rate * batch + p_no_arrival))
+    return size, batch, p_no_arrival
 
 
-def _batch_times(seconds: EngineTimes, load: Floats, places: Floats, serving: Serving) -> BatchTimes:
-    """Returns the times of engines with static batches.
+def _batch_times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats, serving: Serving) -> BatchTimes:
+    """Returns the times of requests that arrive at random at engines with static batches.
 
-    A random arrival waits for the rest of a batch and for the prompts of its own; where the next batch is full, it
-    waits for later ones too. The wait for one place is that of Pollaczek and Khinchin; full batches are rarer with more
-    places. Clients that send their next request at the end of a batch never meet the rest of another one.
+    A request waits for the rest of the batch that it finds, for more batches if the next is full, and for the prompts
+    of its own. With one place, the wait for more batches is that of Pollaczek and Khinchin; more places shorten it.
     """
-    zero, one = np.zeros(len(load)), np.ones(len(load))
-    if serving.concurrency is None:
-        rate, (running, batch, none) = load, _batches(seconds, load, places, serving)
-        tokens = serving.answer.longest_of(places)
-        each = np.asarray(tokens * seconds.request + seconds.prompt)
-        full = np.asarray(tokens * seconds.step + seconds.own + places * each)
-        busy = np.minimum(rate * full / places, ALMOST_ONE)
-        varies = np.maximum(0.0, rate * batch * (1.0 - 2.0 * none) + none * (1.0 - none))
-        varies = varies / (1.0 - np.minimum(rate * each, ALMOST_ONE) ** 2)
-        high, low = (serving.answer.longest_of(running, share) for share in WITHIN_A_DEVIATION)
-        varies = each**2 * varies + ((high - low) / 2.0 * (seconds.step + running * seconds.request)) ** 2
-        # An arrival meets longer batches more often: moments of a gamma distribution.
-        varies = varies / batch**2
-        at_arrival, rest_of_batch = (
-            np.asarray(batch * (1.0 + varies)),
-            np.asarray(batch * np.sqrt((1.0 + varies) * (1.0 + 2.0 * varies))),
-        )
-        alone = np.minimum(none / (none + rate * batch), 1.0 - busy)
-        waits = (1.0 - alone) * np.exp(-FULL_BATCHES * (1.0 - busy) * np.sqrt((places - 1.0) / busy))
-        later = (1.0 + varies) * full * busy / (2.0 * (1.0 - busy) * places)
-        own = (1.0 - alone) * np.minimum(rate * at_arrival, places - 1.0)
-        first_step = seconds.step + seconds.own
-        least = seconds.arrival + first_step + (1.0 + own) * (seconds.prompt + seconds.request)
-    else:
-        clients = np.maximum(1.0, load)
-        longest = serving.answer.longest_of(np.minimum(clients, places))
-        state = steady_state(seconds, clients, places, serving.answer.mean, longest)
-        rate, running = 1.0 / np.asarray(state.per_request.total(seconds)), np.asarray(state.running)
-        at_arrival, rest_of_batch, alone, waits, later, least = (
-            zero,
-            zero,
-            one,
-            zero,
-            one,
-            state.to_first_token.total(seconds),
-        )
-    more = serving.prompt.at(serving.percentile) / max(serving.prompt.mean, 1e-9) - 1.0
-    answer, steps = serving.answer, steps_per_token(serving.answer.mean, serving.answer.longest_of(running))
+    size, batch, p_no_arrival = _mean_batch(seconds, rate, places, serving)
+    longest = serving.answer.longest_of(places)
+    work = np.asarray(seconds.of_request(longest))
+    full_batch = np.asarray(seconds.of_steps(longest) + places * work)
+    utilisation = np.minimum(rate * full_batch / places, ALMOST_ONE)
+    size_variance = np.maximum(0.0, rate * batch * (1.0 - 2.0 * p_no_arrival) + p_no_arrival * (1.0 - p_no_arrival))
+    size_variance = size_variance / (1.0 - np.minimum(rate * work, ALMOST_ONE) ** 2)
+    high, low = (serving.answer.longest_of(size, share) for share in WITHIN_A_DEVIATION)
+    variance = work**2 * size_variance + ((high - low) / 2.0 * (seconds.step + size * seconds.request)) ** 2
+    variation = variance / batch**2
+    # A batch is found with a probability in proportion to its time, which is gamma distributed.
+    mean_found = np.asarray(batch * (1.0 + variation))
+    p_empty = np.minimum(p_no_arrival / (p_no_arrival + rate * batch), 1.0 - utilisation)
+    others = (1.0 - p_empty) * np.minimum(rate * mean_found, places - 1.0)
+    least_first_token = seconds.arrival + seconds.of_steps(1.0) + (1.0 + others) * seconds.of_request(1.0)
+    wait = (1.0 + variation) * full_batch * utilisation / (2.0 * (1.0 - utilisation) * places)
+    return replace(
+        _batch_times(seconds, rate, size, np.asarray(least_first_token), serving),
+        p_empty=p_empty,
+        p_waits=(1.0 - p_empty) * np.exp(-FULL_BATCHES * (1.0 - utilisation) * np.sqrt((places - 1.0) / utilisation)),
+        step=np.asarray(batch * np.sqrt((1.0 + variation) * (1.0 + 2.0 * variation))),
+        mean_added=mean_found / 2.0,
+        wait=RandomTime(wait, wait**2),
+    )
+
+
+def _batch_times_of_clients(seconds: EngineTimes, clients: Floats, places: Floats, serving: Serving) -> BatchTimes:
+    """Returns the times of clients that send their next request at the end of a batch, so that they find no other."""
+    longest = serving.answer.longest_of(np.minimum(clients, places))
+    state = steady_state(seconds, clients, places, serving.answer.mean, longest)
+    rate, first_token = 1.0 / np.asarray(state.per_request.total(seconds)), state.to_first_token.total(seconds)
+    return _batch_times(seconds, rate, np.asarray(state.running), np.asarray(first_token), serving)
+
+
+def _batch_times(seconds: EngineTimes, rate: Floats, size: Floats, first_token: Floats, serving: Serving) -> BatchTimes:
+    """Returns the times of requests that all take these seconds to the first token, in batches of a mean size."""
+    zero, one = np.zeros(len(rate)), np.ones(len(rate))
+    steps = steps_per_token(serving.answer.mean, serving.answer.longest_of(size))
     return BatchTimes(
         rate=rate,
-        running=running,
-        least=np.asarray(least),
-        own_prompt=np.asarray(seconds.prompt * max(0.0, more)) + zero,
-        prompt=_of_prompt(seconds, serving, len(load)),
-        alone=alone,
-        waits=waits,
-        plain_step=rest_of_batch,
-        prompts=zero,
-        of_others=_Spread(at_arrival / 2.0, np.maximum(rest_of_batch**2 / 3.0 - at_arrival**2 / 4.0, 0.0)),
-        others=at_arrival / 2.0,
-        most_later=np.full(len(load), np.inf),
-        least_later=zero,
-        by_littles_law=one,
-        wait=_Spread(later, later**2),
-        least_per_token=np.asarray(steps * (seconds.step + running * seconds.request)),
-        per_token=_Spread(zero, zero),
-        tokens=np.full(len(load), answer.mean),
+        running=size,
+        least_first_token=first_token,
+        longer_prompt=_longer_prompt(seconds, serving) + zero,
+        prompt=_prompt_time(seconds, serving, len(rate)),
+        p_empty=one,
+        p_waits=zero,
+        step=zero,
+        p_prompts=zero,
+        added_by_prompts=RandomTime(zero, zero),
+        mean_added=zero,
+        most_added=np.full(len(rate), np.inf),
+        least_added=zero,
+        littles_law_ratio=one,
+        wait=RandomTime(one, one),
+        added_per_token=RandomTime(zero, zero),
+        least_per_token=np.asarray(steps * (seconds.step + size * seconds.request)),
+        tokens=np.full(len(rate), serving.answer.mean),
         answer_variation=zero,
     )
 
 
-def _of_prompt(seconds: EngineTimes, serving: Serving, engines: int) -> _Spread:
-    """Returns the seconds of a prompt on each engine, as prompts differ in length."""
+def _prompt_time(seconds: EngineTimes, serving: Serving, engines: int) -> RandomTime:
+    """Returns the seconds of a prompt on each engine, which vary with its length."""
     mean = np.broadcast_to(np.asarray(seconds.prompt, np.float64), engines)
-    return _Spread(mean, mean**2 * serving.prompt.variation)
+    return RandomTime(mean, mean**2 * serving.prompt.variation)
+
+
+def _longer_prompt(seconds: EngineTimes, serving: Serving) -> Floats:
+    """Returns `ArrivalTimes.longer_prompt`."""
+    excess = serving.prompt.at(serving.percentile) / max(serving.prompt.mean, 1e-9) - 1.0
+    return np.asarray(seconds.prompt * max(0.0, excess))
 
 
 def running_at(seconds: EngineTimes, load: Floats, places: Floats, serving: Serving) -> Floats:
-    """Mean requests in each engine, in proportion to those that a place is free for."""
+    """Returns the mean requests in each engine; random arrivals without static batches find unlimited places."""
     tokens = serving.answer.mean
     if serving.static_batches:
-        return np.minimum(load, places) if serving.concurrency else _batches(seconds, load, places, serving)[0]
+        return np.minimum(load, places) if serving.concurrency else _mean_batch(seconds, load, places, serving)[0]
     if serving.concurrency is not None:
         return np.asarray(steady_state(seconds, np.maximum(1.0, load), places, tokens).running)
-    each = tokens * seconds.request + seconds.prompt
-    alone = tokens * seconds.step + seconds.own + each
-    return np.asarray(load * alone / (1.0 - np.minimum(load * each, ALMOST_ONE)))
+    work = seconds.of_request(tokens)
+    return np.asarray(load * (seconds.of_steps(tokens) + work) / (1.0 - np.minimum(load * work, ALMOST_ONE)))
 
 
 def arrival_times(seconds: EngineTimes, load: Floats, places: Floats, serving: Serving) -> ArrivalTimes:
-    """Returns the times of engines of so many places.
+    """Returns the times of requests on engines that run at most `places` requests at once.
 
-    The load of each is in requests per second, or in requests in flight where `serving` has a concurrency.
+    The load of each engine is in requests per second, or in requests in flight where `serving` has a concurrency.
     """
-    if serving.static_batches:
-        return _batch_times(seconds, load, places, serving)
-    tokens, none = serving.answer.mean, np.zeros(len(load))
-    each = np.asarray(tokens * seconds.request + seconds.prompt, np.float64)
-    clients = None if serving.concurrency is None else np.maximum(1.0, load)
-    state = None if clients is None else steady_state(seconds, clients, places, tokens)
-    if state is not None:
-        # As many clients send the next request when the last one has ended, so none waits for a place.
-        running, others = np.asarray(state.running), np.asarray(state.others)
-        rate = 1.0 / np.asarray(state.per_request.total(seconds))
-        alone, waits, wait, varies = np.asarray(load <= 1.0, np.float64), none, _Spread(none, none), others
-    else:
-        rate, steps = load, np.asarray((tokens * seconds.step + seconds.own) / each)
-        busy, free = np.minimum(rate * each, ALMOST_ONE), running_at(seconds, load, places, serving)
-        running, others = np.minimum(free, places), np.minimum(free, places - 1.0)
-        alone = np.asarray(np.exp((steps + 1.0) * np.log1p(-busy)), np.float64)
-        waits, wait = _waiting(rate, steps, each, places, serving.answer.variation)
-        # Arrivals in one step are read together, which adds to the variance of a queue with processor sharing.
-        varies = np.minimum(free / (1.0 - busy) ** 2, others * np.maximum(1.0, (places - 1.0) / 6.0))
-    step = np.asarray(seconds.step + (1.0 + others) * seconds.request, np.float64)
-    most_later = np.full(len(load), np.inf) if clients is None else (clients - 1.0) * seconds.prompt + step
-    more = serving.prompt.at(serving.percentile) / max(serving.prompt.mean, 1e-9) - 1.0
-    per_token = np.asarray(seconds.request + seconds.prompt / tokens)
-    least, by_law = np.asarray(seconds.arrival + step + seconds.prompt + seconds.own), np.ones(len(load))
-    least_later, meeting = none, rate
-    if state is not None:
-        # Clients that wait for each other's prompts come together less often than random arrivals do.
-        added = np.maximum(np.asarray(state.to_first_token.total(seconds)) - least, 0.0)
-        meeting = _rate_that_adds(added, rate, step, seconds.prompt, serving.prompt.variation)
-        least_later = added if serving.percentile > 0.5 else none
-    prompts, of_others, excess = _prompts_of_others(meeting, step, seconds.prompt, alone, serving.prompt.variation)
-    if state is not None:
-        by_law = added / np.maximum(np.minimum((1.0 - alone) * excess, most_later), 1e-12)
-    return (AnswerTimes if serving.disaggregated else ArrivalTimes)(
-        rate=rate,
-        running=running,
-        least=least,
-        own_prompt=np.asarray(seconds.prompt * max(0.0, more)),
-        prompt=_of_prompt(seconds, serving, len(load)),
-        alone=np.where(places <= 1.0, 1.0, alone),
-        waits=waits,
-        plain_step=step,
-        prompts=prompts,
-        of_others=of_others,
-        others=np.where(places <= 1.0, 0.0, excess),
-        most_later=most_later,
-        least_later=np.minimum(least_later, most_later),
-        by_littles_law=by_law,
-        wait=wait,
-        least_per_token=np.asarray(seconds.step + seconds.request, np.float64),
-        per_token=_Spread(np.maximum(others, 0.0) * per_token, varies * per_token**2),
-        tokens=np.full(len(load), tokens),
-        answer_variation=np.full(len(load), serving.answer.variation),
+    if serving.concurrency is None:
+        of_arrivals = _batch_times_of_arrivals if serving.static_batches else _times_of_arrivals
+        return of_arrivals(seconds, load, places, serving)
+    of_clients = _batch_times_of_clients if serving.static_batches else _times_of_clients
+    return of_clients(seconds, np.maximum(1.0, load), places, serving)
+
+
+class _Queue(NamedTuple):
+    """Requests in engines with continuous batching, by fields of `ArrivalTimes`."""
+
+    rate: Floats
+    running: Floats
+    others: Floats
+    """Mean other requests that run while one does."""
+    others_variance: Floats
+    p_empty: Floats
+    p_waits: Floats
+    wait: RandomTime
+
+
+def _times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats, serving: Serving) -> ArrivalTimes:
+    """Returns the times of requests that arrive at random."""
+    work = np.asarray(seconds.of_request(serving.answer.mean), np.float64)
+    steps_over_work = np.asarray(seconds.of_steps(serving.answer.mean) / work)
+    busy, unlimited = np.minimum(rate * work, ALMOST_ONE), running_at(seconds, rate, places, serving)
+    others = np.minimum(unlimited, places - 1.0)
+    # Prompts that arrive in one step are read together, which adds to the variance of processor sharing.
+    variance = np.minimum(unlimited / (1.0 - busy) ** 2, others * np.maximum(1.0, (places - 1.0) / 6.0))
+    p_empty = np.asarray(np.exp((steps_over_work + 1.0) * np.log1p(-busy)), np.float64)
+    p_waits, wait = _wait_for_place(rate, steps_over_work, work, places, serving.answer.variation)
+    queue = _Queue(rate, np.minimum(unlimited, places), others, variance, p_empty, p_waits, wait)
+    return _times_in(queue, rate, seconds, places, serving)
+
+
+def _times_of_clients(seconds: EngineTimes, clients: Floats, places: Floats, serving: Serving) -> ArrivalTimes:
+    """Returns the times of clients that each send the next request when the last one has ended.
+
+    Clients must not outnumber the places, which `LoadSearch` ensures, so that no request waits for one.
+    """
+    state, zero = steady_state(seconds, clients, places, serving.answer.mean), np.zeros(len(clients))
+    rate, others = 1.0 / np.asarray(state.per_request.total(seconds)), np.asarray(state.others)
+    is_alone = np.asarray(clients <= 1.0, np.float64)
+    queue = _Queue(rate, np.asarray(state.running), others, others, is_alone, zero, RandomTime(zero, zero))
+    step = _step(seconds, others)
+    mean_added = np.maximum(np.asarray(state.to_first_token.total(seconds)) - _least_first_token(seconds, step), 0.0)
+    # Clients that wait for each other's prompts meet less often than random arrivals of the same rate do.
+    meeting_rate = _rate_that_adds(mean_added, rate, step, seconds.prompt, serving.prompt.variation)
+    times = _times_in(queue, meeting_rate, seconds, places, serving)
+    most_added = (clients - 1.0) * seconds.prompt + step
+    by_queue = np.minimum((1.0 - times.p_empty) * times.mean_added, most_added)
+    return replace(
+        times,
+        most_added=most_added,
+        least_added=np.minimum(mean_added, most_added) if serving.percentile > 0.5 else zero,
+        littles_law_ratio=mean_added / np.maximum(by_queue, 1e-12),
     )
 
 
-def _rate_that_adds(seconds: Floats, most: Floats, step: Floats, prompt: Number, variation: float) -> Floats:
-    """The rate, up to the most, of random arrivals whose prompts add these seconds in the mean.
+def _times_in(
+    queue: _Queue, meeting_rate: Floats, seconds: EngineTimes, places: Floats, serving: Serving
+) -> ArrivalTimes:
+    """Returns the times in a queue. `meeting_rate` is the rate of random arrivals whose prompts a request meets."""
+    tokens, step = serving.answer.mean, _step(seconds, queue.others)
+    added = _added_by_others(meeting_rate, step, seconds.prompt, queue.p_empty, serving.prompt.variation)
+    added_per_token = np.asarray(seconds.request + seconds.prompt / tokens)
+    return (AnswerTimes if serving.disaggregated else ArrivalTimes)(
+        rate=queue.rate,
+        running=queue.running,
+        least_first_token=_least_first_token(seconds, step),
+        longer_prompt=_longer_prompt(seconds, serving),
+        prompt=_prompt_time(seconds, serving, len(places)),
+        p_empty=np.where(places <= 1.0, 1.0, queue.p_empty),  # the only request that runs is not slowed down
+        p_waits=queue.p_waits,
+        step=step,
+        p_prompts=added.p_prompts,
+        added_by_prompts=added.by_prompts,
+        mean_added=np.where(places <= 1.0, 0.0, added.mean),
+        most_added=np.full(len(places), np.inf),
+        least_added=np.zeros(len(places)),
+        littles_law_ratio=np.ones(len(places)),
+        wait=queue.wait,
+        added_per_token=RandomTime(
+            np.maximum(queue.others, 0.0) * added_per_token, queue.others_variance * added_per_token**2
+        ),
+        least_per_token=np.asarray(seconds.step + seconds.request, np.float64),
+        tokens=np.full(len(places), tokens),
+        answer_variation=np.full(len(places), serving.answer.variation),
+    )
 
-    With the share s of the time that reads prompts, the mean of `_prompts_of_others` is
-    (1/2 + s) (step / (1 - s) + v s / (1 - s^2)), where v is the prompt with its variation: a quadratic equation for s.
+
+def _step(seconds: EngineTimes, others: Number) -> Floats:
+    """Returns the seconds of a step without prompts, in which a request and these others run."""
+    return np.asarray(seconds.step + (1.0 + others) * seconds.request, np.float64)
+
+
+def _least_first_token(seconds: EngineTimes, step: Floats) -> Floats:
+    """Returns the seconds to the first token of a request that waits for no others."""
+    return np.asarray(seconds.arrival + step + seconds.prompt + seconds.own)
+
+
+def _rate_that_adds(mean_added: Floats, most: Floats, step: Floats, prompt: Number, variation: float) -> Floats:
+    """Returns the rate of random arrivals, at most `most`, at which others add these mean seconds.
+
+    By `_added_by_others` the mean is (1/2 + s) (step / (1 - s) + v s / (1 - s^2)), where s is the share of the time
+    that reads prompts, and v = prompt (1 + variation). This is a quadratic equation in s.
     """
-    varied = prompt * (1.0 + variation)
-    a, b, c = varied + step + seconds, (varied + 3.0 * step) / 2.0, np.maximum(seconds - step / 2.0, 0.0)
+    v = prompt * (1.0 + variation)
+    a, b, c = v + step + mean_added, (v + 3.0 * step) / 2.0, np.maximum(mean_added - step / 2.0, 0.0)
     share = 2.0 * c / (b + np.sqrt(b**2 + 4.0 * a * c))
     return np.where(share < MOST_SHARE, np.minimum(most, share / np.maximum(prompt, 1e-30)), most)
 
 
-def _prompts_of_others(
-    rate: Floats, step: Floats, prompt: Number, alone: Floats, variation: float
-) -> tuple[Floats, _Spread, Floats]:
-    """The share of arrivals at a busy engine that meet prompts being read, the seconds that these add, and the mean
-    seconds that others add to any arrival at a busy engine.
-    """
+class _Added(NamedTuple):
+    """Seconds that others add to a request that finds the engine busy."""
+
+    p_prompts: Floats
+    """Probability that the request finds prompts of others."""
+    by_prompts: RandomTime
+    """Seconds that others add to a request that finds prompts."""
+    mean: Floats
+    """Mean seconds that others add, whether there are prompts or not."""
+
+
+def _added_by_others(rate: Floats, step: Floats, prompt: Number, p_empty: Floats, variation: float) -> _Added:
+    """Returns the seconds that others add, from the moments of the length of a step."""
     share, second = np.minimum(rate * prompt, MOST_SHARE), 1.0 + variation
     mean = step / (1.0 - share)
     variance = prompt * second * share * mean / (1.0 - share**2)
-    third = prompt * share * (prompt * mean + 3.0 * share * variance) / (1.0 - share**3)
-    # An arrival finds a step with a probability in proportion to its length.
-    weighted = (variance + mean**2) / mean
-    squared = (third + 3.0 * variance * mean + mean**3) / mean
-    excess = weighted * (0.5 + share)
-    excess_squared = squared * (1.0 / 3.0 + share + share**2) + prompt * second * share * weighted
-    prompts = 1.0 - (1.0 - share) * np.exp(-rate * mean)
-    likely = np.maximum(prompts, 1e-12)
-    # The rest of the moments once arrivals at plain steps are taken out; those wait for half a step. They vary at least
-    # as the sum of two parts of a step does, each of which is any part of it equally.
-    with_prompts = (excess - (1.0 - prompts) * step / 2.0) / likely
-    with_prompts_squared = (excess_squared - (1.0 - prompts) * step**2 / 3.0) / likely
-    variance_with_prompts = np.maximum(with_prompts_squared - with_prompts**2, with_prompts**2 / 6.0)
-    spread = _Spread(with_prompts, variance_with_prompts)
-    return np.minimum(1.0, prompts / np.maximum(1.0 - alone, 1e-12)), spread, excess
+    third_moment = prompt * share * (prompt * mean + 3.0 * share * variance) / (1.0 - share**3)
+    # A request finds a step with a probability in proportion to the length of the step.
+    mean_found = (variance + mean**2) / mean
+    mean_square_found = (third_moment + 3.0 * variance * mean + mean**3) / mean
+    # The request waits for the rest of this step, uniformly distributed, and for the prompts that arrive during it.
+    added = mean_found * (0.5 + share)
+    added_square = mean_square_found * (1.0 / 3.0 + share + share**2) + prompt * second * share * mean_found
+    p_prompts = 1.0 - (1.0 - share) * np.exp(-rate * mean)
+    likely = np.maximum(p_prompts, 1e-12)
+    # Requests that find no prompts wait for the rest of a step; the remainder of both moments is of those that do find
+    # some. They wait for two parts of steps, so their variance is at least that of a sum of two uniform times.
+    with_prompts = (added - (1.0 - p_prompts) * step / 2.0) / likely
+    square = (added_square - (1.0 - p_prompts) * step**2 / 3.0) / likely
+    by_prompts = RandomTime(with_prompts, np.maximum(square - with_prompts**2, with_prompts**2 / 6.0))
+    return _Added(np.minimum(1.0, p_prompts / np.maximum(1.0 - p_empty, 1e-12)), by_prompts, added)
 
 
-def _waiting(rate: Floats, steps: Floats, each: Floats, places: Floats, variation: float) -> tuple[Floats, _Spread]:
-    """The probability that all places are taken, and the seconds until one is free."""
-    utilisation = np.clip(rate * (steps + places) * each / places, 1e-12, ALMOST_ONE)
-    full = np.zeros(len(rate))
-    near = np.flatnonzero(_may_be_full(rate * each, steps, places))
-    full[near] = _share_full(rate[near] * each[near], steps[near], places[near])
-    # Waits of answers of one length are about half of those of exponential ones (Cosmetatos, 1976).
+def _wait_for_place(
+    rate: Floats, steps_over_work: Floats, work: Floats, places: Floats, variation: float
+) -> tuple[Floats, RandomTime]:
+    """Returns the probability that a request finds all places taken, and the seconds until one is free.
+
+    `work` and `steps_over_work` are e and a of the text at the top of this file, and `variation` is that of the answer.
+    """
+    utilisation = np.clip(rate * (steps_over_work + places) * work / places, 1e-12, ALMOST_ONE)
+    p_full = np.zeros(len(rate))
+    near = np.flatnonzero(_may_be_full(rate * work, steps_over_work, places))
+    p_full[near] = _p_full(rate[near] * work[near], steps_over_work[near], places[near])
+    # Waits for answers of one length are about half of those for exponential ones (Cosmetatos, 1976).
     more = (1.0 - utilisation) * (places - 1.0) * (np.sqrt(4.0 + 5.0 * places) - 2.0) / (16.0 * places * utilisation)
     factor = variation + (1.0 - min(1.0, variation)) * np.minimum(1.0, (1.0 + more) / 2.0)
-    mean = factor * (steps + places) * each / places / (1.0 - utilisation)
-    # Pollaczek and Khinchin for one place; between that and an exponential wait for more.
-    one = 4.0 / 3.0 * (1.0 + 3.0 * variation) / (1.0 + variation) ** 2 * (1.0 - utilisation) + 2.0 * utilisation - 1.0
-    of_mean = np.where(places <= 1.0, one, (one + 1.0) / 2.0)
-    waits = full / (1.0 - utilisation + utilisation * full)
-    return waits, _Spread(mean, np.maximum(of_mean, 0.1) * mean**2)
+    mean = factor * (steps_over_work + places) * work / places / (1.0 - utilisation)
+    # The variance over the square of the mean: by Pollaczek and Khinchin for one place; for several, the middle between
+    # this and the 1 of an exponential wait.
+    one_place = 4.0 / 3.0 * (1.0 + 3.0 * variation) / (1.0 + variation) ** 2 * (1.0 - utilisation)
+    one_place = one_place + 2.0 * utilisation - 1.0
+    of_wait = np.where(places <= 1.0, one_place, (one_place + 1.0) / 2.0)
+    p_waits = p_full / (1.0 - utilisation + utilisation * p_full)
+    return p_waits, RandomTime(mean, np.maximum(of_wait, 0.1) * mean**2)
 
 
-def _may_be_full(busy: Floats, steps: Floats, places: Floats) -> Mask:
-    """Whether all places are taken less than seven standard deviations above the mean of running requests."""
-    free = (steps + 1.0) * busy / np.maximum(1.0 - busy, 1e-12)
-    return np.asarray(places <= free + 7.0 * np.sqrt(free / np.maximum(1.0 - busy, 1e-12)) + 7.0)
+def _may_be_full(busy: Floats, steps_over_work: Floats, places: Floats) -> Mask:
+    """Whether the places are at most seven standard deviations more than the mean of the requests that run."""
+    mean = (steps_over_work + 1.0) * busy / np.maximum(1.0 - busy, 1e-12)
+    return np.asarray(places <= mean + 7.0 * np.sqrt(mean / np.maximum(1.0 - busy, 1e-12)) + 7.0)
 
 
-def _share_full(busy: Floats, steps: Floats, places: Floats) -> Floats:
-    """Probability of as many running requests as there are places, among those up to that number."""
+def _p_full(busy: Floats, steps_over_work: Floats, places: Floats) -> Floats:
+    """Probability that all places are taken, given that no request waits.
+
+    By the negative binomial distribution, k - 1 running requests are k / (busy (a + k)) times as likely as k.
+    """
     running = np.maximum(places[:, None] - np.arange(TERMS_OF_THE_TAIL), 0.0)
-    ratios = running / np.maximum(busy[:, None] * (steps[:, None] + running), 1e-300)
+    ratios = running / np.maximum(busy[:, None] * (steps_over_work[:, None] + running), 1e-300)
     return np.asarray(1.0 / (1.0 + np.cumprod(ratios, axis=1).sum(axis=1)))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from service.domain.catalog.hardware import Gpu, InstanceType
-from service.domain.units import GIB
+from service.domain.units import BITS_PER_BYTE, GIB
 
 DEFAULT_ONE_WAY_GB_PER_SECOND = {
     "pcie": 24.0,
@@ -15,23 +15,25 @@ DEFAULT_ONE_WAY_GB_PER_SECOND = {
     "neuronlink": 96.0,
     "roce": 50.0,
 }
-"""Link rates in one direction, per GPU, if the catalog has none; PCIe 4.0 x16 moves about 24 of its 32 GB/s."""
+"""Usual rate of each kind of link in one direction, per GPU, where the catalog states none. PCIe 4.0 x16 moves about 24
+of its 32 GB/s."""
 
 OWN_LINKS = frozenset({"nvlink", "nvswitch"})
-"""Names of one link: a switch joins the NVLinks of the cards at their own rate."""
+"""Two names of links at one rate: a switch joins the NVLinks of the cards at the rate of the cards."""
 
 UNSTATED_NETWORK_GBPS = 10.0
 """Assumed for a node whose network is not stated: ordinary Ethernet, since a faster fabric is advertised."""
 
 DEFAULT_VCPUS_PER_GPU = 16.0
+"""Logical cores per GPU of a node whose cores are not stated."""
 
 USUAL_JOULES_PER_BYTE = 2e-10
-"""Rated power over memory bandwidth, for a GPU that states no power: 400 W and 2.0 TB/s of an A100, 700 W and 3.35 TB/s
-of an H100, 72 W and 0.3 TB/s of an L4 (makers' data sheets)."""
+"""Rated power divided by memory bandwidth, for a GPU without a stated power: 400 W and 2.0 TB/s of an A100, 700 W and
+3.35 TB/s of an H100, 72 W and 0.3 TB/s of an L4 (makers' data sheets)."""
 
 USABLE_SHARE_OF_LABEL = 0.975
-"""Usable share of the nominal memory, which is GiB in practice: 79.1 of 80, 39.4 of 40 and 23.6 of 24 GiB (device
-memory logs)."""
+"""Usable share of the nominal memory, which is in GiB although vendors write GB: 79.1 of 80, 39.4 of 40 and 23.6 of 24
+GiB (device memory logs)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Cluster:
 
     @property
     def linked_gpus(self) -> int:
-        """GPUs that reach each other over the fast link: those of a node, or of a whole rack."""
+        """GPUs that reach each other over the fast link: those of a node, or of a rack whose trays are the nodes."""
         rack = self.gpu.gpus_per_rack if self.gpus_per_node == self.gpu.gpus_per_tray else None
         return max(self.gpus_per_node, min(rack or 1, self.gpus))
 
@@ -67,8 +69,13 @@ class Cluster:
 
     @property
     def gpus_of_a_replica(self) -> int:
-        """Most GPUs that may share a copy of a model: only data parallelism crosses a network that is not stated."""
+        """Most GPUs that may hold one copy of a model: only data parallelism may cross a network that is not stated."""
         return self.gpus if self.network_known else max(self.linked_gpus, self.gpus_per_node)
+
+    @property
+    def network_gbps(self) -> float:
+        """Gigabits per second of the network of one node."""
+        return self.network_bytes_per_second * self.gpus_per_node * BITS_PER_BYTE / 1e9
 
     @property
     def memory_bandwidth(self) -> float:
@@ -77,12 +84,14 @@ class Cluster:
 
     @property
     def watts(self) -> float:
-        """Rated power of one GPU, or the usual one for its bandwidth, such as for a part of a card."""
+        """Rated power of one GPU; where none is stated, as for a part of a card, the usual power for its bandwidth."""
         return self.gpu.tdp_watts or USUAL_JOULES_PER_BYTE * self.memory_bandwidth
 
     @property
     def usable_bytes(self) -> float:
-        """Bytes that a program can allocate on one GPU: measured, or the nominal memory less the share of drivers."""
+        """Bytes that a program can allocate on one GPU: as measured, else the nominal memory without the share of
+        drivers.
+        """
         if self.gpu.usable_memory_gib:
             return self.gpu.usable_memory_gib * GIB
         return (self.gpu.memory_gb or 0.0) * USABLE_SHARE_OF_LABEL * GIB
@@ -98,7 +107,10 @@ def cluster_of(
     vcpus: float | None = None,
     memory_gib: float | None = None,
 ) -> Cluster:
-    """Returns the cluster that the figures of one node describe; a missing figure is the usual one of the GPU."""
+    """Returns the cluster of nodes with these figures; a figure that is None is the usual one of the GPU.
+
+    `interconnect_gb_per_second` counts both directions, as data sheets do; the network has `network_gbps` per node.
+    """
     link = interconnect or _usual_link(gpu)
     both_ways = interconnect_gb_per_second
     if both_ways is None and (link == gpu.interconnect or {link, gpu.interconnect} == OWN_LINKS):
@@ -111,7 +123,7 @@ def cluster_of(
         nodes=nodes,
         interconnect=link,
         link_bytes_per_second=(both_ways / 2 if both_ways else one_way) * 1e9,
-        network_bytes_per_second=(network_gbps or UNSTATED_NETWORK_GBPS) * 1e9 / 8 / gpus_per_node,
+        network_bytes_per_second=(network_gbps or UNSTATED_NETWORK_GBPS) * 1e9 / BITS_PER_BYTE / gpus_per_node,
         vcpus_per_gpu=vcpus / gpus_per_node if vcpus else None,
         host_memory_bytes=memory_gib * GIB if memory_gib else None,
         network_known=network_gbps is not None,
@@ -119,14 +131,14 @@ def cluster_of(
 
 
 def _usual_link(gpu: Gpu) -> str:
-    """The link between cards where the request states none; PCIe cards have no bridge unless somebody adds one."""
+    """Returns the link between cards where the request states none: PCIe cards have no bridge unless it is added."""
     return "pcie" if gpu.form_factor == "pcie" else gpu.interconnect or "pcie"
 
 
 def cluster_of_instance(instance: InstanceType, nodes: int = 1, assumed_network_gbps: float | None = None) -> Cluster:
-    """Returns a cluster of one or more nodes of an instance type that has a GPU, or CPUs with known figures.
+    """Returns a cluster of nodes of an instance type that has a GPU, or CPUs with known figures.
 
-    The assumed network is that of a node whose own is not stated.
+    `assumed_network_gbps` applies to an instance type whose network is not stated.
     """
     assert instance.processor is not None
     return cluster_of(

@@ -1,10 +1,11 @@
-"""Instances that read prompts and others that write the answers, as many of each as a load needs.
+"""Disaggregated prefill: instances that only read prompts, others that write the answers, and how many of each.
 
-A replica for prompts reads one after another and then sends its cache. Two servers in a row with constant times make
-requests wait as the slower one alone would (Friedman, Reduction Methods for Tandem Queueing Systems, 1965), so it is
-one server with the longer of both times, and the shorter one is added (Pollaczek and Khinchin). A replica for answers
-has no prompts to read: its steps are those of decoding. The first token waits for the prompts alone, the time per token
-depends on the answers alone, and so each has its own fewest instances. DistServe (Zhong et al., 2024) divides so.
+A replica for prompts reads one prompt after another, and then sends the cache of the prompt. In a tandem queue with
+constant service times, requests wait as long as at the slower server alone (Friedman, Reduction Methods for Tandem
+Queueing Systems, 1965). Therefore the replica is one server with the longer of both times (Pollaczek and Khinchin), and
+the shorter time is added. A replica for answers reads no prompts, so that its steps are those of decoding. The time to
+the first token depends on the first kind alone and the time per token on the second kind alone, so that the fewest
+instances of each kind are found separately, as in DistServe (Zhong et al., 2024).
 """
 
 from dataclasses import dataclass, replace
@@ -24,14 +25,14 @@ class _Prefill:
 
     engines: Engines
     transfer: Floats
-    """Seconds for the cache of a prompt."""
+    """Seconds in which a replica sends the cache of a prompt."""
 
     def at(self, running: Floats) -> EngineTimes:
         times = self.engines.under_load(running)
         step = times.step + times.request
         read = step + times.prompt + times.own
-        slower, quicker = np.maximum(read, self.transfer), np.minimum(read, self.transfer)
-        return EngineTimes(times.step, times.request, slower - step, times.arrival + quicker)
+        longer, shorter = np.maximum(read, self.transfer), np.minimum(read, self.transfer)
+        return EngineTimes(times.step, times.request, longer - step, times.arrival + shorter)
 
     def under_load(self, running: Floats) -> EngineTimes:
         return self.at(running)
@@ -63,8 +64,8 @@ class DisaggregatedTimes:
 
     prefill: ArrivalTimes
     decode: ArrivalTimes
-    later: float
-    """Tokens of an answer after the first one."""
+    later_tokens: float
+    """Mean tokens of an answer after the first one."""
 
     def first_token(self, percentile: float) -> Floats:
         """Seconds to the first token that this share of the requests does not exceed."""
@@ -75,11 +76,12 @@ class DisaggregatedTimes:
         return self.decode.per_output_token(percentile)
 
     def per_request(self, percentile: float) -> Floats:
-        """Seconds of a whole request that this share does not exceed; both parts vary on their own."""
-        first = self.first_token(percentile) - self.mean_first_token
-        mean = self.later * self.mean_per_token
-        later = self.decode.per_request(percentile) - mean
-        return np.asarray(self.mean_first_token + mean + np.sign(later) * np.hypot(first, later))
+        """Seconds of a whole request that this share does not exceed; both parts vary independently."""
+        beyond_first = self.first_token(percentile) - self.mean_first_token
+        mean_later = self.later_tokens * self.mean_per_token
+        beyond_later = self.decode.per_request(percentile) - mean_later
+        beyond = np.sign(beyond_later) * np.hypot(beyond_first, beyond_later)
+        return np.asarray(self.mean_first_token + mean_later + beyond)
 
     @property
     def mean_first_token(self) -> Floats:
@@ -99,12 +101,13 @@ class DisaggregatedTimes:
     @property
     def mean_request(self) -> Floats:
         """Mean seconds of a whole request."""
-        return self.mean_first_token + self.later * self.mean_per_token
+        return self.mean_first_token + self.later_tokens * self.mean_per_token
 
 
 def serve_load(replicas: Replicas, transfer: Floats, serving: Serving) -> Served:
-    """Returns the fewest instances of each row that serve the load; `transfer` is the seconds in which a replica sends
-    the cache of a prompt.
+    """Returns the fewest instances of each row that serve the load.
+
+    `transfer` is the seconds in which a replica that reads prompts sends the cache of one.
     """
     if not serving.disaggregated:
         return serve(replicas, serving)
@@ -113,21 +116,22 @@ def serve_load(replicas: Replicas, transfer: Floats, serving: Serving) -> Served
     first_prefill, first_decode = (pool.first for pool in pools)
     instances = np.maximum(prefill + decode, serving.min_instances)
     carried = np.maximum(first_prefill + first_decode, serving.min_instances)
-    late = np.flatnonzero(instances > serving.max_instances)
-    alone, least = (np.zeros((len(carried), len(serving.limits))) for _ in range(2))
-    least[late] = np.inf
-    # The other kind has its fewest instances, that carry the load or also keep their limit; the rest is for this one.
-    for column, others in enumerate(((first_decode, decode), (first_prefill, prefill))):
-        alone[late, column], _ = _figure(pools[column], column, late, serving.max_instances - others[0])
-        figure, allowed = _figure(pools[column], column, late, serving.max_instances - others[1])
-        least[late, column] = np.where(allowed, figure, np.inf)
-    alone[:, -1], least[:, -1] = carried, np.where(instances <= MOST_INSTANCES, instances, np.inf)
+    too_many = np.flatnonzero(instances > serving.max_instances)
+    least_alone, least_together = (np.zeros((len(carried), len(serving.limits))) for _ in range(2))
+    least_together[too_many] = np.inf
+    # The other kind gets the fewest instances that carry the load, or those that also keep its limit; the remaining
+    # instances are for this kind.
+    for column, (carrying, keeping) in enumerate(((first_decode, decode), (first_prefill, prefill))):
+        least_alone[too_many, column], _ = _figure(pools[column], column, too_many, serving.max_instances - carrying)
+        figure, allowed = _figure(pools[column], column, too_many, serving.max_instances - keeping)
+        least_together[too_many, column] = np.where(allowed, figure, np.inf)
+    least_alone[:, -1], least_together[:, -1] = carried, np.where(instances <= MOST_INSTANCES, instances, np.inf)
     in_time = np.isfinite(instances)
     readers = np.where(in_time, prefill, first_prefill)
     total = np.where(in_time, instances, carried)
     rate, per_kind = serving.load / (total * replicas.count), zip(pools, (readers, total - readers), strict=True)
-    utilisation = [_load(pool, each) / pool.replicas.most(pool.serving) for pool, each in per_kind]
-    return Served(instances, rate, rate, np.maximum(*utilisation), alone, least, readers)
+    utilisation = [_load(pool, count) / pool.replicas.most(pool.serving) for pool, count in per_kind]
+    return Served(instances, rate, rate, np.maximum(*utilisation), least_alone, least_together, readers)
 
 
 def times_of_load(replicas: Replicas, transfer: Floats, served: Served, serving: Serving) -> LoadTimes:
@@ -142,12 +146,12 @@ def times_of_load(replicas: Replicas, transfer: Floats, served: Served, serving:
 
 def _pools(replicas: Replicas, transfer: Floats, serving: Serving) -> tuple[LoadSearch, LoadSearch]:
     """Returns the searches for instances that read prompts, and for those that write answers."""
-    slowness, later = replicas.slowness, max(1.0, serving.answer.mean - 1.0)
-    alone = replace(serving, min_instances=1, max_instances=MOST_INSTANCES, max_seconds_per_request=None)
+    slowness, later_tokens = replicas.slowness, max(1.0, serving.answer.mean - 1.0)
+    of_one_kind = replace(serving, min_instances=1, max_instances=MOST_INSTANCES, max_seconds_per_request=None)
     of_prompts = replace(
-        alone, answer=_with_mean(serving.prompt, 1.0), max_seconds_per_output_token=None, disaggregated=False
+        of_one_kind, answer=_with_mean(serving.prompt, 1.0), max_seconds_per_output_token=None, disaggregated=False
     )
-    of_answers = replace(alone, answer=_with_mean(serving.answer, later), max_seconds_to_first_token=None)
+    of_answers = replace(of_one_kind, answer=_with_mean(serving.answer, later_tokens), max_seconds_to_first_token=None)
     readers = _Prefill(replicas.engines, transfer / slowness), np.ones(len(slowness))
     writers = _Decode(replicas.engines), replicas.places
     return (
@@ -157,15 +161,19 @@ def _pools(replicas: Replicas, transfer: Floats, serving: Serving) -> tuple[Load
 
 
 def _with_mean(length: Length, mean: float) -> Length:
+    """Returns lengths with another mean and the same variation."""
     return Length(mean, length.p95 and length.p95 * mean / length.mean)
 
 
 def _load(pool: LoadSearch, instances: Floats) -> Floats:
+    """Returns the requests per second of each replica on these numbers of instances."""
     return np.asarray(pool.serving.load / (instances * pool.replicas.count))
 
 
 def _figure(pool: LoadSearch, column: int, rows: Indices, most: Floats) -> tuple[Floats, Mask]:
-    """The time of some rows on at most so many instances, or on those that carry the load, and whether so many do."""
-    first, spare = pool.first[rows], pool.serving.up_to(most[rows])
+    """The limited time of some rows on the most instances that are allowed, or on the fewest that carry the load if
+    these are more; and whether as many as that are allowed.
+    """
+    first, allowed = pool.first[rows], pool.serving.up_to(most[rows])
     _, figure = list(TIMES.values())[column]
-    return figure(pool.times(rows, np.maximum(first, spare)), pool.serving.percentile), spare >= first
+    return figure(pool.times(rows, np.maximum(first, allowed)), pool.serving.percentile), allowed >= first

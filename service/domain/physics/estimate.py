@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from math import expm1, floor
 
 from service.domain.band import Band
-from service.domain.calibration.error_bands import HARDER, Physics, unseen
+from service.domain.calibration.calibration import Calibration
+from service.domain.calibration.error_bands import HARDER, unseen
 from service.domain.calibration.step_kinds import FIRST_TOKEN, GENERATION, INFERENCE_MEMORY, MEMORY, TRAINING
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.physics.cluster import Cluster
@@ -47,7 +48,7 @@ from service.domain.physics.resources import GRADIENTS, StepTerms
 from service.domain.physics.training_roofline import training_terms
 
 MOST_OVER = 1.25
-"""Ratio of needed to available memory that nearly all published runs exceed which ran out of memory."""
+"""Ratio of needed to available memory: nearly all published runs that ran out of memory are estimated above it."""
 
 TERMS_BY_BOTTLENECK = {
     "gpu_compute": ("matrix", "narrow", "attention", "prefill"),
@@ -59,12 +60,12 @@ TERMS_BY_BOTTLENECK = {
     "pipeline_bubble": ("bubble",),
     "input": ("input",),
 }  # fmt: skip
-"""The terms that wait for each part of a cluster."""
+"""By part of a cluster, the terms whose time it takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step with calibrated seconds by part, and how many units (samples, tokens) it yields."""
+    """A step with the calibrated seconds of each term, and the units (samples or tokens) that it yields."""
 
     seconds: float
     parts: Mapping[str, float]
@@ -79,12 +80,12 @@ class Step:
 
     def at(self, rate: float) -> "Step":
         """Returns the step at another rate, with every part in proportion."""
-        times = self.rate / rate
-        parts = {term: times * seconds for term, seconds in self.parts.items()}
-        return Step(self.seconds * times, parts, self.units, self.waits_for)
+        factor = self.rate / rate
+        parts = {term: factor * seconds for term, seconds in self.parts.items()}
+        return Step(self.seconds * factor, parts, self.units, self.waits_for)
 
     def waiting(self, seconds: float, part: str) -> "Step":
-        """Returns the step with as many seconds, in which the GPUs wait for a part of the host."""
+        """Returns the step with more seconds, in which the GPUs wait for a part of the host."""
         waited = self.parts.get("input", 0.0) + seconds - self.seconds
         return Step(seconds, {**self.parts, "input": waited}, self.units, part)
 
@@ -98,7 +99,10 @@ class Step:
 
 
 def step_of(terms: StepTerms, parts: dict[str, float]) -> Step:
-    """Returns a step of so many real seconds by part. What compute cannot hide of the gradients adds to their part."""
+    """Returns a step from the calibrated seconds of its terms.
+
+    The exchange of gradients takes at least the time of its slowest link; what exceeds the other terms adds to it.
+    """
     if (exposed := terms.least_seconds - sum(parts.values())) > 0:
         parts[GRADIENTS] += exposed
     return Step(sum(parts.values()), parts, terms.units)
@@ -113,7 +117,7 @@ class MemoryNeed:
     parts: Mapping[str, float]
     band: Band
     least_bytes: float
-    """Bytes without which it does not run: an engine with fewer requests at once needs less for their cache."""
+    """Bytes without which the job does not run. An engine needs fewer than `needed_bytes`: it may run one request."""
     confidence: float
     """Probability with which the least bytes have to suffice."""
 
@@ -129,9 +133,9 @@ class MemoryNeed:
 
     @property
     def highest_confidence(self) -> float | None:
-        """Highest probability in whole percents, below the one asked for, with which it fits surely.
+        """Highest confidence in whole percents with which the job fits surely, for a job that likely fits.
 
-        None if that is below one half, or if it fits surely and fails for another reason.
+        None if that is below one half, or if the job fits surely with the confidence that is asked for.
         """
         percents = floor(100 * self.fit_probability)
         return percents / 100 if self.fits and not self.fits_surely and percents >= 50 else None
@@ -143,29 +147,30 @@ class MemoryNeed:
 
     @property
     def sure_bytes(self) -> float:
-        """Bytes with which it fits, with the probability that is asked for."""
+        """Bytes with which the job fits with the confidence that is asked for."""
         return max(self.needed_bytes, self.least_band.quantile(self.confidence))
 
     @property
     def fits_surely(self) -> bool:
-        """Whether it fits with the probability that is asked for."""
+        """Whether the job fits with the confidence that is asked for."""
         return self.sure_bytes <= self.usable_bytes
 
     @property
     def may_fit(self) -> bool:
-        """Whether it fits, or would at the low end of its band without exceeding `MOST_OVER`."""
+        """Whether the job fits, or would fit at the low end of its band and needs no more than `MOST_OVER` allows."""
         near = self.needed_bytes <= MOST_OVER * self.usable_bytes
         return self.fits or (near and self.band.low <= self.usable_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Figures of one layout. Rates are None when the job cannot fit, and given when it may."""
+    """Figures of one layout. Rates are None where the job cannot fit, and known where it may."""
 
     memory: MemoryNeed
     host: HostNeed
     layout: Layout
     extrapolates: tuple[str, ...]
+    """Properties of the job that no published run has, such as its GPU."""
     step: Step | None = None
     samples_per_second: Band | None = None
     tokens_per_second: Band | None = None
@@ -178,7 +183,7 @@ class Estimate:
     gpu_samples_per_second: float | None = None
     """Likely rate of the GPUs alone, if the hosts feed them more slowly."""
     tensor_across_slow_links: bool = False
-    """Tensor parallelism crosses slow links: nothing else fits, or the caller fixed it so."""
+    """Whether tensor parallelism crosses slow links, because nothing else fits or the caller fixed the layout so."""
 
     @property
     def fits(self) -> bool:
@@ -187,7 +192,7 @@ class Estimate:
 
     @property
     def fits_surely(self) -> bool:
-        """Whether the job fits with the probability that is asked for."""
+        """Whether the job fits with the confidence that is asked for."""
         return self.memory.fits_surely and self.host.fits
 
     @property
@@ -197,18 +202,21 @@ class Estimate:
 
 
 def estimate_config(
-    physics: Physics, config: Config, cluster: Cluster, layout: Layout, *, timed: bool = True
+    calibration: Calibration, config: Config, cluster: Cluster, layout: Layout, *, timed: bool = True
 ) -> Estimate:
-    """Returns memory and speed of a configuration in a layout; without rates if it is not `timed`."""
+    """Returns memory and speed of a configuration in a layout; without `timed`, memory alone."""
     if isinstance(config, TrainingConfig):
-        return _estimate_training(physics, config, cluster, layout, timed=timed)
+        return _estimate_training(calibration, config, cluster, layout, timed=timed)
     if config.model.generates:
-        return _estimate_generation(physics, config, cluster, layout, timed=timed)
-    return _estimate_forward(physics, config, cluster, layout, timed=timed)
+        return _estimate_generation(calibration, config, cluster, layout, timed=timed)
+    return _estimate_forward(calibration, config, cluster, layout, timed=timed)
 
 
 def fed(estimate: Estimate, feed: Mapping[str, Band]) -> Estimate:
-    """Returns the estimate at the rate of the GPUs or of what feeds them, whichever is lower."""
+    """Returns the estimate at the lower of two rates: of the GPUs, and of the parts of the host that feed them.
+
+    `feed` has the samples per second that each of these parts brings.
+    """
     samples, step = estimate.samples_per_second, estimate.step
     if samples is None or step is None or not feed:
         return estimate
@@ -227,61 +235,74 @@ def fed(estimate: Estimate, feed: Mapping[str, Band]) -> Estimate:
     )
 
 
-def overhead_beyond_steps(physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout) -> float:
-    """Returns what evaluation and saving add to the steps of a whole run, as a share, as in runs of its stack."""
+def overhead_beyond_steps(calibration: Calibration, config: TrainingConfig, cluster: Cluster, layout: Layout) -> float:
+    """Returns what evaluation and saving add to the steps of a run, as a share of them, by published runs of
+    its stack.
+    """
     features = {**training_features(config, cluster, layout), "measured": "wall"}
-    return expm1(physics.calibration.log_factor(TRAINING, "*", features, of=("measured",)))
+    return expm1(calibration.coefficients.log_factor(TRAINING, "*", features, of=("measured",)))
 
 
-def memory_band(physics: Physics, config: Config) -> Band:
-    """Returns the band of the bytes that a configuration needs on a GPU, over the likely ones."""
+def memory_band(calibration: Calibration, config: Config) -> Band:
+    """Returns the band of the bytes that a configuration needs on a GPU, as factors of the likely bytes."""
     kind = MEMORY if isinstance(config, TrainingConfig) else INFERENCE_MEMORY
-    # The memory of a burst is that of a steady load, and that of a small batch is as well known as any.
+    # A burst takes the memory of a steady load, and memory is as well known for small batches as for large ones.
     features = {**config_features(config), **dict.fromkeys(HARDER, "")}
-    return physics.bands.around(1.0, kind, features, unseen(physics.calibration, MEMORY, features), of_rate=False)
+    return calibration.bands.around(
+        1.0, kind, features, unseen(calibration.coefficients, MEMORY, features), of_rate=False
+    )
 
 
-def memory_margin(physics: Physics, config: Config) -> float:
-    """Returns the bytes that suffice with the confidence of a configuration, over the likely ones."""
-    return memory_band(physics, config).quantile(config.memory_confidence)
+def memory_margin(calibration: Calibration, config: Config) -> float:
+    """Returns the bytes that suffice with the confidence of a configuration, divided by the likely bytes."""
+    return memory_band(calibration, config).quantile(config.memory_confidence)
 
 
 def _memory_need(
-    physics: Physics, config: Config, usable_bytes: float, parts: Mapping[str, float], least: Mapping[str, float]
+    calibration: Calibration,
+    config: Config,
+    usable_bytes: float,
+    parts: Mapping[str, float],
+    least: Mapping[str, float],
 ) -> MemoryNeed:
-    """Returns the need of a GPU from calibrated bytes: of what runs, and of the least that does."""
+    """Returns the memory that a GPU needs, from calibrated bytes: `parts` of the job, `least` of the least
+    that runs.
+    """
     needed = sum(parts.values())
-    band = memory_band(physics, config).times(needed)
+    band = memory_band(calibration, config).times(needed)
     return MemoryNeed(needed, usable_bytes, parts, band, sum(least.values()), config.memory_confidence)
 
 
 def _estimate_training(
-    physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout, *, timed: bool
+    calibration: Calibration, config: TrainingConfig, cluster: Cluster, layout: Layout, *, timed: bool
 ) -> Estimate:
     features = training_features(config, cluster, layout)
-    parts = physics.calibration.seconds(MEMORY, figures(training_parts(config, layout)), features)
-    need = _memory_need(physics, config, cluster.usable_bytes, parts, parts)
-    new, host = unseen(physics.calibration, TRAINING, features), host_memory_need(config, cluster, layout)
+    parts = calibration.coefficients.seconds(MEMORY, figures(training_parts(config, layout)), features)
+    need = _memory_need(calibration, config, cluster.usable_bytes, parts, parts)
+    new, host = unseen(calibration.coefficients, TRAINING, features), host_memory_need(config, cluster, layout)
     estimate = Estimate(need, host, layout, new)
     if not (timed and need.may_fit and host.fits):
         return estimate
     terms = training_terms(config, cluster, layout)
-    step = step_of(terms, physics.calibration.seconds(TRAINING, terms.seconds, features))
-    samples = physics.bands.around(step.rate, TRAINING, features, new)
+    step = step_of(terms, calibration.coefficients.seconds(TRAINING, terms.seconds, features))
+    samples = calibration.bands.around(step.rate, TRAINING, features, new)
     length = config.mean_length or config.sequence_length
     tokens = samples.times(length) if length else None
     return replace(estimate, step=step.at(samples.likely), samples_per_second=samples, tokens_per_second=tokens)
 
 
 def _estimate_forward(
-    physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout, *, timed: bool
+    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, *, timed: bool
 ) -> Estimate:
     features = {**inference_features(config, cluster, layout), **forward_features(config)}
-    parts = physics.calibration.seconds(MEMORY, figures(inference_parts(config, layout, 0.0)), features)
-    need = _memory_need(physics, config, cluster.usable_bytes, parts, parts)
+    parts = calibration.coefficients.seconds(MEMORY, figures(inference_parts(config, layout, 0.0)), features)
+    need = _memory_need(calibration, config, cluster.usable_bytes, parts, parts)
     kind = inference_kind(config)
-    new, host = unseen(physics.calibration, kind, features), host_memory_need(config, cluster, layout)
-    errors, factors = physics.bands.of(kind, features, new), physics.calibration.factors(kind, kind.start, features)
+    new, host = unseen(calibration.coefficients, kind, features), host_memory_need(config, cluster, layout)
+    errors, factors = (
+        calibration.bands.of(kind, features, new),
+        calibration.coefficients.factors(kind, kind.start, features),
+    )
     engine = ForwardEngines.of(kind, forward_demands(config), real_rates(factors, config, cluster))
     most = forward_batch(config)
     served = served_load(engine, config, cluster, layout, most, errors.around(1.0))
@@ -298,14 +319,17 @@ def _estimate_forward(
 
 
 def _estimate_generation(
-    physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout, *, timed: bool
+    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, *, timed: bool
 ) -> Estimate:
     features = inference_features(config, cluster, layout)
-    factors, new = engine_factors(physics.calibration, features), unseen(physics.calibration, GENERATION, features)
-    memory = EngineMemory.of(physics.calibration, config, layout, features)
+    factors, new = (
+        engine_factors(calibration.coefficients, features),
+        unseen(calibration.coefficients, GENERATION, features),
+    )
+    memory = EngineMemory.of(calibration.coefficients, config, layout, features)
     plannable = float(plannable_bytes(config, cluster.usable_bytes))
     room = memory.room(config, plannable)
-    errors, of_first = (physics.bands.of(kind, features, new) for kind in (GENERATION, FIRST_TOKEN))
+    errors, of_first = (calibration.bands.of(kind, features, new) for kind in (GENERATION, FIRST_TOKEN))
     engine = engine_with(factors, config, cluster, layout)
     served = served_load(engine, config, cluster, layout, room, errors.around(1.0))
     if served is not None:
@@ -316,7 +340,7 @@ def _estimate_generation(
     running = in_flight if served is None else room
     held = float(conversations_held(config, running)) if room else running
     in_cache = float(conversations_held(config, room)) * (config.whole_length - config.shared_prompt)
-    need = _memory_need(physics, config, plannable, memory.holding(held), memory.holding(min(1.0, held)))
+    need = _memory_need(calibration, config, plannable, memory.holding(held), memory.holding(min(1.0, held)))
     estimate = Estimate(
         need,
         host := host_memory_need(config, cluster, layout),
@@ -324,7 +348,7 @@ def _estimate_generation(
         new,
         concurrency=in_flight * replicas if served is None else served.in_flight / served.instances.likely,
         served=served,
-        # By published runs, more may fit than by arithmetic.
+        # More tokens fit than by arithmetic where published runs took less memory.
         kv_cache_tokens=max(
             cache_tokens_that_fit(config, plannable, layout, memory.ideal), config.shared_prompt + in_cache
         ),
@@ -335,7 +359,7 @@ def _estimate_generation(
     output, caution = max(1.0, config.output_length), errors.middle
     rate, first, token = (float(figure) for figure in at_work.figures)
     rate *= output * replicas
-    if served is not None and served.tokens is not None:  # figures of the load, which include the caution of bands
+    if served is not None and served.tokens is not None:  # the figures of a load include the caution of the bands
         rate = output * served.requests_per_second / served.instances.likely / caution
         first, token = (served.tokens.mean_to_first_token * caution, served.tokens.mean_per_token * caution)
     tokens, per_token = errors.around(rate), errors.around(token, of_rate=False)
@@ -347,7 +371,7 @@ def _estimate_generation(
         step=step.at(in_flight / per_token.likely),
         samples_per_second=tokens.times(1.0 / output),
         tokens_per_second=tokens,
-        # An engine is likely as slow with prompts as with answers, so that its rate times its seconds is its requests.
+        # Prompts get the caution of answers, so that rate x time of a request equals the requests in flight.
         prefill_tokens_per_second=of_first.around(prefill).with_likely(prefill * caution),
         seconds_to_first_token=of_first.around(first, of_rate=False).with_likely(first / caution),
         seconds_per_output_token=per_token,

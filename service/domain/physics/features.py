@@ -14,7 +14,7 @@ from service.domain.physics.cluster import Cluster
 from service.domain.physics.parallelism import CHECKPOINTINGS, Layout, LayoutTable
 
 UNNAMED: dict[str, str | float] = {"class": "", "stack": "", "release": "", "apart": ""}
-"""Features of software without a name: such runs have no stack in common, so that they say nothing about each other."""
+"""Features of software without a name. Such runs need not share a stack, so they select no coefficient of a stack."""
 
 
 def _software_features(software: SoftwareStack) -> dict[str, str | float]:
@@ -58,7 +58,7 @@ def training_config_features(config: TrainingConfig) -> dict[str, str | float]:
 
 
 def layout_columns(layouts: LayoutTable) -> dict[str, Column]:
-    """Features of many layouts, one row each."""
+    """Features of a table of training layouts, one row per layout."""
     sharded = (layouts.zero_stage >= 3) & (layouts.data > 1)
     return {
         "checkpointing": Levels(CHECKPOINTINGS, layouts.checkpointing),
@@ -87,7 +87,7 @@ SMALL_BATCH = 128
 
 
 FORMAT_FEATURES = ("precision", "bits")
-"""Features of the number formats of inference."""
+"""Features of inference that depend on its number formats."""
 
 
 def inference_kind(config: InferenceConfig) -> StepKind:
@@ -112,7 +112,7 @@ def inference_config_features(config: InferenceConfig) -> dict[str, str | float]
 
 
 def forward_features(config: InferenceConfig) -> Features:
-    """Features of forward passes: whether all samples are there from the start."""
+    """Features of forward passes: `offline` says whether all samples are available from the start."""
     return {"offline": "no" if config.concurrency or config.serving else "yes"}
 
 
@@ -121,12 +121,12 @@ def config_features(config: Config) -> Features:
     return training_config_features(config) if isinstance(config, TrainingConfig) else inference_config_features(config)
 
 
-def cut_columns(layouts: LayoutTable) -> dict[str, Column]:
-    """Features of many inference layouts, one row each."""
+def degree_columns(layouts: LayoutTable) -> dict[str, Column]:
+    """Features of a table of inference layouts, one row per layout."""
     return {"log_tensor": np.log(layouts.tensor), "log_pipeline": np.log(layouts.pipeline)}
 
 
 def inference_features(config: InferenceConfig, cluster: Cluster, layout: Layout) -> Features:
     """All features of inference in a layout."""
-    cut = {"log_tensor": log(layout.tensor), "log_pipeline": log(layout.pipeline)}
-    return inference_config_features(config) | hardware_features(cluster) | cut
+    degrees = {"log_tensor": log(layout.tensor), "log_pipeline": log(layout.pipeline)}
+    return inference_config_features(config) | hardware_features(cluster) | degrees

@@ -7,7 +7,7 @@ import numpy as np
 
 from service.domain.arrays import Floats, Indices, Number, taken
 from service.domain.band import Band
-from service.domain.calibration.coefficients import Calibration, Features, StepFactors
+from service.domain.calibration.coefficients import Coefficients, Features, StepFactors
 from service.domain.calibration.step_kinds import GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Serving
@@ -44,7 +44,7 @@ from service.domain.physics.resources import Demands, seconds_per_unit
 from service.domain.physics.serving import BurstShares, EngineTimes, SteadyState, steady_state
 
 IN_MEMORY = ("weights", "context", CACHE, "activations", PROMPTS)
-"""Parts of the memory of an engine."""
+"""Parts of the memory of an engine, by their names in `InferenceMemory`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +55,26 @@ class EngineMemory:
     factors: StepFactors
 
     @staticmethod
-    def of(calibration: Calibration, config: InferenceConfig, layout: Layout, features: Features) -> "EngineMemory":
+    def of(coefficients: Coefficients, config: InferenceConfig, layout: Layout, features: Features) -> "EngineMemory":
         """Returns what an engine with these features holds in a layout."""
-        return EngineMemory(inference_memory(config, layout), calibration.factors(MEMORY, IN_MEMORY, features))
+        return EngineMemory(inference_memory(config, layout), coefficients.factors(MEMORY, IN_MEMORY, features))
 
     def holding(self, requests: float) -> dict[str, float]:
-        """Bytes by part with so many requests at once."""
+        """Bytes by part while this number of requests runs."""
         return self.factors.seconds(figures(self.ideal.holding(requests)))
 
     def room(self, config: InferenceConfig, plannable: float) -> float:
-        """Requests that fit by the memory that published runs took, and by the room that an engine gives its cache."""
+        """Requests that fit, both by the memory that published runs took and by the room that an engine gives its
+        cache.
+        """
         empty, each = sum(self.holding(0.0).values()), sum(self.factors.seconds(figures(self.ideal.request)).values())
         in_cache = requests_with_room(config, plannable, self.ideal)
         return float(room_by_memory(config, (plannable - empty) / each, in_cache))
 
 
-def engine_factors(calibration: Calibration, features: Features) -> StepFactors:
+def engine_factors(coefficients: Coefficients, features: Features) -> StepFactors:
     """Returns the factors of an engine's seconds."""
-    return calibration.factors(GENERATION, GENERATION.start, features)
+    return coefficients.factors(GENERATION, GENERATION.start, features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +82,16 @@ class Engine:
     """One replica of a language model at work."""
 
     terms: EngineTerms
-    """Ideal seconds of each part of its work, by term."""
+    """Ideal seconds of each part of the engine's work, by term."""
     seconds: EngineTimes
     """Calibrated seconds of each part."""
     room: float
-    """Requests that can run at once; 0 where not one fits."""
+    """Requests that can run at once; 0 where none fits."""
     state: SteadyState
     per_request: EngineTimes
-    """Parts of the time between the ends of two requests, of a burst where the requests are one."""
+    """Parts of the time between the ends of two requests, in the steady state or in the burst that is asked for."""
     per_token: EngineTimes
-    """Parts of the time between two tokens of a request, of a burst where the requests are one."""
+    """Parts of the time between two tokens of a request, in the steady state or in the burst that is asked for."""
 
     @property
     def figures(self) -> tuple[Number, Number, Number]:
@@ -99,7 +101,7 @@ class Engine:
         return 1.0 / between, first, token
 
     def ideal(self, share: EngineTimes) -> dict[str, float]:
-        """Ideal seconds of a figure by term."""
+        """Ideal seconds by term of a figure, where `share` says how often it counts each part."""
         seconds: dict[str, float] = {}
         for part, terms in self.terms._asdict().items():
             for term, amount in terms.items():
@@ -110,7 +112,7 @@ class Engine:
 def engine_on(factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout, room: float) -> Engine:
     """Returns a replica with as many requests in flight as the configuration asks for, or as there is room for."""
     in_flight, most = requests_in_flight(config, layout, room), max(1.0, room)
-    # Terms that do not grow in proportion to the requests are taken as they are with all of them running.
+    # Terms that do not grow in proportion to the requests are computed with all of these running.
     running = min(in_flight, most)
     terms = engine_terms(config, cluster, layout, running)
     least = float(least_step_bytes(config, layout, running)) / cluster.memory_bandwidth
@@ -125,11 +127,11 @@ def shares_of(config: InferenceConfig, layout: AnyLayout, state: SteadyState, mo
         return BurstShares(state.per_request, state.per_token)
     output = max(1.0, config.output_length)
     replicas = replicas_in_use(config, layout)
-    requests = np.maximum(1.0, config.burst / replicas)  # a part of a request is served whole
+    requests = np.maximum(1.0, config.burst / replicas)  # a replica serves whole requests
     shares = state.of_burst(requests, most_running, output, max(output, config.longest_output or 0.0))
-    # Where replicas outnumber the requests, the others have nothing to do.
-    waits = np.maximum(1.0, replicas / max(1.0, config.burst))
-    return shares._replace(per_request=shares.per_request.times(waits))
+    # Where replicas outnumber the requests, the remaining replicas are idle.
+    replicas_per_request = np.maximum(1.0, replicas / max(1.0, config.burst))
+    return shares._replace(per_request=shares.per_request.times(replicas_per_request))
 
 
 def requests_in_flight(config: InferenceConfig, layout: Layout, room: float) -> float:
@@ -140,8 +142,9 @@ def requests_in_flight(config: InferenceConfig, layout: Layout, room: float) -> 
 
 
 def room_by_memory(config: InferenceConfig, fit: Number, in_cache: Number) -> Number:
-    """Requests that run at once where so many whole ones fit in memory, and so many run in the engine's cache, which
-    has room for one; 0 where the longest does not fit.
+    """Returns the requests that run at once; 0 where the longest one does not fit.
+
+    `fit` is the number of whole requests that fit in memory, and `in_cache` the number that runs in the engine's cache.
     """
     running = np.minimum(np.floor(requests_in(config, fit)), in_cache)
     return np.where(fit >= config.longest_over_mean, np.maximum(1.0, running), 0.0)
@@ -149,7 +152,7 @@ def room_by_memory(config: InferenceConfig, fit: Number, in_cache: Number) -> Nu
 
 @dataclass(frozen=True, slots=True)
 class TokenTimes:
-    """Times of the tokens of answers: likely ones at the percentile of the question, and means over all requests."""
+    """Likely times of the tokens of answers: at the percentile of the question, and as means over all requests."""
 
     seconds_to_first_token: float
     seconds_per_output_token: float
@@ -159,15 +162,15 @@ class TokenTimes:
 
 @dataclass(frozen=True, slots=True)
 class ServedLoad:
-    """A load on instances of one cluster. Times are likely ones at the percentile of the question."""
+    """A load on instances of one cluster. Times are the likely ones, at the percentile of the question."""
 
     serving: Serving
     instances: Band
-    """Fewest that keep all limits on times, if engines are as fast as at each end of their band; where no number of
-    instances does, the fewest that carry the load.
+    """Fewest instances that keep all limits on times, where engines are as fast as the high end, the likely figure and
+    the low end of their band; where no number keeps the limits, the fewest that carry the load.
     """
     missed: Mapping[str, float]
-    """By field of each limit that these instances do not keep, the least figure that others would have."""
+    """By field of each limit that these instances do not keep, the least figure that other numbers would reach."""
     replicas: float
     """Copies of the model on one instance."""
     places: float
@@ -175,15 +178,16 @@ class ServedLoad:
     running: float
     """Requests that run at once on a replica at the load."""
     in_flight: float
-    """Requests that run, wait or are on their way, on all instances."""
+    """Requests of all instances that run, wait or are on their way."""
     utilisation: float
+    """Rate of a replica divided by its highest rate."""
     requests_per_second: float
     """Rate of all instances together."""
     seconds_per_request: float
     tokens: TokenTimes | None
     """None where answers have no tokens."""
     prompt_share: float
-    """Share of the engine's time, or of the instances, that reads prompts."""
+    """Share of the engine's time that reads prompts; with disaggregated prefill, the share of the instances."""
     prefill_instances: int = 0
     """Instances that only read prompts."""
     seconds_of_transfer: float = 0.0
@@ -192,9 +196,10 @@ class ServedLoad:
 
 @dataclass(frozen=True, slots=True)
 class CalibratedEngines:
-    """Engines at any number of running requests, as `engine_on` computes one: a layout each, or one layout for all.
+    """Engines at any number of running requests, by the same formulas as `engine_on`: one layout, or one per row.
 
-    Of their work, only the weights that a step reads and the passes of a prompt depend on the requests that run.
+    Of their work, only the weights that a step reads and the passes of a prompt depend on the number of requests that
+    run, so the rest is computed once.
     """
 
     config: InferenceConfig
@@ -210,13 +215,16 @@ class CalibratedEngines:
     prompt: Number
     """Seconds of a prompt apart from its passes."""
     one_pass: Number
+    """Seconds of one pass over the tokens of a prompt."""
     arrival: Number
 
     @staticmethod
     def of(
         config: InferenceConfig, layouts: AnyLayout, linked_gpus: Number, memory: Number, real: RealRates
     ) -> "CalibratedEngines":
-        """Returns engines, given their seconds per byte of memory at its rated speed and their real rates."""
+        """Returns engines. `memory` is the seconds per byte of memory at its rated speed, `real` has the calibrated
+        rates.
+        """
 
         def total(demands: Demands) -> Number:
             return sum(amount * real(term, resource) for (term, resource), amount in demands.items())
@@ -244,7 +252,7 @@ class CalibratedEngines:
         )
 
     def at(self, running: Floats) -> EngineTimes:
-        """Returns the calibrated seconds of each part of an engine's work. No step is faster than reading weights."""
+        """Returns the calibrated seconds of each part of the work. No step is faster than reading its weights."""
         weights, least = (read(self.config, self.layouts, running) for read in (step_weight_bytes, least_step_bytes))
         return EngineTimes(
             np.maximum(weights * self.weights + self.step, least * self.memory),
@@ -254,8 +262,9 @@ class CalibratedEngines:
         )
 
     def under_load(self, running: Floats) -> EngineTimes:
-        """Returns the same seconds with passes that prompts share as a part of the steps: each prompt waits for a whole
-        pass, however many it shares it with.
+        """Returns the calibrated seconds with the passes that prompts share counted as a part of the steps.
+
+        A prompt waits for the whole pass that reads it, whether it shares that pass with other prompts or not.
         """
         times, passes = self.at(running), passes_under_load(self.config, running)
         return EngineTimes(
@@ -268,7 +277,7 @@ class CalibratedEngines:
 
 
 def real_rates(factors: StepFactors, config: InferenceConfig, cluster: Cluster) -> RealRates:
-    """Returns the real seconds per unit of a resource that a term needs on a cluster."""
+    """Returns a function for the calibrated seconds per unit of a resource that a term needs on a cluster."""
     rates, of_terms = seconds_per_unit(config, cluster), factors.of_terms
     return lambda term, resource: rates[resource] * of_terms[term]
 
@@ -283,9 +292,9 @@ def engine_with(factors: StepFactors, config: InferenceConfig, cluster: Cluster,
 def served_load(
     engine: Engines, config: InferenceConfig, cluster: Cluster, layout: Layout, room: float, rates: Band
 ) -> ServedLoad | None:
-    """Returns the instances that serve the load of a configuration; None where it has none, or not one request fits.
+    """Returns the instances that serve the load of a configuration; None without a load, or where no request fits.
 
-    `rates` is the band of the rate of an engine over the calibrated one.
+    `rates` is the band of an engine's rate, as factors of the calibrated rate.
     """
     serving, generates = config.serving, config.model.generates
     if serving is None or not room:
@@ -308,7 +317,7 @@ def served_load(
     first, token, request = (float(figure(times, serving.percentile)[0]) for _, figure in TIMES.values())
     return ServedLoad(
         serving=serving,
-        # Where slow engines keep the limits on no number of instances, fewer carry the load.
+        # Slow engines may keep the limits on no number of instances; the fewest that carry the load may then be fewer.
         instances=Band(min(low, instances), instances, max(low, instances, high)),
         missed=likely.missed(serving),
         replicas=count,
@@ -328,7 +337,7 @@ def served_load(
 
 
 def _calibrated(factors: StepFactors, terms: EngineTerms, least_step: float) -> EngineTimes:
-    """Real seconds of each part. No step is faster than reading the weights, and the cache of what runs in it."""
+    """Returns the calibrated seconds of each part. No step is faster than reading its weights and cache."""
     of_terms = factors.of_terms
     step, request, prompt, arrival = (sum(seconds * of_terms[term] for term, seconds in part.items()) for part in terms)
     return EngineTimes(max(step, least_step), max(request, terms.request["cache"]), prompt, arrival)

@@ -15,29 +15,37 @@ from service.domain.physics.memory import (
 from service.domain.physics.parallelism import Layout
 
 PROCESS_BYTES = 2.5e9
-"""Resident memory of one Python process that drives a GPU, CUDA libraries included: 2-3 GB in PyTorch (assumed)."""
+"""Resident memory of one Python process that drives a GPU, with CUDA libraries: 2-3 GB in PyTorch (assumed)."""
 
 LOADERS_PER_GPU = 4
+"""Processes that load samples for one GPU (assumed)."""
+
 PREFETCHED_BATCHES = 2
 """Batches that each loader reads ahead: PyTorch's default prefetch_factor."""
+
 LOADER_BYTES = 0.3e9
 """Resident memory of one loader process (assumed)."""
 
 TOKEN_BYTES = 8.0
+"""Bytes of a token id: 64-bit integers in PyTorch."""
+
 SAMPLE_BYTES = 3 * 224 * 224 * 4.0
-"""A decoded picture of 224 x 224 in fp32, which is the usual size."""
+"""Bytes of a decoded image of the usual size: 224 x 224 pixels of three colours in fp32."""
 
 GRADIENT_BYTES = 4.0
+"""Bytes per parameter of gradients on the host: fp32."""
+
 OFFLOAD_BUFFERS = 1.5
-"""Factor on offloaded states that adds their pinned buffers: DeepSpeed's estimators multiply by 1.5."""
+"""Factor of offloaded states for their pinned buffers, as in DeepSpeed's estimators of memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostNeed:
-    """Bytes that a node needs, in parts, and the bytes that it has; None when unknown."""
+    """Bytes that a node needs, in parts, and the bytes that it has."""
 
     parts: Mapping[str, float]
     available_bytes: float | None
+    """None where the memory of the node is unknown."""
 
     @property
     def needed_bytes(self) -> float:
@@ -62,9 +70,9 @@ def host_parts(config: Config, gpus_per_node: Number, nodes: Number, micro_batch
     if isinstance(config, TrainingConfig):
         batch = micro_batch * (config.sequence_length * TOKEN_BYTES or SAMPLE_BYTES)
         parts["data_loading"] = gpus_per_node * LOADERS_PER_GPU * (LOADER_BYTES + PREFETCHED_BATCHES * batch)
-        # With the gradients, 16 bytes per parameter of mixed-precision Adam; paged states move alone.
-        moved = optimizer_state_bytes(config) - resident_state_bytes(config)
-        bytes_each = optimizer_state_bytes(config) + GRADIENT_BYTES if config.offload_optimizer else moved
+        # An offloaded optimizer takes its gradients along: 16 bytes per parameter of mixed-precision Adam in all.
+        paged = optimizer_state_bytes(config) - resident_state_bytes(config)
+        bytes_each = optimizer_state_bytes(config) + GRADIENT_BYTES if config.offload_optimizer else paged
         if bytes_each:
             parts["offload"] = trainable_parameters(config) * bytes_each * OFFLOAD_BUFFERS / nodes
     return parts

@@ -38,13 +38,13 @@ from service.domain.physics.training_roofline import (
 )
 
 REQUEST_SECONDS = 1e-5
-"""Nominal CPU time of the scheduler per running request and step."""
+"""Nominal CPU seconds of the scheduler per running request and step."""
 
 ARRIVAL_SECONDS = 1e-2
-"""Nominal time of a request on its way to the engine and back: HTTP, tokenisation, queues between processes."""
+"""Nominal seconds of a request on its way to the engine and back: HTTP, tokenisation, queues between processes."""
 
 HOP_SECONDS = 10e-6
-"""Nominal latency of one all-reduce of few bytes."""
+"""Nominal seconds of one all-reduce of a few bytes."""
 
 TOKENS_PER_STEP = 8192.0
 """Most tokens of prompts that engines read in one step (defaults of vLLM and TensorRT-LLM)."""
@@ -52,9 +52,8 @@ TOKENS_PER_STEP = 8192.0
 USUAL_FORWARD_BATCH = 128.0
 """Samples in a forward pass by default (assumed: large enough to fill a GPU)."""
 
-
 RealRates = Callable[[str, str], Number]
-"""Returns the real seconds per unit of a resource that a term needs."""
+"""A function of a term and a resource; it returns the calibrated seconds per unit of the resource for this term."""
 
 
 class EngineTerms(NamedTuple):
@@ -67,23 +66,24 @@ class EngineTerms(NamedTuple):
 
 
 FUSED_KERNELS = 5.0
-"""Kernels that a stack which fuses them joins into one: a convolution with its normalisation, activation and sum, or a
-product of an encoder with what is done to its result."""
+"""Kernels that a stack with fused kernels joins into one: a convolution with its normalisation, activation and sum, or
+a matrix product of an encoder with the operations on its result."""
 
 EXPANDED_BYTES = 2.0
-"""Bytes of a weight in the 16-bit format to which stacks without narrow kernels expand it."""
+"""Bytes of a weight at 16 bits, to which stacks without kernels for narrow formats expand it."""
 
 
 def _weight_bytes(config: InferenceConfig) -> Number:
-    """Bytes that a product reads per weight: as it is stored, or expanded to 16 bits."""
+    """Bytes per weight that a matrix product reads: as the weight is stored, or expanded to 16 bits."""
     stored = config.formats.weight_bits / 8
     return np.maximum(stored, EXPANDED_BYTES) if config.software.stack.expands_weights else stored
 
 
 def weight_bytes_read(config: InferenceConfig, layout: AnyLayout, tokens: Number) -> Number:
-    """Bytes of the weights that a GPU reads in a pass over the tokens of one replica.
+    """Bytes of the weights that a GPU reads in a pass over these tokens of one replica.
 
-    Replicas that spread experts over their GPUs answer for the tokens of all of them, with a share of the experts each.
+    Where replicas spread the experts over all their GPUs, each GPU has a share of the experts and computes them for the
+    tokens of all replicas.
     """
     spread = spread_of_experts(layout)
     always, experts = parameters_touched(config.model, tokens * np.where(spread > 1, layout.data, 1.0))
@@ -91,18 +91,18 @@ def weight_bytes_read(config: InferenceConfig, layout: AnyLayout, tokens: Number
 
 
 def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
-    """Bytes of the weights that a GPU reads for a token of each of so many running requests: each weight once.
+    """Bytes of the weights that a GPU reads for one token of each running request; each weight is read once.
 
-    With drafts, a step verifies several tokens of each request, and yields some of them.
+    With speculative decoding, a step verifies several tokens of each request and yields some of them.
     """
     return weight_bytes_read(config, layout, running * config.tokens_verified) * config.steps_per_token
 
 
 def least_step_bytes(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
-    """Bytes of the weights that a step cannot do without, as `step_weight_bytes`.
+    """Bytes of the weights that a step reads at least: `step_weight_bytes` with the true size of the output projection.
 
-    Below 8 bits, engines keep the output projection at 16, as `stored_weight_bytes` has it. The calibration counts it
-    as narrow as the rest.
+    Below 8 bits, engines keep the output projection at 16 bits (see `stored_weight_bytes`), whereas the calibration
+    counts it at the bits of the other weights.
     """
     t, bits = config.model.transformer, config.formats.weight_bits
     assert t is not None
@@ -112,23 +112,26 @@ def least_step_bytes(config: InferenceConfig, layout: AnyLayout, running: Number
 
 
 def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
-    """A decoding step of a replica apart from its weights, whatever runs in it; with drafts, for the mean token."""
+    """Demands of a decoding step of a replica, without its weights and the work that requests add to it.
+
+    With speculative decoding, they are those of the mean token.
+    """
     t, steps = config.model.transformer, config.steps_per_token
     assert t is not None
     return {
         ("launch", "seconds"): steps * KERNELS_PER_LAYER_FORWARD * t.sublayers / 2 * LAUNCH_SECONDS,
         ("routing", "seconds"): steps * ROUTING_SECONDS * t.moe_layers,
         ("latency", "seconds"): steps * t.sublayers * HOP_SECONDS * (layout.tensor > 1),
-        # Each stage of a pipeline has requests of its own to schedule.
+        # Each stage of a pipeline schedules requests of its own.
         ("step", "seconds"): steps * 1e-3 * layout.pipeline,
     }
 
 
 def request_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """The work that each running request adds to a decoding step, which reads its whole KV cache.
+    """Demands that each running request adds to a decoding step, which reads the whole KV cache of the request.
 
-    Stages of a pipeline work on different requests at the same time, so that they neither add bandwidth nor lose it;
-    GPUs of a tensor group share the work. With drafts, the demands are those of the mean token.
+    The GPUs of a tensor group share the work, and the stages of a pipeline do their parts of it for different requests
+    at the same time. With speculative decoding, the demands are those of the mean token.
     """
     t, steps, gpus = config.model.transformer, config.steps_per_token, layout.tensor * layout.pipeline
     assert t is not None
@@ -143,7 +146,10 @@ def request_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Num
 
 
 def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, tokens: float) -> Demands:
-    """Bytes of sums over tensor groups, and of tokens on their way to spread experts and back; stages share both."""
+    """Bytes of the all-reduces of tensor groups, and of tokens on their way to spread experts and back.
+
+    The stages of a pipeline share both.
+    """
     t = config.model.transformer
     assert t is not None
     sums = all_reduce_bytes(t.sublayers * 2.0 * tokens * t.hidden, layout.tensor) / layout.pipeline
@@ -156,9 +162,10 @@ def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, toke
 
 
 def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """Reading one prompt apart from its passes: 2 N s FLOPs and causal attention, which the stages share.
+    """Demands of reading one prompt, without its passes: 2 FLOPs per parameter and token, and causal attention.
 
-    The part that prompts have in common is in the cache: the others attend to it, and nothing else is done for it.
+    The stages of a pipeline share them. The part that prompts have in common is in the cache already, so that its only
+    cost is the attention of the other tokens to it.
     """
     t, gpus, prompt = config.model.transformer, layout.tensor * layout.pipeline, max(1.0, config.input_length)
     assert t is not None
@@ -176,7 +183,9 @@ def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Numb
 
 
 def pass_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
-    """A pass over the tokens of a prompt. How much of it adds to the step that it shares is for the calibration."""
+    """Demands of a pass over the tokens of a prompt. The calibration decides how much of them adds to a
+    decoding step.
+    """
     t = config.model.transformer
     assert t is not None
     return {
@@ -186,17 +195,17 @@ def pass_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
 
 
 def passes_of_prompt(config: InferenceConfig, running: Number) -> Number:
-    """Passes that read one prompt while so many requests run.
+    """Passes that read one prompt while this number of requests runs.
 
-    A long prompt takes several passes. Where many requests run, several prompts share a pass: with answers of o tokens,
-    B / o of B running requests end in a step, and as many prompts take their places.
+    A long prompt takes several passes. Where many requests run, several prompts share a pass: with B running requests
+    and answers of o tokens, B / o requests end in each step, and as many prompts take their places.
     """
     later = max(1.0, config.output_length - 1.0)
     return np.maximum(_tokens_to_read(config) / TOKENS_PER_STEP, np.minimum(1.0, later / running))
 
 
 class PassesUnderLoad(NamedTuple):
-    """Passes over prompts that count for each prompt, for each step, and once for each request or static batch."""
+    """Passes over prompts that count per prompt, per step, and once per request or static batch (`own`)."""
 
     prompt: Number
     step: Number
@@ -204,10 +213,11 @@ class PassesUnderLoad(NamedTuple):
 
 
 def passes_under_load(config: InferenceConfig, running: Number) -> PassesUnderLoad:
-    """Passes of as many running requests as `passes_of_prompt` has, by who waits for them.
+    """The passes of `passes_of_prompt`, divided by who waits for them.
 
-    A part of a step that prompts fill is theirs. The rest of its pass is shared, so that B - 1 others read in so many
-    of the o steps of a request, in each of them at most; one step reads the prompt of the request itself.
+    The part of a pass that a prompt fills counts for the prompt. The rest of the pass is shared: while a request takes
+    o steps for its answer, the B - 1 other requests read their prompts in B - 1 of these steps, or in all of them if o
+    is smaller. One more step reads the prompt of the request itself.
     """
     full = _tokens_to_read(config) / TOKENS_PER_STEP
     later, shared = max(1.0, config.output_length - 1.0), max(0.0, 1.0 - full)
@@ -218,15 +228,15 @@ def passes_under_load(config: InferenceConfig, running: Number) -> PassesUnderLo
 
 
 def _tokens_to_read(config: InferenceConfig) -> float:
-    """Tokens of a prompt that are not in the cache already."""
+    """Tokens of a prompt that are not in the shared cache already."""
     return max(1.0, config.input_length) - config.shared_prompt
 
 
 def arrival_demands(config: InferenceConfig) -> Demands:
-    """Demands of bringing a request to the engine and its tokens back, while other requests go on.
+    """Demands of a request on its way to the engine and back, during which other requests go on.
 
-    Engines record the kernels of decoding steps as graphs. The pass that reads a prompt has a shape of its own, so that
-    its kernels start one by one, and mixtures of experts sort its tokens by expert first.
+    Engines record the kernels of decoding steps as graphs. A pass over a prompt has a shape of its own, so that its
+    kernels start one by one, and a mixture of experts first sorts its tokens by expert.
     """
     t = config.model.transformer
     assert t is not None
@@ -238,12 +248,9 @@ def arrival_demands(config: InferenceConfig) -> Demands:
 
 
 def engine_terms(config: InferenceConfig, cluster: Cluster, layout: Layout, running: float) -> EngineTerms:
-    """Ideal seconds of each part of an engine's work while so many requests run on a replica."""
-    rates, linked_gpus, passes = (
-        seconds_per_unit(config, cluster),
-        cluster.linked_gpus,
-        passes_of_prompt(config, running),
-    )
+    """Ideal seconds of each part of an engine's work while this number of requests runs on a replica."""
+    rates, linked_gpus = seconds_per_unit(config, cluster), cluster.linked_gpus
+    passes = passes_of_prompt(config, running)
     weights = float(step_weight_bytes(config, layout, running)) * rates["memory"]
     of_passes = {key: amount * passes for key, amount in pass_demands(config, layout).items()}
     return EngineTerms(
@@ -261,20 +268,20 @@ def forward_batch(config: InferenceConfig) -> float:
 
 
 class ForwardDemands(NamedTuple):
-    """Demands of a sample, and those of a batch whatever it holds."""
+    """Demands of each sample, and those of a batch that do not depend on its size."""
 
     sample: Demands
     batch: Demands
 
     def of(self, samples: float) -> Demands:
-        """Returns the demands of a batch of so many samples."""
+        """Returns the demands of a batch of this number of samples."""
         return {key: amount * samples for key, amount in self.sample.items()} | dict(self.batch)
 
 
 def forward_demands(config: InferenceConfig) -> ForwardDemands:
-    """All forward passes over a batch of samples: encoders and networks known by their FLOPs.
+    """Demands of all forward passes over a batch of samples, for encoders and for networks known by their FLOPs.
 
-    A diffusion model passes over its samples in every step, and reads its weights once per step.
+    A diffusion model passes over its samples in every denoising step, and reads its weights once per step.
     """
     model, t, value = config.model, config.model.transformer, _weight_bytes(config)
     if t is not None:
@@ -299,27 +306,27 @@ def forward_demands(config: InferenceConfig) -> ForwardDemands:
 
 
 def forward_terms(config: InferenceConfig, cluster: Cluster, samples: float | None = None) -> StepTerms:
-    """Ideal seconds of a forward pass over a batch, by default of the usual size, and its samples."""
+    """Ideal seconds of a forward pass over a batch, and its samples; by default a batch of the usual size."""
     batch = samples or forward_batch(config)
     return ideal_terms(forward_demands(config).of(batch), batch, config, cluster)
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardEngines:
-    """GPUs that pass over batches of samples, one per row, by the real seconds that each part takes alone.
+    """GPUs that pass over batches of samples, one per row, with calibrated seconds.
 
-    A sample counts as a prompt with an answer of one token: nothing is written after it.
+    A sample counts as a prompt whose answer is one token, so that no token is written after it.
     """
 
     kind: StepKind
     sample: Mapping[str, Number]
-    """Seconds of each term for a sample."""
+    """Seconds by term that each sample takes."""
     batch: Mapping[str, Number]
-    """Seconds of each term for a batch, whatever it holds."""
+    """Seconds by term that each batch takes, whatever its size."""
 
     @staticmethod
     def of(kind: StepKind, demands: ForwardDemands, real: RealRates) -> "ForwardEngines":
-        """Returns engines by the real seconds per unit of each resource."""
+        """Returns engines from demands and calibrated seconds per unit of each resource."""
 
         def by_term(part: Demands) -> dict[str, Number]:
             return {term: amount * real(term, resource) for (term, resource), amount in part.items()}
@@ -335,12 +342,12 @@ class ForwardEngines:
         return ForwardEngines(self.kind, sample, batch)
 
     def at(self, running: Number) -> EngineTimes:
-        """Returns the seconds of a batch of so many samples, and of each sample in it."""
-        alone = {term: seconds * running for term, seconds in self.sample.items()} | dict(self.batch)
-        parts = self.kind.overlapped(alone)
+        """Returns the seconds of a batch of this number of samples, and of each sample in it."""
+        terms = {term: seconds * running for term, seconds in self.sample.items()} | dict(self.batch)
+        parts = self.kind.overlapped(terms)
         of_sample = sum(parts[term] for term in self.sample) / running
         return EngineTimes(sum(parts[term] for term in self.batch), 0.0, of_sample, 0.0)
 
     def under_load(self, running: Number) -> EngineTimes:
-        """Returns the same seconds: samples share no pass that a load would split otherwise."""
+        """Returns the seconds of `at`: samples share no pass that would count otherwise under a load."""
         return self.at(running)

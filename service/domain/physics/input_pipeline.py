@@ -8,10 +8,11 @@ from service.domain.physics.cluster import Cluster
 from service.domain.units import MB
 
 USUAL_CORES_PER_GPU = (4.0, 8.0)
-"""Logical cores per GPU that load samples: fewer slow it down, more gain little (AutoDL help, 2022-03-04)."""
+"""Logical cores per GPU that load samples: fewer slow the GPU down, more gain little (AutoDL help, 2022-03-04)."""
 
 CORES_PER_GPU_THAT_DECODES = (1.0, 4.0)
-"""One core with DALI does more than eight that load in Python (the same page); the upper end is assumed."""
+"""Logical cores per GPU that decodes, with the same meaning: one core with DALI loads more than eight cores in Python
+(AutoDL help, 2022-03-04); the second is assumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,10 @@ class CoresNeeded:
 def cores_needed(
     instance_type: InstanceType, loading: SampleLoading, samples_per_second: float | None
 ) -> CoresNeeded | None:
-    """Returns the cores that a node needs: by the job's own rate if known, else as requested, else by the rule of
-    thumb. None without a GPU. `samples_per_second` are those that the GPUs of one node could take.
+    """Returns the cores that a node needs; None without a GPU.
+
+    They follow from the rate of the job if it is known, else from the request, else from a rule of thumb.
+    `samples_per_second` is the rate that the GPUs of one node could take.
     """
     if not instance_type.gpu_count:
         return None
@@ -41,23 +44,21 @@ def cores_needed(
 
 
 def samples_fed_per_second(vcpus: float | None, loading: SampleLoading) -> float | None:
-    """Samples that the cores of one machine prepare, of which one thread uses one; None when their rate or their number
-    is unknown.
-    """
+    """Samples per second that these cores of one machine prepare, of which one thread uses one; None where unknown."""
     if vcpus is None or not loading.samples_per_second_per_vcpu:
         return None
     return (min(vcpus, 1.0) if loading.single_threaded else vcpus) * loading.samples_per_second_per_vcpu
 
 
 def samples_read_per_second(bytes_per_second: float | None, loading: SampleLoading) -> float | None:
-    """Samples that the network brings; None if they are on the machine's disks, or a figure is unknown."""
+    """Samples per second that the network brings; None if they are on local disks, or a figure is unknown."""
     if loading.from_local_disks or not loading.sample_mb or not bytes_per_second:
         return None
     return bytes_per_second / (loading.sample_mb * MB)
 
 
 def feed_of(cluster: Cluster, loading: SampleLoading) -> dict[str, float]:
-    """Samples per second that each part of all hosts brings to the GPUs, for the parts whose rates are known."""
+    """Samples per second that each part of the hosts brings to all GPUs, for the parts whose rates are known."""
     vcpus = None if cluster.vcpus_per_gpu is None else cluster.vcpus_per_gpu * cluster.gpus_per_node
     fed = samples_fed_per_second(vcpus, loading)
     network = cluster.network_bytes_per_second * cluster.gpus if cluster.network_known else None

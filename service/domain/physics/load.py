@@ -1,7 +1,7 @@
 """The fewest instances that serve a load within its limits.
 
-Each of more instances has less to do, so no time of its requests grows, and a binary search finds the fewest that keep
-all limits.
+More instances leave each one less to do, so that no request takes longer. Therefore a binary search finds the fewest
+that keep all limits.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from service.domain.physics.arrivals import ArrivalTimes, arrival_times, running
 from service.domain.physics.serving import EngineTimes
 
 ALMOST = 1.0 - 1e-9
-"""A load that is divided over replicas and added up again may be more by a rounding error."""
+"""Factor that forgives rounding errors: a load that is divided over replicas and added up again may be larger."""
 
 
 class LoadTimes(Protocol):
@@ -63,72 +63,79 @@ TIMES: dict[str, tuple[Callable[[ArrivalTimes, float, float], Mask], Callable[[L
         lambda times, share: times.per_request(share),
     ),
 }
-"""By the field of each limit on a time: whether it is kept at a percentile, and the time."""
+"""By the field of each limit on a time: a function that says whether times keep the limit at a percentile, and a
+function that returns the time in seconds."""
 
 
 class Engines(Protocol):
     """Replicas of a model, one per row."""
 
     def at(self, running: Floats) -> EngineTimes:
-        """Returns the calibrated seconds of the engines while so many requests run on each and share each pass."""
+        """Returns the calibrated seconds of the engines while these requests run on each and share each pass."""
 
     def under_load(self, running: Floats) -> EngineTimes:
-        """Returns the same seconds such that no part of the time of a request falls as more run."""
+        """Returns the calibrated seconds, divided such that no part of the time of a request falls as more run."""
 
     def rows(self, rows: Indices) -> "Engines":
         """Returns some of the engines."""
 
 
 class Served(NamedTuple):
-    """A load on the instances of each row. Arrays with two dimensions have a column for each of `Serving.limits`."""
+    """A load on instances of a layout and a cluster, one per row.
+
+    Arrays with two dimensions have a column for each of `Serving.limits`, which holds the figure that is limited.
+    """
 
     instances: Floats
     """Fewest instances that keep the limits on times; infinite where no number of them does."""
     load: Floats
-    """Load of a replica, in the unit of the question, on these instances, or on those that carry the load."""
+    """Load of a replica, in the unit of the question: on these instances, or else on the fewest that carry the load."""
     rate: Floats
-    """Requests per second of a replica at that load, in the mean of busy and idle ones."""
+    """Requests per second of a replica at that load, averaged over busy and idle ones."""
     utilisation: Floats
-    """Load over the most that a replica can do."""
-    alone: Floats
-    """Least figure that each limit allows by itself; 0 for the times of a row that keeps all limits."""
-    least: Floats
-    """Least figure under each limit with all others kept; infinite where they cannot be kept."""
+    """Rate of a replica divided by its highest rate."""
+    least_alone: Floats
+    """Least figure of each limit, whether the other limits are kept or not; 0 for times of a row that keeps all."""
+    least_together: Floats
+    """Least figure of each limit while the other limits are kept; infinite where these cannot be kept."""
     prefill: Floats
     """Instances among them that only read prompts; 0 where all instances read prompts and write answers."""
 
     @property
     def fewest(self) -> Floats:
-        """Instances that keep the limits; where no number of them keeps the limits, the fewest that carry the load."""
-        return np.where(np.isfinite(self.instances), self.instances, self.alone[:, -1])
+        """Fewest instances that keep the limits; where no number of them does, the fewest that carry the load."""
+        return np.where(np.isfinite(self.instances), self.instances, self.least_alone[:, -1])
 
     def missed(self, serving: Serving) -> dict[str, float]:
-        """Returns the limits that the first row does not keep, each with the least figure that it could have."""
+        """Returns the limits that the first row does not keep, each with the least figure that the row could have."""
         limits = {name: np.inf if limit is None else limit for name, limit in serving.limits.items()}
-        figures = dict(zip(limits, self.alone[0].tolist(), strict=True))
-        if keeps_limits(self.least, np.array(list(limits.values())))[0]:
+        if keeps_limits(self.least_together, np.array(list(limits.values())))[0]:
             return {}
-        together = dict(zip(limits, self.least[0].tolist(), strict=True))
-        alone = {name: figure for name, figure in figures.items() if figure > limits[name]}
-        return alone or {name: figure for name, figure in together.items() if limits[name] < np.inf}
+        alone, together = (
+            dict(zip(limits, figures[0].tolist(), strict=True)) for figures in (self.least_alone, self.least_together)
+        )
+        unreachable = {name: figure for name, figure in alone.items() if figure > limits[name]}
+        return unreachable or {name: figure for name, figure in together.items() if limits[name] < np.inf}
 
 
-def keeps_limits(least: Floats, limits: Floats) -> Mask:
-    """Whether `Served.least` keeps all limits, which are infinite where none is given.
+def keeps_limits(least_together: Floats, limits: Floats) -> Mask:
+    """Whether `Served.least_together` keeps all limits; a limit that is not given is infinite.
 
-    The least figure under a limit is that of layouts that keep the other limits as they were asked, so keeping one
-    limit is keeping all, and stays so where a relaxation raises that one.
+    Each of these figures is reached while the other limits are kept as the question states them. Therefore a row that
+    keeps one limit keeps all of them, also where a relaxation raises that one limit.
     """
-    return np.asarray(((least <= limits) & np.isfinite(least)).any(axis=-1))
+    return np.asarray(((least_together <= limits) & np.isfinite(least_together)).any(axis=-1))
 
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """Engines, the requests that have room on each replica, and the replicas of an instance."""
+    """Replicas of a model, one engine with its load per row."""
 
     engines: Engines
     places: Floats
+    """Requests that have room on each replica."""
     count: Floats
+    """Replicas of an instance."""
     slowness: Floats
     """Factor from the calibrated seconds of an engine to the likely ones."""
     full: EngineTimes
@@ -145,22 +152,24 @@ class Replicas:
         return Replicas(self.engines.rows(rows), self.places[rows], self.count[rows], self.slowness[rows], full)
 
     def seconds(self, running: Floats) -> EngineTimes:
-        """Returns the likely seconds of the engines while so many requests run on each."""
+        """Returns the likely seconds of the engines while these requests run on each."""
         return self.engines.under_load(running).times(self.slowness)
 
     def times(self, load: Floats, serving: Serving) -> ArrivalTimes:
-        """Returns the times at a load of each replica; its seconds depend on how many requests run."""
+        """Returns the times of requests at a load of each replica.
+
+        The seconds of an engine depend on the requests that run, and the requests on the seconds, so both are iterated.
+        """
         seconds = self.full
         for _ in range(2):
             seconds = self.seconds(np.clip(running_at(seconds, load, self.places, serving), 1.0, self.places))
         return arrival_times(seconds, load, self.places, serving)
 
     def most(self, serving: Serving) -> Floats:
-        """Returns the most requests per second of a replica."""
+        """Returns the highest rate of a replica in requests per second."""
         full, answer = self.full, serving.answer
         tokens = answer.longest_of(self.places) if serving.static_batches else answer.mean
-        each = tokens * full.request + full.prompt
-        return np.asarray(self.places / (tokens * full.step + full.own + self.places * each))
+        return np.asarray(self.places / (full.of_steps(tokens) + self.places * full.of_request(tokens)))
 
 
 def serve(replicas: Replicas, serving: Serving) -> Served:
@@ -169,21 +178,20 @@ def serve(replicas: Replicas, serving: Serving) -> Served:
     chosen = search.in_time()
     figures = np.zeros((len(chosen), len(TIMES)))
     kept = np.ones_like(figures, np.bool_)
-    cap = np.maximum(search.first, serving.up_to(serving.max_instances))
-    tight = np.flatnonzero((chosen > search.first) & (chosen > serving.max_instances))
-    if len(tight):
-        times = search.times(tight, cap[tight])
-        share = serving.percentile
+    allowed = np.maximum(search.first, serving.up_to(serving.max_instances))
+    too_many = np.flatnonzero((chosen > search.first) & (chosen > serving.max_instances))
+    if len(too_many):
+        times = search.times(too_many, allowed[too_many])
         for column, (name, (within, figure)) in enumerate(TIMES.items()):
-            figures[tight, column] = figure(times, share)
+            figures[too_many, column] = figure(times, serving.percentile)
             limit = serving.limits[name]
-            kept[tight, column] = True if limit is None else within(times, limit, share)
+            kept[too_many, column] = True if limit is None else within(times, limit, serving.percentile)
     return search.served(chosen, figures, kept)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSearch:
-    """Numbers of instances for each row that serve a load."""
+    """The search for the fewest instances of each row that serve a load."""
 
     replicas: Replicas
     serving: Serving
@@ -196,9 +204,9 @@ class LoadSearch:
         most = (replicas.most(serving) if serving.concurrency is None else replicas.places) * (1.0 - serving.headroom)
         if serving.concurrency is not None:
             most = np.maximum(1.0, np.floor(most / ALMOST))
-        carry = np.ceil(ALMOST * serving.load / (most * replicas.count))
-        least = np.ceil(serving.min_replicas / replicas.count)
-        first = np.maximum(np.maximum(carry, least), serving.min_instances)
+        carrying = np.ceil(ALMOST * serving.load / (most * replicas.count))
+        required = np.ceil(serving.min_replicas / replicas.count)
+        first = np.maximum(np.maximum(carrying, required), serving.min_instances)
         return LoadSearch(replicas, serving, serving.spread(first))
 
     def in_time(self) -> Floats:
@@ -212,16 +220,16 @@ class LoadSearch:
         return chosen
 
     def load(self, rows: Indices, instances: Floats) -> Floats:
-        """Load of a replica. Fewer requests in flight than replicas leave some of these idle."""
+        """Load of each busy replica; fewer requests in flight than replicas leave some replicas idle."""
         load = self.serving.load / (self.serving.spread(instances) * self.replicas.count[rows])
         return load if self.serving.concurrency is None else np.maximum(1.0, load)
 
     def times(self, rows: Indices, instances: Floats) -> ArrivalTimes:
-        """Times of each of the rows on so many instances."""
+        """Times of requests of these rows on these numbers of instances."""
         return self.replicas.rows(rows).times(self.load(rows, instances), self.serving)
 
     def keeps(self, rows: Indices, instances: Floats) -> Mask:
-        """Whether the times of each of the rows keep their limits."""
+        """Whether the times of these rows on these numbers of instances keep their limits."""
         times, limits = self.times(rows, instances), self.serving.limits
         kept = [
             within(times, limit, self.serving.percentile)
@@ -231,39 +239,43 @@ class LoadSearch:
         return reduce(np.logical_and, kept)
 
     def fewest(self, rows: Indices) -> Floats:
-        """Fewest instances that keep the limits, for rows where the `first` ones do not; infinite if no number does."""
+        """Fewest instances that keep the limits, for rows where `first` does not; infinite if no number does."""
         low, fewest = self.first[rows], np.full(len(rows), np.inf)
         most = np.maximum(low, self.serving.up_to(MOST_INSTANCES))
-        some = np.flatnonzero((low < most) & self.keeps(rows, most)) if len(rows) else rows
-        low, high = low[some], most[some]
+        possible = np.flatnonzero((low < most) & self.keeps(rows, most)) if len(rows) else rows
+        low, high = low[possible], most[possible]
         while len(open_ := np.flatnonzero(high - low > 1.0)):
             middle = np.clip(np.floor(np.sqrt(low * high)), low + 1.0, high - 1.0)[open_]
-            kept = self.keeps(rows[some[open_]], middle)
+            kept = self.keeps(rows[possible[open_]], middle)
             low[open_], high[open_] = np.where(kept, low[open_], middle), np.where(kept, middle, high[open_])
-        fewest[some] = high
+        fewest[possible] = high
         return fewest
 
     def served(self, chosen: Floats, figures: Floats, kept: Mask) -> Served:
-        """Returns the load on the chosen instances, with the figures of rows that would take too many."""
-        rows, none = np.arange(len(chosen)), ~np.isfinite(chosen)
-        load = self.load(rows, np.where(none, self.first, chosen))
-        rate = load if self.serving.concurrency is None else self._rate(load, np.where(none, self.first, chosen))
+        """Returns the load on the chosen instances.
+
+        `figures` are the times on as many instances as are allowed, for rows that would take more, and `kept` says
+        which of them keep their limits.
+        """
+        instances = np.where(np.isfinite(chosen), chosen, self.first)
+        load = self.load(np.arange(len(chosen)), instances)
+        rate = load if self.serving.concurrency is None else self._rate(load, instances)
         allowed = self.first <= self.serving.max_instances
-        others = [np.delete(kept, column, axis=1).all(axis=1) & allowed for column in range(kept.shape[1])]
-        least = np.where(np.column_stack(others), figures, np.inf)
+        others_kept = [np.delete(kept, column, axis=1).all(axis=1) & allowed for column in range(kept.shape[1])]
+        least_times = np.where(np.column_stack(others_kept), figures, np.inf)
         # A full static batch waits for the longest of more answers, and may yield less than one that is not full.
         utilisation = np.minimum(1.0, rate / self.replicas.most(self.serving))
         return Served(
-            chosen,
-            load,
-            rate,
-            utilisation,
-            np.column_stack([figures, self.first]),
-            np.column_stack([least, np.where(chosen <= MOST_INSTANCES, chosen, np.inf)]),
-            np.zeros(len(chosen)),
+            instances=chosen,
+            load=load,
+            rate=rate,
+            utilisation=utilisation,
+            least_alone=np.column_stack([figures, self.first]),
+            least_together=np.column_stack([least_times, np.where(chosen <= MOST_INSTANCES, chosen, np.inf)]),
+            prefill=np.zeros(len(chosen)),
         )
 
     def _rate(self, load: Floats, instances: Floats) -> Floats:
-        """Requests per second of a replica, in the mean of busy and idle ones, where clients send them."""
+        """Requests per second of a replica where clients send them, averaged over busy and idle replicas."""
         busy = self.serving.load / (instances * self.replicas.count)
         return self.replicas.times(load, self.serving).rate * np.minimum(1.0, busy)

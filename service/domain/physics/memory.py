@@ -24,7 +24,7 @@ RECIPES: dict[str, tuple[float, float, float]] = {
     "pure": (2.0, 2.0, 0.0),
     "single": (4.0, 4.0, 0.0),
 }
-"""Bytes per parameter of weights, gradients, and of an fp32 copy of the weights."""
+"""By recipe of precision, bytes per parameter of the weights, the gradients, and an fp32 copy of the weights."""
 
 OPTIMIZER_STATES: dict[str, tuple[float, float]] = {
     "adamw": (2.0, 1.0),
@@ -43,20 +43,21 @@ OPTIMIZER_STATES: dict[str, tuple[float, float]] = {
     "muon": (1.0, 1.0),  # one momentum (Liu et al., "Muon is Scalable for LLM Training", 2502.16982)
     "sgd": (0.0, 1.0),
 }
-"""Values that an optimizer keeps per parameter, and their size over that of the master precision (8-bit: a quarter)."""
+"""Values that an optimizer keeps per parameter, and the size of each, as a share of a value in the precision of its
+states (8-bit states take a quarter)."""
 
 PAGED = frozenset({"paged_adamw", "paged_adamw_8bit"})
-"""Optimizers whose states move to host memory when the GPU is full (bitsandbytes), so that they need none of it."""
+"""Optimizers whose states move to host memory when the GPU is full (bitsandbytes); they count as no GPU memory."""
 
 CONTEXT_BYTES = 0.9e9
-"""CUDA context, kernels and communicators; the calibration scales it per stack."""
+"""Bytes of the CUDA context, kernels and communicators; the calibration scales them for each stack."""
 
 ADAPTER_SHARE = 0.003
-"""Trainable share of a model in LoRA by default: rank 8 on the attention matrices of a 7B model is 0.1-0.6 %."""
+"""Share of the parameters that LoRA trains by default: rank 8 on the attention matrices of a 7B model is 0.1-0.6 %."""
 
 SELECTED_SHARE = 0.5
-"""Share of the activations of a layer without scores that selective checkpointing keeps: the outputs of every other
-product of matrices (torchtitan's default). Users save 1.5 to 2.5 times."""
+"""Share of a layer's activations, without attention scores, that selective checkpointing keeps: the outputs of every
+other matrix product (torchtitan's default). Users report that activations shrink 1.5 to 2.5 times."""
 
 TABLE_BYTES = 4.0
 """Bytes per parameter of an embedding table: fp32. SGD and row-wise Adagrad keep next to nothing per value, and only
@@ -66,26 +67,29 @@ USUAL_LAYERS = 10
 """Layers of a network whose layers are unknown (assumed)."""
 
 CACHE, PROMPTS = "kv_cache", "prompts"
-"""The parts of the memory that grow with the requests: their cache, and activations of prompts of a static batch."""
+"""The parts of the memory that grow with the requests: KV caches, and activations of the prompts of a static batch."""
 
 PLANNED_SHARE = 0.92
-"""Share of a GPU's usable memory in which an engine plans its weights, activations and cache (assumed; by default vLLM
-takes nine tenths of the whole card, `gpu_memory_utilization`)."""
+"""Share of a GPU's usable memory into which an engine fits its weights, activations and cache (assumed). vLLM takes
+nine tenths of the whole card by default (`gpu_memory_utilization`)."""
 
 DRAFTER_BYTES = 2.0
-"""Bytes of a weight of a model that drafts: 16 bits."""
+"""Bytes per weight of a draft model, which is kept at 16 bits."""
 
 SAFE_DEVIATIONS = 2.0
-"""Standard deviations above the mean for which an engine whose requests grow their cache has room (assumed): where it
-runs out, a request is stopped and computed again."""
+"""Standard deviations above its mean up to which the cache of all running requests has room (assumed), in an engine
+that gives requests cache as their answers grow. Where room runs out, it stops a request and computes it again."""
 
 TOKENS_PER_PASS = 512.0
-"""Tokens that an engine with continuous batching reads in one pass (assumed); other stacks decode one by one."""
+"""Tokens that an engine with continuous batching reads in one pass (assumed); other stacks decode one token
+at a time."""
 
 VALUES_PER_TOKEN_OF_BATCH = 16.0
-"""Values, times the width of the model, that a stack with static batches keeps of each token of the prompts that it
-reads together: the workspace of DeepSpeed-Inference, which tensor parallelism does not divide. With it,
-FasterTransformer has room for Megatron-Turing NLG on 16 A100s just where published runs had."""
+"""Values per prompt token, in multiples of the width of the model, that a stack with static batches keeps while it
+reads prompts together. They are the workspace of DeepSpeed-Inference, which tensor parallelism does not divide. With
+this figure, FasterTransformer has room for Megatron-Turing NLG on 16 A100 in exactly those cases in which published
+runs did.
+"""
 
 
 def layer_activation_bytes(
@@ -93,9 +97,10 @@ def layer_activation_bytes(
 ) -> Number:
     """Bytes that autograd keeps of a layer: norm inputs and outputs, Q K V, attention output and feed-forward.
 
-    Bytes at 2 per value: 8 h (norms) + 2 d (a + 2k) + 2 d a + 2 f x 4 (gated) or 2 f x 2 (not); without FlashAttention
-    5 a s more: scores before and after the softmax, and a dropout mask of a byte each. For f = 4h and full heads this
-    is Korthikanti's 34 + 5as/h to within its other dropout masks.
+    With h the width, a heads, k key-value heads, d the size of a head, f the width of the feed-forward and s the
+    sequence, a token takes at 2 bytes per value: 8 h (norms) + 2 d (a + 2 k) + 2 d a + 2 f x 4 (gated) or 2 f x 2
+    (not); without FlashAttention 5 a s more: scores before and after the softmax, and a dropout mask of a byte each.
+    For f = 4 h and k = a this is the (34 + 5 a s / h) h of Korthikanti et al. (2022) without its other dropout masks.
     """
     width = t.expert_ffn * t.experts_per_token if t.experts and t.expert_ffn else t.ffn
     halves = 4 * t.hidden + t.head_size * (2 * t.heads + 2 * t.kv_heads) + width * (4 if t.gated else 2)
@@ -104,12 +109,12 @@ def layer_activation_bytes(
 
 
 def activation_bytes(precision: str) -> float:
-    """Bytes of a value between matrix products: narrow formats are of the products alone."""
+    """Bytes of a value between matrix products: formats below 16 bits apply to the products alone."""
     return 4.0 if precision in SINGLE_PRECISIONS else 2.0
 
 
 def trainable_parameters(config: TrainingConfig) -> float:
-    """Parameters that learn, without tables; a usual share of the model for adapters of unknown size."""
+    """Parameters that learn, without embedding tables; adapters of unknown size have a usual share of the model."""
     if config.trainable_parameters:
         return config.trainable_parameters
     dense = config.model.parameters - table_parameters(config.model)
@@ -117,7 +122,7 @@ def trainable_parameters(config: TrainingConfig) -> float:
 
 
 def stored_weight_bytes(model: Model, bits: Number) -> Number:
-    """Bytes of the weights at so many bits each; below 8 bits, embedding and head stay at 16."""
+    """Bytes of the weights at these bits per weight; below 8 bits, the embedding and the output head stay at 16."""
     t = model.transformer
     if t is None:
         return model.parameters * bits / 8
@@ -127,7 +132,7 @@ def stored_weight_bytes(model: Model, bits: Number) -> Number:
 
 
 def learned_routed_share(config: TrainingConfig) -> float:
-    """Returns the share of routed experts in the parameters that learn; 0 for adapters, which are outside them."""
+    """Returns the share of routed experts in the parameters that learn; 0 for adapters, which are not in experts."""
     return routed_share(config.model) if config.method == "full" else 0.0
 
 
@@ -159,25 +164,27 @@ def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Numbe
 
 
 def on_each_gpu(whole: Number, layout: AnyLayout, routed: float, sharded: Number) -> Number:
-    """Returns the part on each GPU of what tensor, pipeline and expert parallelism divide, and ZeRO shards over copies.
+    """Returns the part of an amount that is on each GPU, after tensor, pipeline and expert parallelism divide it.
 
-    An expert group includes the ranks of a tensor group: experts lie whole on its GPUs.
+    `routed` is the share of routed experts in the amount. Where `sharded`, ZeRO also divides it over its copies. An
+    expert group includes the ranks of a tensor group, which divide each of its experts.
     """
     ranks = layout.data * layout.context
-    dense = 1.0 + (ranks - 1.0) * sharded
+    dense_shards = 1.0 + (ranks - 1.0) * sharded
     if not routed:
-        return whole / (layout.tensor * layout.pipeline) / dense
+        return whole / (layout.tensor * layout.pipeline) / dense_shards
     spread = spread_of_experts(layout)
     copies = np.maximum(1.0, ranks / spread)
-    experts = 1.0 + (copies - 1.0) * sharded
-    return whole / (layout.tensor * layout.pipeline) * ((1.0 - routed) / dense + routed / spread / experts)
+    expert_shards = 1.0 + (copies - 1.0) * sharded
+    share = (1.0 - routed) / dense_shards + routed / spread / expert_shards
+    return whole / (layout.tensor * layout.pipeline) * share
 
 
 def _weight_bytes(config: TrainingConfig) -> float:
     """Bytes of all weights: those that learn, and the frozen ones in the precision that stores them.
 
-    The encoder of images of a language model is frozen. Text encoders and decoders of a diffusion model stay out:
-    trainers run them over all samples before the training (kohya's sd-scripts, SimpleTuner, ai-toolkit).
+    The image encoder of a language model counts, and is frozen. Text encoders and decoders of a diffusion model do not
+    count: trainers run them over all samples before the training (kohya's sd-scripts, SimpleTuner, ai-toolkit).
     """
     model, bytes_each = config.model, RECIPES[config.recipe][0]
     others = (model.other_parameters or 0.0) * bytes_each if model.transformer else 0.0
@@ -187,7 +194,7 @@ def _weight_bytes(config: TrainingConfig) -> float:
 
 
 def frozen_weight_bytes(config: TrainingConfig) -> float:
-    """Bytes of the weights that do not learn, as they are stored: those below adapters, or a reference."""
+    """Bytes of the frozen weights in the precision that stores them: the model below adapters, or a reference model."""
     if config.method == "full" and not config.has_reference:
         return 0.0
     bits = 8 * (bytes_per_value(config.weight_precision) if config.weight_precision else RECIPES[config.recipe][0])
@@ -195,7 +202,7 @@ def frozen_weight_bytes(config: TrainingConfig) -> float:
 
 
 def _table_bytes(config: TrainingConfig) -> float:
-    """Bytes of all tables that learn, which are spread over the GPUs in every layout."""
+    """Bytes of all embedding tables that learn, which are spread over the GPUs in every layout."""
     return TABLE_BYTES * table_parameters(config.model) if config.method == "full" else 0.0
 
 
@@ -206,7 +213,7 @@ def optimizer_state_bytes(config: TrainingConfig) -> float:
 
 
 def resident_state_bytes(config: TrainingConfig) -> float:
-    """Bytes per trained parameter that stay on the GPU: those of paged states may leave it, the fp32 copy may not."""
+    """Bytes per trained parameter that stay on the GPU: paged states may leave it, the fp32 copy may not."""
     return RECIPES[config.recipe][2] if config.optimizer in PAGED else optimizer_state_bytes(config)
 
 
@@ -223,7 +230,7 @@ def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Nu
     sequence = config.sequence_length or 1
     tokens = layout.micro_batch * sequence / layout.context
     layer = layer_activation_bytes(t, tokens, sequence, value, flash=config.flash_attention) / layout.tensor
-    # Selective checkpointing recomputes the scores of attention, and of the rest what is cheap.
+    # Selective checkpointing recomputes the attention scores, and the other activations that are cheap.
     selected = layer_activation_bytes(t, tokens, sequence, value, flash=True) / layout.tensor
     boundary = tokens * t.hidden * value / layout.tensor
     if config.offload_activations:
@@ -249,47 +256,45 @@ def more_in_flight(layout: AnyLayout) -> Number:
 
 
 def sequence_cache_bytes(config: InferenceConfig, tokens: float, tensor: Number = 1) -> Number:
-    """Bytes of the KV cache of one sequence, over all layers, on one GPU of a tensor-parallel group."""
+    """Bytes of the KV cache of one sequence, for all layers, on one GPU of a tensor-parallel group."""
     assert config.model.transformer is not None
     return cache_bytes(config.model.transformer, tokens, config.formats.cache_bytes, tensor)
 
 
 def sent_cache_bytes(config: InferenceConfig, layout: AnyLayout) -> Number:
-    """Bytes that each GPU sends of the cache of a prompt to the GPU that writes the answer; without a common part."""
+    """Bytes of the cache of a prompt that each GPU sends to the GPU that writes the answer, without the shared part."""
     tokens = config.input_length - config.shared_prompt
     return sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline
 
 
 def _drafter_bytes(config: InferenceConfig) -> float:
-    """Bytes of the weights of the model that drafts, in the 16 bits of a usual release; the last stage of a pipeline
-    has all of them.
-    """
+    """Bytes of the weights of the draft model at 16 bits; the last stage of a pipeline holds all of them."""
     return 0.0 if config.drafter is None else config.drafter.parameters * DRAFTER_BYTES
 
 
 def _held_cache_bytes(config: InferenceConfig, layout: AnyLayout, tokens: float) -> Number:
-    """Bytes of the cache of one sequence on one GPU of a replica, with that of the model that drafts."""
-    own = sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline
+    """Bytes of the cache of one sequence on one GPU of a replica, with the cache of its draft model."""
+    of_model = sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline
     if config.drafter is None or config.drafter.transformer is None:
-        return own
-    return own + cache_bytes(config.drafter.transformer, tokens, config.formats.cache_bytes, layout.tensor)
+        return of_model
+    return of_model + cache_bytes(config.drafter.transformer, tokens, config.formats.cache_bytes, layout.tensor)
 
 
 class InferenceMemory(NamedTuple):
-    """Bytes of inference on a GPU before calibration, on one layout or in each row of a table of layouts."""
+    """Bytes of inference on a GPU before calibration, in one layout or in each row of a table of layouts."""
 
     empty: dict[str, Number]
-    """By part without requests: weights, the context, the cache that all share, activations of one forward pass."""
+    """Bytes by part without requests: weights, the context, the shared cache, and activations of one forward pass."""
     request: dict[str, Number]
-    """By part, what each request adds; nothing for networks without sequences."""
+    """Bytes by part that each request adds; empty for networks without sequences."""
 
     def holding(self, requests: Number) -> dict[str, Number]:
-        """Bytes by part with so many requests at once."""
+        """Bytes by part while this number of requests runs."""
         return {name: amount + requests * self.request.get(name, 0.0) for name, amount in self.empty.items()}
 
 
 def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMemory:
-    """Returns what a GPU holds in a layout."""
+    """Returns the bytes that a GPU holds in a layout."""
     model, t = config.model, config.model.transformer
     bits, stack = config.formats.weight_bits, config.software.stack
     weights = model.parameters * bits / 8 if stack.bits_of_whole_file else stored_weight_bytes(model, bits)
@@ -304,7 +309,8 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
 
     empty[CACHE] = cached(config.shared_prompt) if config.shared_prompt else 0.0
     empty["activations"] = _tokens_of_a_pass(config) * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
-    # A request keeps its own tokens and its own recurrent state, even where a window has passed the shared part.
+    # A request keeps the cache of its own tokens and its own recurrent state, also where an attention window has moved
+    # past the shared part of the prompt.
     request = {CACHE: cached(max(1.0, config.whole_length - config.shared_prompt))}
     if model.generates and stack.static_batches:
         values = VALUES_PER_TOKEN_OF_BATCH * t.hidden * config.input_length
@@ -314,15 +320,16 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
 
 
 def plannable_bytes(config: InferenceConfig, usable_bytes: Number) -> Number:
-    """Returns the bytes of a GPU's usable memory in which the stack of a job plans what it holds."""
+    """Returns the part of a GPU's usable bytes into which the stack of a job fits weights, activations and cache."""
     return (
         PLANNED_SHARE * usable_bytes if config.model.generates and config.software.stack.plans_memory else usable_bytes
     )
 
 
 def _tokens_of_a_pass(config: InferenceConfig) -> float:
-    """Tokens whose activations a GPU holds at once. Other models than decoders read whole samples, all of a batch that
-    is asked for together; where none is, the stack may take them one by one.
+    """Tokens whose activations a GPU holds at once.
+
+    Models that do not generate read whole samples: all of the batch that is asked for, else one at a time.
     """
     usual = TOKENS_PER_PASS if config.software.stack.stack_class.batches_continuously else 1.0
     if config.model.generates:
@@ -331,7 +338,7 @@ def _tokens_of_a_pass(config: InferenceConfig) -> float:
 
 
 def inference_parts(config: InferenceConfig, layout: AnyLayout, requests: Number) -> dict[str, Number]:
-    """Bytes per GPU by part with so many requests at once."""
+    """Bytes per GPU by part while this number of requests runs."""
     return inference_memory(config, layout).holding(requests)
 
 
@@ -346,14 +353,17 @@ def replicas_in_use(config: InferenceConfig, layout: AnyLayout) -> Number:
 
 
 def conversations_held(config: InferenceConfig, requests: Number) -> Number:
-    """Whole conversations that take as much cache as so many running requests hold, but for one moment in 44."""
+    """Returns the whole conversations whose cache is enough for this number of running requests.
+
+    At a random moment, requests hold more with the probability of `SAFE_DEVIATIONS`: one in 44.
+    """
     mean, deviation = config.written_share
     safe = mean * requests + SAFE_DEVIATIONS * deviation * np.sqrt(requests)
     return np.minimum(max(1.0, mean) * requests, safe)
 
 
 def requests_in(config: InferenceConfig, conversations: Number) -> Number:
-    """Returns the most running requests for which there is cache for so many whole conversations."""
+    """Returns the most running requests for which the cache of this number of whole conversations is enough."""
     mean, deviation = config.written_share
     half = SAFE_DEVIATIONS * deviation / 2.0
     root = (np.sqrt(half**2 + mean * np.maximum(0.0, conversations)) - half) / mean
@@ -361,22 +371,25 @@ def requests_in(config: InferenceConfig, conversations: Number) -> Number:
 
 
 def requests_with_room(config: InferenceConfig, plannable: Number, memory: InferenceMemory) -> Number:
-    """Requests that run at once in the cache of one replica, and that its stack takes; 0 if not one fits whole."""
-    each = sum(memory.request.values())
-    if config.software.stack.static_batches:  # the cache is not paged
-        each = each * config.longest_over_mean
-    whole = _room_for_requests(plannable, memory) / each
+    """Returns the requests that run at once: with room in the cache of a replica, and as many as its stack takes.
+
+    It is 0 where no whole conversation fits.
+    """
+    of_request = sum(memory.request.values())
+    if config.software.stack.static_batches:  # the cache is not paged: it is reserved for the longest conversation
+        of_request = of_request * config.longest_over_mean
+    whole = _room_for_requests(plannable, memory) / of_request
     running = np.where(whole >= 1.0, np.maximum(1.0, np.floor(requests_in(config, whole))), 0.0)
     return np.minimum(config.software.stack.most_in_flight, running)
 
 
 def cache_tokens_that_fit(config: InferenceConfig, plannable: float, layout: Layout, memory: InferenceMemory) -> float:
-    """Tokens of one conversation whose keys and values fit on the GPUs of one replica."""
+    """Tokens whose keys and values fit on the GPUs of one replica, by the bytes per token of a whole conversation."""
     tokens = max(1.0, config.whole_length)
     bytes_each = _held_cache_bytes(config, layout, tokens) / tokens
     return float(_room_for_requests(plannable, memory) / bytes_each) if bytes_each else 0.0
 
 
 def figures(parts: Mapping[str, Number]) -> dict[str, float]:
-    """The parts of a single layout as plain numbers."""
+    """Returns the parts of a single layout as plain numbers."""
     return {name: float(amount) for name, amount in parts.items()}

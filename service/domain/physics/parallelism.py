@@ -29,7 +29,7 @@ class Layout:
     activation_checkpointing: Checkpointing = "none"
     virtual_stages: int = 1
     empty_samples: int = 0
-    """Slots in the last round of micro-batches that no sample fills, if the ranks do not divide the global batch."""
+    """Slots for samples that stay empty in the last round of micro-batches, where the ranks do not divide the batch."""
 
     @property
     def gpus(self) -> int:
@@ -38,12 +38,12 @@ class Layout:
 
     @property
     def model_ranks(self) -> int:
-        """GPUs that hold one copy of the model."""
+        """GPUs over which one copy of the model is divided."""
         return self.tensor * self.pipeline
 
     @property
     def spreads_model(self) -> bool:
-        """Whether no GPU holds a whole copy of the model, whose experts may be on the GPUs of other replicas."""
+        """Whether no GPU holds a whole copy of the model; experts may be on the GPUs of other replicas."""
         return self.model_ranks > 1 or self.expert > 1
 
     @property
@@ -69,7 +69,7 @@ class LayoutTable:
     micro_batch: Floats
     accumulation: Floats
     checkpointing: NDArray[np.int64]
-    """Indices in CHECKPOINTINGS."""
+    """Indices in `CHECKPOINTINGS`."""
     empty_samples: Floats
     virtual_stages: Floats
 
@@ -84,21 +84,21 @@ class LayoutTable:
 
     @staticmethod
     def plain(rows: int) -> "LayoutTable":
-        """Layouts that divide nothing."""
+        """Returns layouts that divide nothing."""
         one, none = np.ones(rows), np.zeros(rows)
         return LayoutTable(one, one, one, one, one, none, one, one, none.astype(np.int64), none, one)
 
     def row(self, index: int) -> Layout:
-        """The layout in one row."""
+        """Returns the layout in one row."""
         return layout_of([getattr(self, name)[index] for name in self.__dataclass_fields__])
 
     def rows(self) -> Floats:
-        """All columns as one array, which is quicker to take rows from."""
+        """Returns all columns as one array, from which rows are taken faster."""
         return np.column_stack([getattr(self, name) for name in self.__dataclass_fields__])
 
 
 def layout_of(row: Sequence[float] | NDArray[Any]) -> Layout:
-    """The layout in a row of `LayoutTable.rows`."""
+    """Returns the layout in a row of `LayoutTable.rows`."""
     values = dict(zip(LayoutTable.__dataclass_fields__, map(int, row), strict=True))
     return Layout(activation_checkpointing=CHECKPOINTINGS[values.pop("checkpointing")], **values)
 
@@ -107,15 +107,17 @@ AnyLayout: TypeAlias = Layout | LayoutTable
 
 
 def spread_of_experts(layout: AnyLayout) -> Number:
-    """Tensor-parallel groups over which the experts of a layer are spread, each group with whole experts."""
+    """Tensor-parallel groups over which the experts of a layer are spread; each expert is within one group."""
     return np.maximum(1.0, layout.expert / layout.tensor)
 
 
 def all_reduce_bytes(size: Number, ranks: Number) -> Number:
-    """Bytes that each rank of a ring sends: 2 (n-1)/n S, none for one rank."""
+    """Bytes that each of n ranks of a ring sends to sum S bytes: 2 (n - 1) / n S."""
     return 2.0 * (ranks - 1) / ranks * size
 
 
 def bubble_share(layout: AnyLayout) -> Number:
-    """Idle share of a pipelined step over its work: (p - 1) / (v m) (SC'21)."""
+    """Idle time of a pipelined step over its busy time: (p - 1) / (v m), with p stages, m micro-batches and v virtual
+    stages per GPU (Narayanan et al., Megatron-LM, SC'21).
+    """
     return (layout.pipeline - 1) / (layout.virtual_stages * layout.accumulation)

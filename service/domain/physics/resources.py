@@ -1,7 +1,7 @@
-"""Demands of a step on each part of a cluster, and how long that part takes at its rated speed.
+"""Demands of a step on each resource of a cluster, and the time that the resource takes at its rated speed.
 
-Amounts depend on the job and its layout, seconds per unit on the cluster alone; so a product of matrices combines many
-layouts with many clusters.
+Amounts depend on the job and its layout, and seconds per unit on the cluster alone. Therefore one matrix product
+combines many layouts with many clusters.
 """
 
 from collections.abc import Mapping
@@ -14,43 +14,42 @@ from service.domain.jobs.config import Config, InferenceConfig
 from service.domain.physics.cluster import DEFAULT_VCPUS_PER_GPU, Cluster
 
 Demands: TypeAlias = dict[tuple[str, str], Number]
-"""(Term, resource) -> amount for one GPU. A term may use several resources, one after another.
+"""Amount for one GPU by term and resource. A term may use several resources, one after another.
 
 Resources are FLOPs at the job's precision (`flops`) and at 16 bits at least (`wide_flops`); bytes of GPU memory
-(`memory`), of the fast link, of the slower of link and network (`slow_link`), and of the network; energy (`joules`) at
-its rated power; seconds of one vCPU; and seconds that no hardware shortens.
+(`memory`), of the fast link, of the slower of link and network (`slow_link`), and of the network; energy (`joules`),
+which takes time at the rated power; seconds of one vCPU (`vcpu`); and `seconds` that no hardware shortens.
 """
 
 
 GRADIENTS = "data"
-"""The term of the exchange of gradients, which may run at the same time as the rest of a step."""
+"""Name of the term for the exchange of gradients, which may run at the same time as the rest of a step."""
 
 
 class StepTerms(NamedTuple):
-    """Ideal seconds of each part of a step, and how many units (samples, tokens) it yields."""
+    """Ideal seconds of each term of a step, and the units (samples or tokens) that the step yields."""
 
     seconds: dict[str, float]
     units: float
     least_seconds: float = 0.0
-    """How long the slowest link or network carries gradients at its rated speed: no step is shorter."""
+    """Seconds in which the slowest link or network carries the gradients at its rated speed: no step is shorter."""
 
 
 def peak_in(config: Config, gpu: Gpu, precision: str) -> float:
-    """Returns dense operations per second of one GPU at a precision, as the stack of a job adds them up."""
+    """Returns the dense operations per second of one GPU at a precision, with the stack's precision of sums."""
     peak = peak_flops(gpu, precision)
     if not (config.software.stack.accumulates_in_16_bits and gpu.tensor_core_generation):
         return peak
-    # Tensor cores that add up in 16 bits multiply 16 bits at half of their rate of int8.
+    # Tensor cores that add up in 16 bits multiply at half of their int8 rate.
     return max(peak, peak_flops(gpu, "int8") / 2)
 
 
 def seconds_per_flop(config: Config, gpu: Gpu) -> dict[str, float]:
-    """Returns seconds per FLOP of one GPU at the job's precision, and at that of its attention scores."""
-    # Attention scores keep 16 bits where the rest is narrower, and engines always compute them at 16.
+    """Returns seconds per FLOP of one GPU at the job's precision (`flops`) and at that of attention (`wide_flops`)."""
+    # Attention scores have at least 16 bits, and exactly 16 in inference.
     narrow = isinstance(config, InferenceConfig) or bytes_per_value(config.precision) < 2
-    wide = "bf16" if narrow else config.precision
-    own = 1 / peak_in(config, gpu, config.precision)
-    return {"flops": own, "wide_flops": own if wide == config.precision else 1 / peak_in(config, gpu, wide)}
+    formats = {"flops": config.precision, "wide_flops": "bf16" if narrow else config.precision}
+    return {name: 1 / peak_in(config, gpu, format_) for name, format_ in formats.items()}
 
 
 def seconds_per_unit_of_hardware(cluster: Cluster) -> dict[str, float]:
@@ -82,10 +81,12 @@ def ideal_seconds(demands: Demands, rates: Mapping[str, float]) -> dict[str, flo
 def ideal_terms(demands: Demands, units: float, config: Config, cluster: Cluster) -> StepTerms:
     """Returns the seconds of each term at the rated speed of every part of a cluster."""
     rates = seconds_per_unit(config, cluster)
-    carried = (amount * rates[resource] for (term, resource), amount in demands.items() if term == GRADIENTS)
-    return StepTerms(ideal_seconds(demands, rates), units, float(max(carried, default=0.0)))
+    carrying = (amount * rates[resource] for (term, resource), amount in demands.items() if term == GRADIENTS)
+    return StepTerms(ideal_seconds(demands, rates), units, float(max(carrying, default=0.0)))
 
 
 def over_links(name: str, amount: Number, linked: Number) -> Demands:
-    """Bytes of a collective: over the fast link if its ranks share one, else over the slower of link and network."""
+    """Bytes of a collective: over the fast link where its ranks share one (`linked`), else over the slower of link and
+    network.
+    """
     return {(name, "link"): amount * linked, (name, "slow_link"): amount * (1.0 - linked)}

@@ -1,15 +1,16 @@
-"""Steady state of an engine that serves: throughput, times and requests at once, all from the same seconds.
+"""Steady state of an engine that serves: throughput, times and requests at once follow from the same few times.
 
-An engine repeats steps, and each yields a token of every request in the engine: the first step of a request reads its
-prompt, and n steps give it n tokens. With N requests in flight, M of them are in the engine in the mean and the others
-on their way. A request sees A = M (1 - 1/N) others (arrival theorem). It arrives when a step of theirs has begun, and
+An engine repeats steps, and each step yields a token of every request in the engine. The first step of a request also
+reads its prompt, and n steps give it n tokens. Of N requests in flight, M are in the engine on average, and the others
+are on their way. By the arrival theorem a request finds A = M (1 - 1/N) others in the engine. They have begun a step,
+so the request waits R seconds for the next one and then spends P seconds in the engine:
 
     R = (1 - 1/N) step + A request
     P = n (step + (1 + A) request) + (1 + A) prompt + own
 
-are its seconds until the next step and in the engine. By Little's law N = X (arrival + R + P) with X = M / P requests
-per second, and M is the root of a quadratic. X is never more than with all places of the engine taken; the
-remaining requests then wait in a queue.
+The rate is X = M / P requests per second, and by Little's law N = X (arrival + R + P). Together they make M the root of
+a quadratic equation. X is at most the rate with all places of the engine taken; the remaining requests then wait in a
+queue. The names step, request, prompt, arrival and own are fields of `EngineTimes`.
 """
 
 from dataclasses import dataclass
@@ -25,21 +26,21 @@ TURNS_OF_A_BURST = 4.0
 
 @dataclass(frozen=True, slots=True)
 class EngineTimes:
-    """Seconds that an engine needs for its parts of the work, or how often each of them counts in a figure."""
+    """Seconds that an engine takes for each part of its work, or how often a figure counts each of these parts."""
 
     step: Number
-    """A step that yields tokens, whatever runs in it."""
+    """A step that yields tokens, without the work that requests add to it."""
     request: Number
-    """Time that each running request adds to a step."""
+    """Each running request adds these seconds to a step."""
     prompt: Number
     """Reading the prompt of one request."""
     arrival: Number
-    """From the client to the engine and back, while other requests go on."""
+    """The way of a request from the client to the engine and back, during which other requests go on."""
     own: Number = 0.0
-    """Adds to the step that reads the prompt of a request, once; or to the first step of a static batch."""
+    """Each request adds these seconds once, to the step that reads its prompt; or each static batch, once."""
 
     def total(self, seconds: "EngineTimes") -> Number:
-        """Seconds of a figure that counts each part so often."""
+        """Seconds of a figure, where this value says how often the figure counts each part."""
         return (
             self.step * seconds.step
             + self.request * seconds.request
@@ -48,8 +49,16 @@ class EngineTimes:
             + self.own * seconds.own
         )
 
+    def of_request(self, tokens: Number) -> Number:
+        """Seconds that a request with an answer of these tokens adds to the work of the engine."""
+        return tokens * self.request + self.prompt
+
+    def of_steps(self, tokens: Number) -> Number:
+        """Seconds of the steps of an answer of these tokens, without the work that requests add to them."""
+        return tokens * self.step + self.own
+
     def times(self, factor: Number) -> "EngineTimes":
-        """Returns the seconds of an engine that takes so many times as long for everything."""
+        """Returns the seconds of an engine that takes this factor longer for everything."""
         return EngineTimes(*(getattr(self, part) * factor for part in PARTS))
 
 
@@ -58,16 +67,17 @@ class SteadyState:
     """Requests in an engine at once, and how often each part of its work counts in the times of a request."""
 
     running: Number
-    """Requests in the engine."""
+    """Mean requests in the engine."""
     others: Number
     """Other requests that a request finds when it arrives."""
     others_decoding: Number
-    """Other requests in the engine while a request gets its tokens; never more than the other places."""
+    """Other requests in the engine while a request gets its tokens; at most the places less one."""
     in_flight: Number
+    """Requests in the engine, in its queue, and on their way."""
     tokens: Number
-    """Tokens of an answer; 1 at least."""
+    """Tokens of an answer, at least 1."""
     queues: Number
-    """Whether requests wait for others to end."""
+    """Whether requests wait for a place."""
 
     @property
     def per_token(self) -> EngineTimes:
@@ -77,8 +87,8 @@ class SteadyState:
     @property
     def per_request(self) -> EngineTimes:
         """Parts of the time between the ends of two requests: P / M."""
-        each = (1.0 + self.others) / self.running
-        return EngineTimes(self.tokens / self.running, self.tokens * each, each, 0.0, 1.0 / self.running)
+        prompts = (1.0 + self.others) / self.running
+        return EngineTimes(self.tokens / self.running, self.tokens * prompts, prompts, 0.0, 1.0 / self.running)
 
     @property
     def to_first_token(self) -> EngineTimes:
@@ -96,16 +106,16 @@ class SteadyState:
         )
 
     def of_burst(self, requests: Number, most_running: Number, output: float, longest: float) -> "BurstShares":
-        """Figures of requests that are sent all at once, with none after them, by their mean and longest answer.
+        """Returns the figures of requests that are sent all at once, with none after them.
 
-        Each prompt is read once, and each token adds its request to a step. Steps follow each other until the longest
-        answer ends, and as often as answers take turns where not all run at once. While a request runs, half of the
-        prompts of the others are still to be read, and shorter answers have ended. A burst of many turns is a
-        steady state.
+        `output` and `longest` are the tokens of the mean and the longest answer. Each prompt is read once, and each
+        token adds its request to a step. Steps go on until the longest answer ends; where not all requests run at once,
+        answers take turns, and there are more steps. While a request runs, half of the prompts of the others are still
+        to be read, and shorter answers have ended. A burst of many turns counts as a steady state.
         """
         held = np.minimum(self.in_flight, most_running)
-        turns = output * np.maximum(1.0, requests / held)
-        steps = np.maximum(longest, turns + (longest - output) / 2.0)
+        mean_steps = output * np.maximum(1.0, requests / held)
+        steps = np.maximum(longest, mean_steps + (longest - output) / 2.0)
         per_request = EngineTimes(steps / requests, output, 1.0, 1.0 / requests)
         per_token = EngineTimes(1.0, held * (1.0 + output / longest) / 2.0, held / 2.0 / self.tokens, 0.0)
         ends = np.asarray(requests < TURNS_OF_A_BURST * held)
@@ -114,10 +124,11 @@ class SteadyState:
 
 @dataclass(frozen=True, slots=True)
 class StaticBatches(SteadyState):
-    """Requests of an engine that starts a batch when all of the last one have ended: each waits for the longest.
+    """Requests of an engine with static batches: it starts a batch when all answers of the last one have ended.
 
     Prompts are read before the first step. All answers of a batch are sent at its end, and their clients then send the
-    next requests. The time per token is that between the first token and the end, over the later tokens of an answer.
+    next requests. The time per token is the time from the first token to the end of the batch, divided by the tokens
+    of the answer after the first one.
     """
 
     longest: Number
@@ -131,7 +142,7 @@ class StaticBatches(SteadyState):
 
     @property
     def per_request(self) -> EngineTimes:
-        """Parts of the time between the ends of two requests: those of a batch over its requests."""
+        """Parts of the time between the ends of two requests: those of a batch, divided by its requests."""
         idle = np.where(self.queues, 0.0, 1.0 / self.running)
         return EngineTimes(self.longest / self.running, self.longest, 1.0, idle, 1.0 / self.running)
 
@@ -142,7 +153,7 @@ class StaticBatches(SteadyState):
         return EngineTimes(*(self.in_flight * getattr(request, part) - later * getattr(token, part) for part in PARTS))
 
     def of_burst(self, requests: Number, most_running: Number, output: float, longest: float) -> "BurstShares":
-        """Figures of requests that are sent all at once: as many batches as they take."""
+        """Returns the figures of requests that are sent all at once, in as many batches as they take."""
         held = np.minimum(requests, np.minimum(self.in_flight, most_running))
         batches = np.ceil(requests / held)
         per_request = EngineTimes(batches * longest / requests, longest, 1.0, 1.0 / requests)
@@ -151,7 +162,7 @@ class StaticBatches(SteadyState):
 
 
 def steps_per_token(tokens: Number, longest: Number) -> Number:
-    """Returns the steps of a static batch after the first one over the later tokens of a mean answer."""
+    """Returns the steps of a static batch after the first one, over the tokens of a mean answer after its first."""
     return np.where(tokens > 1.0, (longest - 1.0) / np.maximum(tokens - 1.0, 1e-9), 1.0)
 
 
@@ -159,8 +170,9 @@ class BurstShares(NamedTuple):
     """Parts of two figures of a burst."""
 
     per_request: EngineTimes
-    """Parts of its time over its requests."""
+    """Parts of the time of the whole burst, divided by its requests."""
     per_token: EngineTimes
+    """Parts of the time between two tokens of a request."""
 
 
 def _either(first: EngineTimes, second: EngineTimes, second_holds: Number) -> EngineTimes:
@@ -173,24 +185,26 @@ PARTS = tuple(EngineTimes.__dataclass_fields__)
 def steady_state(
     seconds: EngineTimes, in_flight: Number, most_running: Number, output_tokens: Number, longest: Number | None = None
 ) -> SteadyState:
-    """Returns the state of an engine that has `most_running` places, with `in_flight` requests in flight; for static
-    batches, with the tokens of the longest answer of a batch.
+    """Returns the state of an engine that has `most_running` places, with `in_flight` requests in flight.
+
+    `longest` is the tokens of the longest answer of a batch, for an engine with static batches.
     """
     tokens = np.maximum(1.0, output_tokens)
     if longest is not None:
         running, queues = np.minimum(in_flight, most_running), np.asarray(in_flight > most_running)
         return StaticBatches(running, running - 1.0, running - 1.0, in_flight, tokens, queues, longest)
     share = 1.0 - 1.0 / np.maximum(1.0, in_flight)
-    one = tokens * (seconds.step + seconds.request) + seconds.prompt + seconds.own
-    each = tokens * seconds.request + seconds.prompt
-    # N (one + s each M) = M (one + arrival + s step + s M (each + request)) with s = 1 - 1/N
-    a = share * (each + seconds.request)
-    b = one + seconds.arrival + share * seconds.step - in_flight * share * each
-    c = in_flight * one
+    alone = tokens * (seconds.step + seconds.request) + seconds.prompt + seconds.own
+    added = seconds.of_request(tokens)
+    # P = alone + A added in N = X (arrival + R + P), with s = 1 - 1/N and A = s M, gives
+    # N (alone + s M added) = M (alone + arrival + s step + s M (added + request)), which is a M^2 + b M - c = 0.
+    a = share * (added + seconds.request)
+    b = alone + seconds.arrival + share * seconds.step - in_flight * share * added
+    c = in_flight * alone
     root = np.sqrt(b * b + 4.0 * a * c)
-    # Each form is exact where the other subtracts nearly equal numbers.
+    # Of the two forms of the root, one subtracts nearly equal numbers, so the other is taken.
     free = np.where(b > 0, 2.0 * c / (b + root), (root - b) / np.maximum(2.0 * a, 1e-300))
     others_free, places = free * share, most_running - 1.0
-    queues = most_running / (one + places * each) < free / (one + others_free * each)
+    queues = most_running / (alone + places * added) < free / (alone + others_free * added)
     running, others = np.where(queues, most_running, free), np.where(queues, places, others_free)
     return SteadyState(running, others, np.minimum(others_free, places), in_flight, tokens, queues)

@@ -1,7 +1,7 @@
-"""Roofline of a training step: its demands on each part of a cluster, term by term.
+"""Roofline of a training step: its demands on each resource of a cluster, term by term.
 
-A term is the time of one part of the step at the rated speed of its hardware. Calibration multiplies each term by how
-many times longer it really takes; the step is the sum of the terms.
+A term is the time of one part of the step at the rated speed of its hardware. The calibration multiplies each term by a
+fitted factor, and the step is the sum of the terms.
 """
 
 import numpy as np
@@ -32,27 +32,29 @@ from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_byt
 from service.domain.physics.resources import GRADIENTS, Demands, StepTerms, ideal_terms, over_links
 
 LAUNCH_SECONDS = 5e-6
-"""Nominal CPU time to start one kernel; the coefficient of the term holds the real time of each stack."""
+"""Nominal CPU seconds to start one kernel; the coefficient of the term scales them to the real time of each stack."""
 
 KERNELS_PER_LAYER_FORWARD = 12
+"""Kernels in a forward pass through a transformer layer (nominal, as the seconds of each are)."""
+
 ROUTING_SECONDS = 1e-3
-"""Nominal CPU time to route one expert layer of one micro-batch: sorting, counting, waiting for sizes."""
+"""Nominal CPU seconds to route one expert layer of one micro-batch: sorting, counting, waiting for sizes."""
 
 KERNELS_PER_WEIGHT_LAYER = 4.6
 """Kernels in a forward pass per convolution, with its normalisation, activation and sum: about 250 in ResNet-50."""
 
 USUAL_WEIGHT_LAYERS = 54
-"""Layers of a network that does not say how many it has: those of ResNet-50."""
+"""Layers with weights of a network whose layers are unknown: those of ResNet-50."""
 
 BYTES_MOVED_PER_VALUE = 15.5
-"""Bytes that a 16-bit convolutional network moves in a forward pass per value that its convolutions write: ResNet-50
-writes 11.1 million and moves about 0.52 GB per trained image, a third of it forward (measured 2,375 images/s on an A100
-at 80 % of its bandwidth)."""
+"""Bytes that a 16-bit convolutional network moves in a forward pass, per value that its convolutions write. ResNet-50
+writes 11.1 million values per image and moves about 0.52 GB in a training step, a third of it in the forward pass
+(2,375 images/s were measured on an A100 at 80 % of its bandwidth)."""
 
 JOULES_PER_BYTE_MOVED = 2e-10
-"""Energy to move a byte and to compute with it outside of matrix work, up to a fitted factor: an A100 (400 W) spends as
-much at its full bandwidth of 2.0 TB/s. ResNet-50 takes equally long in MLPerf Training on an A100 with PCIe (300 W) as
-on one with SXM (400 W, 40 GB) that has 0.8 times its bandwidth."""
+"""Energy to move a byte and to compute with it outside of matrix products, up to a fitted factor: 400 W over 2.0 TB/s
+of an A100. Power limits such work: in MLPerf Training, ResNet-50 takes as long on an A100 with PCIe (300 W) as on an
+A100 with SXM and 40 GB (400 W), which has 0.8 times the bandwidth."""
 
 LAYER_BYTES_PER_VALUE = 34.0
 """Bytes that a transformer layer writes per token and hidden value (Korthikanti et al. 2022, Table 2)."""
@@ -63,20 +65,21 @@ DECODE_SECONDS_PER_VCPU_SAMPLE = 1 / 130
 FAMILIES_OF_IMAGES = frozenset({"cnn", "detection", "segmentation", "vit", "diffusion"})
 
 NARROW = 1024.0
-"""The width at which matrices stop filling a GPU; narrower ones take proportionally longer."""
+"""Width of a matrix below which its product takes longer per FLOP, in inverse proportion to the width."""
 
 PASSES = {"full": 3.0, "lora": 2.0, "qlora": 2.0, "adapter": 2.0}
-"""Matrix work of a step, in forward passes: frozen weights need no gradient of their own, so 4N and not 6N."""
+"""Matrix work of a step by method, in forward passes. Frozen weights need no gradient of their own: 4 FLOPs per
+parameter and token in place of 6."""
 
 
 def passes(config: TrainingConfig) -> float:
-    """Matrix work of a step in forward passes: those of its method, and one through the reference."""
+    """Matrix work of a step in forward passes: those of its method, and one more through a reference model."""
     return PASSES[config.method] + config.has_reference
 
 
 def traversals(config: TrainingConfig) -> float:
-    """Times that a step goes through all layers, whatever learns: forward, backward for two gradients, and once through
-    the reference.
+    """Times that a step goes through all layers, whichever weights learn: once forward, twice for the gradients of the
+    backward pass, and once through a reference model.
     """
     return 3.0 + config.has_reference
 
@@ -90,23 +93,24 @@ Qwen2.5-3B on two A100 (DeepSpeed's tutorial of ZeRO-Offload)."""
 
 
 def _transformer_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """Demands of one optimizer step of a transformer on one GPU; packed samples count their mean real length."""
-    per_micro = _micro_batch_demands(config, layout, linked_gpus)
-    m = layout.accumulation
-    step = {key: m * amount for key, amount in per_micro.items()}
+    """Demands of one optimizer step of a transformer on one GPU. Samples count with their mean length if it
+    is given.
+    """
+    of_micro_batch = _micro_batch_demands(config, layout, linked_gpus)
+    step = {key: layout.accumulation * amount for key, amount in of_micro_batch.items()}
     if np.any(layout.pipeline > 1):
         share = bubble_share(layout)
         idle: Demands = {}
         for (_, resource), amount in step.items():
             idle["bubble", resource] = idle.get(("bubble", resource), 0.0) + share * amount
         step |= idle
-    gathers = 1.0 + (m - 1.0) * (layout.zero_stage >= 3)
-    step |= {key: gathers * amount for key, amount in _gradient_demands(config, layout, linked_gpus).items()}
+    exchanges = 1.0 + (layout.accumulation - 1.0) * (layout.zero_stage >= 3)
+    step |= {key: exchanges * amount for key, amount in _gradient_demands(config, layout, linked_gpus).items()}
     return step | _optimizer_demands(config, layout) | {("step", "seconds"): 1e-3}
 
 
 def passes_of_recomputation(layout: AnyLayout) -> Number:
-    """Forward passes through the matrices that checkpointing adds: a whole one, or what `selective` does not keep."""
+    """Forward passes that checkpointing adds: a whole one, or the part of which `selective` keeps no result."""
     return layout.checkpoints("full") * 1.0 + layout.checkpoints("selective") * (1.0 - SELECTED_SHARE)
 
 
@@ -119,24 +123,24 @@ def _optimizer_demands(config: TrainingConfig, layout: AnyLayout) -> Demands:
 
 
 def _micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """Demands of one micro-batch, forward and backward."""
+    """Demands of one micro-batch on one GPU, forward and backward."""
     model = config.model
     t = model.transformer
     assert t is not None
     length = config.mean_length or config.sequence_length or 1
-    cut = layout.tensor * layout.pipeline
+    model_ranks = layout.tensor * layout.pipeline
     tokens = layout.micro_batch * length / layout.context
     recompute, again = layout.checkpoints("full") * 1.0, passes_of_recomputation(layout)
-    body = 2.0 * multiplied_parameters(model) * tokens / cut
-    moved = _bytes_moved(config, t, length) * tokens / cut
-    attention = mean_attention_flops_per_token(t, length) * tokens / cut
+    body = 2.0 * multiplied_parameters(model) * tokens / model_ranks
+    moved = _bytes_moved(config, t, length) * tokens / model_ranks
+    attention = mean_attention_flops_per_token(t, length) * tokens / model_ranks
     matrix = body * (passes(config) + again)
     width = t.expert_ffn or (t.ffn if t.experts else t.hidden)
     here = t.layers / layout.pipeline
     routed = routed_layers(model) / layout.pipeline
-    # Per layer, 4 messages (6 when recomputing) of 2 s b h bytes (Megatron, SC'21).
+    # Per layer, 4 messages (6 when recomputing) of 2 bytes per token and hidden value (Megatron-LM, SC'21).
     messages = (4.0 + 2.0 * (recompute + config.has_reference)) * 2.0 * tokens * here * t.hidden
-    # Keys and values travel around the ring once forward and twice backward, in values of 2 bytes.
+    # Keys and values of 2 bytes travel around the ring of a context-parallel group once forward and twice backward.
     ring = 3 * 2 * 2.0 * t.kv_heads * t.head_size * tokens * here * (layout.context - 1) / layout.tensor
     stored = model.parameters * bytes_per_value(config.weight_precision or "bf16")
     return {
@@ -156,10 +160,10 @@ def _micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
 
 
 def _stage_demands(layout: AnyLayout, linked_gpus: Number, values: Number) -> Demands:
-    """Values of 2 bytes that a stage of a pipeline hands on, and their gradients that it hands back.
+    """Bytes between pipeline stages: a stage sends 2-byte values to the next one, and gets their gradients back.
 
-    Ranks are numbered as in Megatron-LM (SC'21), tensor first and pipeline last, so that the stages of one replica
-    are as far apart as they can be. The GPUs of a tensor group send a part each.
+    Ranks are numbered as in Megatron-LM (SC'21), tensor first and pipeline last, so that the stages of one replica are
+    as far apart as possible. Each GPU of a tensor group sends a part.
     """
     if np.all(layout.pipeline == 1):
         return {}
@@ -169,7 +173,7 @@ def _stage_demands(layout: AnyLayout, linked_gpus: Number, values: Number) -> De
 
 
 def _bytes_moved(config: TrainingConfig, t: Transformer, length: float) -> float:
-    """Bytes per token: activations of all passes, the logits, and without FlashAttention the scores."""
+    """Bytes per token: activations of all passes, logits, and without FlashAttention the attention scores."""
     value = activation_bytes(config.precision)
     scores = 0.0 if config.flash_attention else 5.0 * length * t.heads
     layers = (LAYER_BYTES_PER_VALUE * t.hidden + scores) * t.layers * traversals(config) * value / 2
@@ -177,13 +181,14 @@ def _bytes_moved(config: TrainingConfig, t: Transformer, length: float) -> float
 
 
 def _expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Number, t: Transformer) -> Demands:
-    """All-to-alls of the expert layers: among the linked GPUs, and between such groups one copy per group.
+    """Bytes of the all-to-alls of expert layers: among linked GPUs, and one copy of a token to each other such group.
 
-    Ranks of a tensor group hold different tokens there (sequence parallelism), and an expert group includes them.
+    The ranks of a tensor group hold different tokens in these layers (sequence parallelism), and an expert group
+    includes these ranks.
     """
     if np.all(layout.expert == 1):
         return {}
-    # Four all-to-alls per layer (there and back, forward and backward) of s b h values of 2 bytes.
+    # Four all-to-alls per layer (there and back, forward and backward) of values of 2 bytes.
     size = 4 * 2.0 * tokens_and_layers / layout.tensor * t.routed_size
     experts_per_token = t.experts_per_token or 6
     groups = -(-layout.expert // linked_gpus)
@@ -196,29 +201,32 @@ def _expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: N
 
 
 def _gradient_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """Gradients of the experts and of the other parameters, each summed over the GPUs with copies of these parameters.
+    """Bytes of gradients, which are summed over the GPUs that hold copies of the same parameters.
 
-    GPUs with the same experts are a whole expert group apart, so a node holds one or a few of them, and each sends a
-    larger part of its gradients over the network. A node sends the gradients of all its parameters in both cases.
+    GPUs with the same experts are a whole expert group apart, so that a node holds only one or a few of them. Each of
+    these sends a larger part of its gradients over the network than a GPU does for the other parameters.
     """
-    # Gradients have 2 bytes; ZeRO-3 also gathers weights twice, which is 1.5 times the volume (arXiv 1910.02054).
-    # It gathers frozen weights as they are stored: twice, as much as an all-reduce, or once for a reference.
+    # Gradients have 2 bytes. ZeRO-3 also gathers weights, which makes 1.5 times the volume (arXiv 1910.02054). It
+    # gathers frozen weights as they are stored: twice, which is the volume of an all-reduce, or once for a reference
+    # model.
     gathers = layout.zero_stage >= 3
     learned = 2.0 * trainable_parameters(config) * (1.0 + 0.5 * gathers)
     frozen = frozen_weight_bytes(config) * gathers * ((config.method != "full") + 0.5 * config.has_reference)
-    cut = layout.tensor * layout.pipeline
+    model_ranks = layout.tensor * layout.pipeline
     ranks, linked_ranks = layout.data * layout.context, linked_gpus // layout.tensor
     routed = learned_routed_share(config) * learned + routed_share(config.model) * frozen
-    demands = _reduced((learned + frozen - routed) / cut, ranks, linked_ranks)
+    demands = _reduced((learned + frozen - routed) / model_ranks, ranks, linked_ranks)
     if np.any(routed):
         spread = spread_of_experts(layout)
-        experts = _reduced(routed / cut / spread, np.maximum(1.0, ranks / spread), linked_ranks // spread)
+        experts = _reduced(routed / model_ranks / spread, np.maximum(1.0, ranks / spread), linked_ranks // spread)
         demands = {key: amount + experts[key] for key, amount in demands.items()}
     return demands
 
 
 def _reduced(size: Number, ranks: Number, linked_ranks: Number) -> Demands:
-    """Reduce-scatter within a node, all-reduce of each GPU's share between nodes, all-gather within."""
+    """Bytes of a sum over ranks: reduce-scatter within a node, all-reduce of the shares between nodes, then
+    all-gather.
+    """
     inside = np.maximum(1, np.minimum(ranks, linked_ranks))
     outside = -(-ranks // inside)
     return {
@@ -233,7 +241,7 @@ def kernels_forward(model: Model) -> float:
 
 
 def bytes_moved_forward(model: Model) -> float:
-    """Returns bytes that a network with 16-bit values, known by its forward FLOPs, moves for one sample."""
+    """Returns the bytes that a network with 16-bit values, known by its forward FLOPs, moves for one sample."""
     return BYTES_MOVED_PER_VALUE * written_values(model)
 
 

@@ -1,4 +1,4 @@
-"""Advice besides the first choice: codes with figures, each only where it applies."""
+"""Advice in addition to the choices, as codes with figures."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -28,6 +28,8 @@ from service.domain.versions import known_versions, written
 
 MAX_ADVICE = 6
 HALF = ("bf16", "fp16")
+"""Precisions of 16 bits."""
+
 DEEP_LEARNING = ("training", "inference")
 ANY_TASK = (*DEEP_LEARNING, *TASKS_WITHOUT_GPU, "graphics", "hpc")
 WORTH_A_CHANGE = 1.1
@@ -66,11 +68,11 @@ class Situation:
     concurrent_runs: int = 1
     fault_tolerant: bool = False
     cores_bind: bool = False
-    """Whether the CPUs of the first choice are too few and decode the samples."""
+    """Whether the CPUs of the first choice decode the samples and are too few."""
     host_memory_gib: float | None = None
     """Memory of the host that the workload requires."""
     part: float | None = None
-    """The part of a card that may be enough."""
+    """The part of a card that may be enough, as a fraction of 1."""
     asks_for_part: bool = False
     """Whether the caller asked for a part of a card."""
     cut_over_gpus: bool = False
@@ -91,7 +93,7 @@ class Situation:
 
     @property
     def runs_share_machines(self) -> bool:
-        """Whether each of several runs takes one GPU of a machine; runs of a job take machines of their own."""
+        """Whether several runs share a machine and take one GPU each; the runs of a job take machines of their own."""
         return self.concurrent_runs > 1 and self.basis == "peak"
 
 
@@ -125,7 +127,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
     if top is None:
         return situation
     measured = None if work is None else work.measured
-    # A measurement that is old or of other software does not save measuring again.
+    # A measurement that is old, or of other software, should be repeated.
     outdated = measured is not None and any(measurement_warnings(measured, context.framework))
     return replace(
         situation,
@@ -244,7 +246,9 @@ def _fractional_gpu(situation: Situation, catalog: Catalog) -> Figures | None:
 def _faster_format(
     situation: Situation, _catalog: Catalog, *, now: Collection[str], formats: tuple[str, ...]
 ) -> Figures | None:
-    """Returns the formats with the highest peak; None if none is faster than the precision in use, one of `now`."""
+    """Returns the formats with the highest peak; None if none is faster, or if the precision in use is not one of
+    `now`.
+    """
     gpu, precision = situation.gpu, situation.precision
     peak = _peak_at(gpu, precision) if precision in now else 0.0
     if gpu is None or precision is None or not peak:
@@ -270,7 +274,7 @@ def _peak_at(gpu: Gpu | None, precision: str | None) -> float:
 
 
 def _tf32_by_default(situation: Situation, catalog: Catalog, *, on: bool) -> Figures | None:
-    """Applies if the framework is PyTorch in a version that uses TF32 by itself, or does not."""
+    """Applies if the framework is PyTorch in a version that uses TF32 by default (`on`), or in one that does not."""
     framework, top, gpu = situation.framework, situation.top, situation.gpu
     if top is None or gpu is None or framework is None or framework.software != "pytorch":
         return None
@@ -279,9 +283,9 @@ def _tf32_by_default(situation: Situation, catalog: Catalog, *, on: bool) -> Fig
     defaults = {
         rule.supported: known_versions(rule.versions)
         for rule in _rules(top, "pytorch-tf32-matmul-default", catalog)
-        if known_versions(rule.versions).meets(framework.versions)
+        if known_versions(rule.versions).overlaps(framework.versions)
     }
-    # The newest default counts if both are among the versions that the caller allows.
+    # If the caller allows versions of both defaults, the newer default counts.
     if "no" in defaults:
         return None if on else {"since": written(defaults["no"].low)}
     if not on or "yes" not in defaults:
@@ -339,7 +343,7 @@ def _current_ends(situation: Situation, catalog: Catalog) -> Figures | None:
 
 
 def _migration_path(situation: Situation, catalog: Catalog) -> Figures | None:
-    # A caller who has a machine wants a way on from there; others from the first choice.
+    # The path starts at the machine that the caller has, else at the first choice.
     old = situation.current or situation.top
     larger = None if old is None else catalog.derive(_larger_machine, old.id)
     if old is None or larger is None:
@@ -351,7 +355,7 @@ def _migration_path(situation: Situation, catalog: Catalog) -> Figures | None:
 
 
 def _larger_machine(catalog: Catalog, name: str) -> _Priced | None:
-    """Returns the fastest machine of the same architecture there; fast links come first, then peak, then price."""
+    """Returns a larger machine of the same seller and GPU architecture: fast links first, then peak, then price."""
     old = catalog.instance_types[catalog.index_of[name]]
     similar = [
         (usd, new)
@@ -371,13 +375,13 @@ def _larger_machine(catalog: Catalog, name: str) -> _Priced | None:
 
 
 def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
-    """Applies to a single GPU: the next cards of its seller with more memory, peak, and peak per dollar."""
+    """Applies to a single GPU; returns the next cards of its seller with more memory, peak, and peak per dollar."""
     top, gpu = situation.top, situation.gpu
     if top is None or gpu is None or gpu.memory_gb is None or situation.gpus != 1:
         return None
     cards = catalog.derive(_single_cards, top.provider, top.service, gpu.kind, situation.task)
     larger, now = [card for card in cards if card[1] > gpu.memory_gb], best_peak(top)
-    # A card with a higher peak and slower memory is slower at much of deep learning.
+    # A card with a higher peak but slower memory is slower at much of deep learning.
     bandwidth = gpu.memory_bandwidth_gb_per_second or 0.0
     faster = [
         card
@@ -405,7 +409,9 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
 def _single_cards(
     catalog: Catalog, provider: str, service: str, kind: str, task: str
 ) -> list[tuple[InstanceType, float, float]]:
-    """Returns a seller's machines with one GPU that are not superseded, their memory and peak, the smallest first."""
+    """Returns a seller's machines with one GPU that are not superseded, with memory and peak; the smallest
+    host first.
+    """
     able = catalog.derive(task_mask, task)
     cards = [
         (each, each.gpu.memory_gb or 0.0, best_peak(each))
@@ -416,14 +422,13 @@ def _single_cards(
         and able[index]
         and successor(index, catalog) is None
     ]
-    # Of equal cards, the one with the smallest host comes first.
     return sorted(cards, key=lambda card: (card[0].vcpus or 0.0, card[0].id))
 
 
 def _better_value(top: str, peak: float, others: Mapping[str, float], catalog: Catalog) -> tuple[str, float] | None:
-    """Returns the machine with the most peak per dollar, and how many times the top's; None if it is no better.
+    """Returns the machine with the most peak per dollar, and its ratio to that of `top`; None if that is no better.
 
-    `others` are the peaks of machines by their ids.
+    `peak` is the peak of `top`, and `others` has the peaks of other machines by their ids.
     """
     usd = catalog.derive(on_demand_prices)
     value = {name: tflops / usd.item(catalog.index_of[name]) for name, tflops in {top: peak, **others}.items()}
@@ -460,7 +465,7 @@ def _services(kind: str, providers: tuple[str, ...], catalog: Catalog) -> list[S
 
 
 def _services_of_top(situation: Situation, kind: str, catalog: Catalog) -> list[Service]:
-    """Returns services of the first choice's provider; none if the choice is such a service itself."""
+    """Returns services of the first choice's provider; none if the choice is rented through such a service."""
     top = situation.top
     return [] if top is None or top.twin_of or situation.is_managed else _services(kind, (top.provider,), catalog)
 

@@ -29,12 +29,12 @@ Code = TypeVar("Code", bound=StrEnum)
 
 
 class Limits(NamedTuple):
-    """Limits on the job and on its whole amount, at the likely figures or, if `safe`, at the pessimistic ones."""
+    """Limits on a job: for its likely figures or, if `safe`, for those that one run in ten exceeds."""
 
     deadline_hours: float | None = None
     budget_usd: float | None = None
     max_seconds_to_first_token: float | None = None
-    """Applies to likely seconds at the percentile of a load, as the other two limits in seconds do."""
+    """Limit on likely seconds at the percentile of a load, as the next two are."""
     max_seconds_per_output_token: float | None = None
     max_seconds_per_request: float | None = None
     max_instances: int = 1
@@ -45,16 +45,17 @@ class Limits(NamedTuple):
 
     @property
     def bind(self) -> bool:
-        """Whether the limits can decide between numbers of nodes, because one of them misses what another keeps."""
+        """Whether the limits can decide between numbers of nodes: some may miss a limit that others keep."""
         return self.of_load or self.deadline_hours is not None or self.budget_usd is not None
 
 
 class WorkContext(NamedTuple):
-    """Everything of a question that choices and advice depend on, apart from what is admitted and how it is ranked."""
+    """The part of a question on which choices and advice depend, apart from constraints and objective."""
 
     task: str
     job: Job | NamedWork | None = None
-    """Ranked by physics, or by measurements under its name; without a job, peaks rank."""
+    """The job, which is ranked by physics, or work that is known by its name and ranked by measurements. Without
+    either, peaks rank."""
     framework: str | None = None
     """The name that the caller wrote, with versions."""
     needs: Requirements = NOTHING
@@ -70,7 +71,7 @@ class WorkContext(NamedTuple):
     """The precision that the caller lets faster formats replace."""
     current_instance: str | None = None
     providers: tuple[str, ...] = ()
-    """Requested providers; empty: any."""
+    """Requested providers; empty for any."""
     part_of_gpu: float | None = None
     """The part of a card that the caller asks for, by a minimum or maximum of GPUs below 1."""
     commitments_held: tuple[str, ...] = ()
@@ -86,7 +87,7 @@ class Question(NamedTuple):
 
     work: WorkContext
     precisions: tuple[str, ...]
-    """In order of preference; empty: the best of the task's usual ones that each GPU has."""
+    """Requested precisions in order of preference; empty for the fastest of the task's usual ones on each GPU."""
     constraints: Constraints
     objective: Objective
     limit: int
@@ -103,7 +104,7 @@ class Question(NamedTuple):
     """The service that machines are rented through."""
     diversify: bool = False
     usual: tuple[str, ...] = ()
-    """Precisions to choose from if none is named and the workload does not tolerate all of the task's usual ones."""
+    """Precisions to choose from where none is named and the workload does not tolerate all of the task's usual ones."""
     given: frozenset[str] = frozenset()
     """Paths of the fields that the caller set, such as `workload.amount`."""
     spot_left_out: bool = False
@@ -124,9 +125,9 @@ class Question(NamedTuple):
 
     @property
     def asks_for_least_hardware(self) -> bool:
-        """Whether the caller asked for the cheapest hour of any work.
+        """Whether the caller asked for the cheapest hour of a machine for any work.
 
-        Where no price is known, that is the hour of a weak GPU.
+        Where no price is known, a weak GPU is assumed to be cheapest.
         """
         by_value = self.objective.weights.get("samples_per_usd")
         return self.work.job is None and not by_value and "objective" in self.given
@@ -134,7 +135,7 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something to know about the whole answer, and the fields of the question that it is about."""
+    """A remark on the whole answer, and the fields of the question that it concerns."""
 
     code: NoteCode
     fields: tuple[str, ...]
@@ -143,7 +144,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class PeakEstimate:
-    """Peak rates, which rank a choice without a job. They are in 10^12 operations per second of the whole machine."""
+    """Peak rates, by which choices without a job are ranked, in 10^12 operations per second of all machines."""
 
     precision: str | None
     tflops: float | None
@@ -153,25 +154,26 @@ class PeakEstimate:
 
 @dataclass(frozen=True, slots=True)
 class SpotEstimate:
-    """Interruptions of a choice on spot machines. `expected` is of one instance; all instances together have more."""
+    """Interruptions of a choice on spot machines: `expected` of one instance, the other figures of all instances."""
 
     expected: Expectation
     interruptions: Band
     interruptions_per_hour: Band
     notice_seconds: int | None
     break_even_per_hour: float | None
-    """Interruptions per hour at which on-demand costs as much; null if spot is never cheaper."""
+    """Interruptions per hour at which on-demand costs as much; None if spot is never cheaper."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorkEstimate:
-    """A job on a choice. Rates are of all instances. Compared by identity, as choices of many answers share it.
+    """A job on a choice. Rates are of all instances. Compared by identity, because the choices of many answers share
+    it.
 
-    `hours` last until the work is done, with interruptions, waiting, set-up and idle time.
+    `hours` are those until the work is done, with interruptions, waiting, set-up and idle time.
     """
 
     modelled: JobEstimate | None
-    """The physics of one instance, on this cluster."""
+    """The physics of one instance, on `cluster`."""
     cluster: Cluster | None
     instances: int
     measured: NamedRate | None
@@ -179,7 +181,7 @@ class WorkEstimate:
     samples_per_second: Band | None
     hours: Band | None
     bill: MarketBill
-    """The bill that an estimate of the same run on the same offer has."""
+    """The bill, equal to that of `POST /estimate` for the same run on the same offer."""
     samples_per_usd: float | None
     joules_per_sample: float | None
     """At the rated power of the GPUs."""
@@ -204,7 +206,7 @@ class HostNeeds:
 
 @dataclass(frozen=True, slots=True)
 class CurrentComparison:
-    """Figures of a choice divided by those of the current machine; null if either is unknown or does not apply."""
+    """Figures of a choice divided by those of the current machine; None if one of them is unknown or does not apply."""
 
     usd_per_hour: float | None
     peak: float | None
@@ -213,16 +215,14 @@ class CurrentComparison:
 
 
 class Ties(NamedTuple):
-    """Choices that the estimates cannot tell apart from one: the ranks of those in the answer, and whether there are
-    others.
-    """
+    """Choices that are tied with one choice: the ranks of those in the answer, and whether there are others."""
 
     ranks: tuple[int, ...] = ()
     beyond: bool = False
 
     @classmethod
     def among(cls, ranks: Iterable[int], shown: int) -> "Ties":
-        """Returns the ties with some ranks, of which so many first ones are in the answer."""
+        """Returns ties with these ranks; the answer has the ranks up to `shown`."""
         ranks = tuple(ranks)
         within = tuple(rank for rank in ranks if rank <= shown)
         return cls(within, len(within) < len(ranks))
@@ -247,9 +247,9 @@ class RankedOffer:
     nodes: int
     instances: int
     hours: float | None
-    """Likely hours until the job is done, interruptions included; null without an amount of work."""
+    """Likely hours until the job is done, interruptions included; None without an amount of work."""
     usd: float | None
-    """Likely cost of the whole job, or of an hour if there is no amount; null without a job or a price."""
+    """Likely cost of the whole job, or of an hour if there is no amount; None without a job or a price."""
     samples_per_usd: float | None
     score: float
     tied: Ties = UNTIED
@@ -257,7 +257,7 @@ class RankedOffer:
 
     @property
     def machines(self) -> int:
-        """Number of machines: nodes of all instances."""
+        """Number of machines: the nodes of all instances."""
         return self.nodes * self.instances
 
     @property
@@ -275,15 +275,17 @@ class RankedOffer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice(RankedOffer):
-    """A ranked offer with everything that the answer says about it. Compared by identity, as choices are shared."""
+    """A ranked offer with everything that the answer says about it. Compared by identity, because answers share
+    choices.
+    """
 
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
     estimate: WorkEstimate | PeakEstimate | None = None
-    """Null for a current machine that cannot run the job."""
+    """None for a current machine that cannot run the job."""
     code_change: str | None = None
-    """The change that code written for CUDA needs; None if it runs as it is."""
+    """The change that code written for CUDA needs; None if it needs none."""
     host: HostNeeds = field(default_factory=lambda: HostNeeds(None, None, None))
     reasons: tuple[Statement[ReasonCode], ...] = ()
     warnings: tuple[Statement[WarningCode], ...] = ()
@@ -292,18 +294,18 @@ class Choice(RankedOffer):
 
 @dataclass(frozen=True, slots=True)
 class CitedPrior:
-    """A rule of thumb with its verdict: whether the answer follows it; open if a figure for that is unknown."""
+    """A rule of thumb with its verdict: whether the answer follows it, overrides it, or lacks the figures to say."""
 
     prior: Prior
     verdict: Literal["followed", "overridden", "open"]
     compared: tuple[RankedOffer, ...]
-    """The offers that decide: the better and the worse by the rule, or the first choice."""
+    """The offers that decide the verdict: the better and the worse one by the rule, or the first choice."""
     figures: tuple[tuple[str, float | None], ...] = ()
     """The figure of the objective of each of them, by its name."""
 
 
 class RelaxationOutcome(NamedTuple):
-    """The smallest change of one constraint that admits something, the number of types, and the best of them."""
+    """The smallest change of one constraint that admits something, the number of types, and the best offer of them."""
 
     to: dict[str, object]
     admits: int
@@ -312,11 +314,11 @@ class RelaxationOutcome(NamedTuple):
     market: Market
     usd_per_hour: float | None
     has_price: bool
-    """Whether a price is known of anything that it admits."""
+    """Whether the price of some admitted offer is known."""
 
 
 class Rejection(NamedTuple):
-    """A constraint with the number of types that it rejects, and of those that nothing else rejects."""
+    """A constraint, with the number of types that it rejects and the number of those that it alone rejects."""
 
     code: str
     ground: str
@@ -324,12 +326,12 @@ class Rejection(NamedTuple):
     only_this: int
     relaxation: RelaxationOutcome | None
     instances: tuple[str, ...] = ()
-    """Some of the types, first those that nothing else rejects."""
+    """Some of the rejected types; those that this constraint alone rejects come first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Whether an instance type is admitted, else the code and the ground of every constraint that rejects it."""
+    """An instance type with the code and the ground of every constraint that rejects it."""
 
     instance: str
     admitted: bool
@@ -345,7 +347,7 @@ class Answer:
     considered: int
     admitted: int
     ranked: int
-    """Number of choices that there would be without a limit: one per admitted type, or one per offer."""
+    """Number of choices without the limit on their number: one per admitted type, or one per offer."""
     current: Choice | None
     price_ignored: bool
     advice: tuple[Statement[AdviceCode], ...]

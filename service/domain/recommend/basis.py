@@ -48,27 +48,27 @@ SERIAL_TASKS = frozenset({"sequential", "development"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peaks:
-    """The precision that the ranking assumes on each instance type, and its peak."""
+    """The precision that the ranking assumes on each instance type, and the peak in it."""
 
     peak: Floats
     assumed: tuple[tuple[str | None, float | None], ...]
-    """Precision and peak of each type; null if there is none or if it is unknown."""
+    """Precision and peak of each type; None where a type has none or it is unknown."""
     unknown: TypeSet
-    """Types that run such a precision, but whose peak is unknown."""
+    """Types that run such a precision at an unknown peak."""
 
 
 class Basis(NamedTuple):
-    """The objective with the planner of a job or with peaks; exactly one of these is set."""
+    """The objective with either the planner of a job or peaks; the other one is None."""
 
     objective: Objective
     planner: Planner | None
     peaks: Peaks | None
     nodes: int = 1
-    """Nodes of every choice, if peaks rank."""
+    """Nodes of every choice, where peaks rank."""
     runs: int = 1
-    """Independent runs, if peaks rank: each takes a GPU of its own, on as many machines as that needs."""
+    """Independent runs, where peaks rank: each takes a GPU of its own, on as many machines as that needs."""
     most_machines: int | None = None
-    """Maximum number of machines for the runs, which share GPUs if these are too few."""
+    """Most machines for the runs, which share GPUs if these machines have too few; None without a limit."""
 
     def under(self, objective: Objective, limits: Limits | None = None) -> "Basis":
         """Returns the same basis under another objective and, if given, other limits."""
@@ -113,7 +113,7 @@ def select_by(basis: Basis, constraints: Constraints, needs: Requirements, catal
     binds = planner is not None and planner.limits.bind
     keeping = None
     if planner and binds:
-        # The change that admits refused spot offers lets the job resume, too.
+        # A change that admits refused spot offers also makes the job resumable.
         keeping = partial(_keeping, planner.resumable if constraints.spot_refused else planner, catalog)
     return select(constraints, catalog, checks, keeping)
 
@@ -126,16 +126,16 @@ def _job_checks(basis: Basis, constraints: Constraints, catalog: Catalog) -> Ite
     planner = basis.planner
     if planner is None:
         return
-    cells = offer_choice(constraints.of_offers, catalog).cheapest
+    candidates = offer_choice(constraints.of_offers, catalog).cheapest
     if isinstance(planner.fleet.job, NamedWork):
         yield from not_measured(planner.fleet, catalog)
     else:
         limited = planner.limits.bind
-        # A run with an amount of work may never end at spot.
+        # On spot, a run with an amount of work may never end.
         may_miss = limited or (planner.fleet.job.amount is not None and "spot" in constraints.market)
-        keeping = partial(keeping_otherwise, planner, cells, catalog=catalog) if may_miss else None
+        keeping = partial(keeping_otherwise, planner, candidates, catalog=catalog) if may_miss else None
         yield from job_checks(planner.fleet, keeping, limited=limited)
-    yield from limit_checks(planner, cells, constraints.max_usd_per_hour, catalog)
+    yield from limit_checks(planner, candidates, constraints.max_usd_per_hour, catalog)
 
 
 def _figure_checks(basis: Basis, catalog: Catalog) -> Iterator[Check]:
@@ -152,7 +152,7 @@ def _figure_checks(basis: Basis, catalog: Catalog) -> Iterator[Check]:
 def rank_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:
     """Returns the admitted offers, best first; those that miss a limit on the whole job come last."""
     ranked = _order_of(basis, admitted, catalog)
-    # Few of many rows: indices take the columns faster than a mask.
+    # Indices are faster than a mask where few of many rows are taken.
     return ranked.rows(np.flatnonzero(admitted.among(ranked.instance_type, ranked.usd)))
 
 
@@ -169,22 +169,22 @@ def best_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> tuple[i
 
 
 def _order_of(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:
-    """Returns an order of offers that holds the admitted ones."""
-    # Offers that stay, such as the cheapest of each type and market, are ordered once and not per question.
+    """Returns an order of offers, the admitted ones among them."""
+    # The cheapest offers of each type and market are the same for many questions, so they are ordered once.
     ranked = catalog.derive(order, basis, admitted.cheapest, cache=catalog.outlooks)
-    # A score that is unknown among all offers may be known among the admitted ones alone.
+    # A figure that makes a score unknown may be irrelevant among the admitted offers alone.
     if ranked.unknown & admitted.types:
         ranked = order(catalog, basis, CheapestOffers.of(admitted.cheapest.offer[admitted.rows], catalog))
     return ranked
 
 
-def order(catalog: Catalog, basis: Basis, cells: CheapestOffers) -> Ranked:
-    """Returns all of some offers, best first; those that miss a limit on the whole job have an infinite score."""
+def order(catalog: Catalog, basis: Basis, candidates: CheapestOffers) -> Ranked:
+    """Returns all of these offers, best first; those that miss a limit on the whole job have an infinite score."""
     if basis.planner is not None:
-        plans = plans_of(basis.planner, cells, catalog)
-        return rank(cells, basis.objective, plans.figures, plans, catalog)
+        plans = plans_of(basis.planner, candidates, catalog)
+        return rank(candidates, basis.objective, plans.figures, plans, catalog)
     assert basis.peaks is not None
-    return rank(cells, basis.objective, figures_of(cells, basis, basis.peaks, catalog), None, catalog)
+    return rank(candidates, basis.objective, figures_of(candidates, basis, basis.peaks, catalog), None, catalog)
 
 
 def ranked_offer(
@@ -205,11 +205,11 @@ def ranked_offer(
         share, machines = share_of_runs(basis, catalog.instance_types[index])
         instances, speed = int(machines), None if peak is None else peak * nodes * share
     else:
-        plans, cell = ranked.plans, int(ranked.cell[row])
-        nodes, instances = int(plans.nodes[cell]), int(plans.instances[cell])
-        speed, hours = known(float(plans.rate[cell])), known(float(plans.hours[cell]))
-        usd = known(float(plans.figures.usd[cell]))
-        per_usd = float(plans.figures.samples[cell]) / usd if usd else None
+        plans, candidate = ranked.plans, int(ranked.candidate[row])
+        nodes, instances = int(plans.nodes[candidate]), int(plans.instances[candidate])
+        speed, hours = known(float(plans.rate[candidate])), known(float(plans.hours[candidate]))
+        usd = known(float(plans.figures.usd[candidate]))
+        per_usd = float(plans.figures.samples[candidate]) / usd if usd else None
     return RankedOffer(
         rank=row + 1,
         instance_type=catalog.instance_types[index],
@@ -235,10 +235,10 @@ def ranked_offer(
 def assumed_peaks(
     task: str, precisions: tuple[str, ...], usual: tuple[str, ...], support: SupportAsked, catalog: Catalog
 ) -> Peaks:
-    """Returns per type the precision that the workload would run in, and its peak; cached.
+    """Returns the precision in which the workload would run on each type, and its peak; cached.
 
-    It is the first of the caller's `precisions` that the type runs at a known peak, else the first that it runs. If
-    there are none, it is the fastest of `usual`, or of the task's own if that is empty too.
+    It is the first of the caller's `precisions` that the type runs at a known peak, else the first that it runs.
+    Without `precisions`, it is the fastest of `usual`, or of the usual ones of the task if `usual` is empty too.
     """
     return catalog.derive(_find_peaks, task, precisions, usual, support)
 
@@ -249,9 +249,9 @@ def usual_precisions(task: str, catalog: Catalog) -> tuple[str, ...]:
 
 
 def share_of_runs(basis: Basis, instance_type: InstanceType) -> tuple[float, float]:
-    """Returns the part of a machine's peak that the runs keep busy, and how many machines they take.
+    """Returns the share of a machine's peak that the runs use, and the number of machines that they take.
 
-    A run keeps one GPU busy; work without a GPU takes one machine. A single run is taken to use all GPUs.
+    Each of several runs uses one GPU, or a whole machine without GPUs. A single run is assumed to use all GPUs.
     """
     if basis.runs == 1:
         return 1.0, 1.0
@@ -262,21 +262,24 @@ def share_of_runs(basis: Basis, instance_type: InstanceType) -> tuple[float, flo
     return min(float(basis.runs), machines * gpus) / gpus, machines
 
 
-def figures_of(cells: CheapestOffers, basis: Basis, peaks: Peaks, catalog: Catalog) -> Figures:
-    """Returns what the objective weighs for some offers."""
-    shares = [share_of_runs(basis, catalog.instance_types[index]) for index in cells.instance_type.tolist()]
+def figures_of(candidates: CheapestOffers, basis: Basis, peaks: Peaks, catalog: Catalog) -> Figures:
+    """Returns the figures that the objective weighs for these offers, by peaks."""
+    shares = [share_of_runs(basis, catalog.instance_types[index]) for index in candidates.instance_type.tolist()]
     share, machines = np.array(shares, np.float64).reshape(-1, 2).T
-    price, speed = catalog.offers.usd_per_hour_at(cells.offer) * machines, peaks.peak[cells.instance_type] * share
+    price, speed = (
+        catalog.offers.usd_per_hour_at(candidates.offer) * machines,
+        peaks.peak[candidates.instance_type] * share,
+    )
     return Figures(
         usd=price,
         usd_per_hour=price,
         hours=1 / speed,
         speed=speed,
         paid_speed=speed,
-        watts=catalog.columns.numbers["tdp_watts"][cells.instance_type] * machines,
-        risk=(catalog.offers.market[cells.offer] == SPOT).astype(np.float64),
-        gpu_count=gpu_counts(catalog)[cells.instance_type] * machines,
-        gpu_memory_gb=catalog.columns.numbers["gpu_memory_gb"][cells.instance_type],
+        watts=catalog.columns.numbers["tdp_watts"][candidates.instance_type] * machines,
+        risk=(catalog.offers.market[candidates.offer] == SPOT).astype(np.float64),
+        gpu_count=gpu_counts(catalog)[candidates.instance_type] * machines,
+        gpu_memory_gb=catalog.columns.numbers["gpu_memory_gb"][candidates.instance_type],
         samples=speed,
         data_usd=np.zeros(len(price)),
     )
@@ -294,7 +297,7 @@ def _find_peaks(
     if not names:
         vcpus = catalog.columns.numbers["vcpus"]
         if task in SERIAL_TASKS:
-            # One core, or the part of one that the machine has.
+            # One core, or less on a machine with less.
             vcpus = np.minimum(vcpus, 1.0)
         return Peaks(vcpus, tuple((None, known(peak)) for peak in vcpus.tolist()), types_where(np.isnan(vcpus)))
     enough = np.array([level in ENOUGH[support] for level in SUPPORT_LEVELS] + [False])
@@ -302,7 +305,7 @@ def _find_peaks(
     peak, chosen = np.full(types, np.nan), np.full(types, -1)
     for code, name in enumerate(names):
         tflops = catalog.columns.tflops[name]
-        # Of named precisions the first with a known peak counts, so that another name in the list never rejects a type.
+        # Of the caller's precisions the first with a known peak counts, so that a longer list never rejects more types.
         better = (chosen < 0) | (np.isnan(peak) & ~np.isnan(tflops) if precisions else tflops > np.nan_to_num(peak))
         taken = enough[catalog.columns.support[name]] & better
         peak[taken], chosen[taken] = tflops[taken], code

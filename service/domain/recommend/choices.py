@@ -1,4 +1,4 @@
-"""Completes a ranked offer: what the work takes there, what it costs with interruptions, and why it ranks there."""
+"""Completes a ranked offer with the time and cost of the work, its host, reasons and warnings."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -126,7 +126,8 @@ def work_estimate(offer: RankedOffer, planner: Planner, catalog: Catalog) -> Wor
     if not (columns.runs[offer.index] and columns.exists[offer.index]):
         return None
     run = planner.run._replace(nodes=offer.nodes, instances=offer.instances)
-    # Questions that differ in limits alone have the same estimates and bills, which take most of the time of a choice.
+    # Cached: estimates and bills take most of the time of a choice, and are the same for questions that differ only in
+    # their limits.
     return catalog.derive(
         _work_on, fleet, offer.offer_index, run, planner.checkpoints, planner.managed_service, cache=catalog.outlooks
     )
@@ -136,7 +137,7 @@ def _work_on(
     catalog: Catalog, fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], offer_index: int, run: BilledRun,
     checkpoints: Checkpoints, service: str | None,
 ) -> WorkEstimate:  # fmt: skip
-    """Returns a run on an offer with its bill, as an estimate of the same run computes them."""
+    """Returns a run on an offer with its bill, both as `POST /estimate` computes them."""
     offer = catalog.offers.offer(offer_index)
     instance_type = catalog.instance_types[offer.instance_type]
     measured = fleet.measured.get(offer.instance_type) if run.nodes == 1 else None
@@ -164,7 +165,7 @@ def _work_on(
 def _amount(
     fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], index: int, modelled: JobEstimate | None, run: BilledRun
 ) -> RunAmount:
-    """Returns the work and the rates of one instance; a measured rate comes before the physics."""
+    """Returns the amount of work and the rates of one instance; a measured rate replaces the modelled one."""
     measured = fleet.measured.get(index) if run.nodes == 1 else None
     if isinstance(fleet.job, NamedWork) and measured is not None:
         return named_amount(fleet.job, measured, run.instances)
@@ -175,16 +176,16 @@ def _amount(
 
 
 def _hours(amount: RunAmount, bill: MarketBill) -> Band | None:
-    """Returns the hours of the calendar; those of use where waiting for capacity is unknown."""
+    """Returns the hours of the bill; without a bill, those of the work."""
     if bill.bill is not None:
-        return (bill.bill.elapsed_hours or bill.bill.hours).band
+        return bill.bill.run_hours.band
     return None if isinstance(amount.hours, Unknown) else amount.hours
 
 
 def _modelled(
     fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], index: int, nodes: int, catalog: Catalog
 ) -> _Modelled:
-    """Returns the job on one instance, in the layout that the fleet's estimate found best, and its evidence."""
+    """Returns the job on one instance, in the best layout of the fleet's estimate, with its cluster and evidence."""
     if isinstance(fleet.job, NamedWork):
         return None, None, ()
     estimate, cluster = estimate_on(fleet, index, nodes, catalog)
@@ -194,7 +195,7 @@ def _modelled(
 def _samples_per_usd(
     usd_per_hour: float | None, amount: RunAmount, bill: MarketBill, rate: Band | None
 ) -> float | None:
-    """Returns samples over the bill; without an amount, over the price of an hour."""
+    """Returns samples divided by the bill; without an amount, samples of an hour divided by its price."""
     if bill.usd is not None and amount.samples is not None:
         return _quotient(amount.samples, number(bill.usd.likely))
     return None if rate is None or not usd_per_hour else samples_per_usd(rate.likely, usd_per_hour * bill.machines)
@@ -207,14 +208,14 @@ def _joules_per_sample(
     watts = instance_type.tdp_watts
     if measured is not None and measured.basis == "measured":
         watts = measured.evidence.watts or watts
-    if modelled is not None:  # the physics of one instance, whatever was measured
-        own = modelled.estimate.samples_per_second
-        return None if watts is None or own is None else watts * run.nodes / own.likely
+    if modelled is not None:  # by the rate of one instance
+        of_instance = modelled.estimate.samples_per_second
+        return None if watts is None or of_instance is None else watts * run.nodes / of_instance.likely
     return None if watts is None or rate is None else watts * run.instances / rate.likely
 
 
 def _spot(instance_type: InstanceType, bill: MarketBill, catalog: Catalog) -> SpotEstimate | None:
-    """Returns the interruptions of all instances; None for other markets, and if their rate is unknown."""
+    """Returns the interruptions of all instances; None for markets other than spot, and if their rate is unknown."""
     expected, option, instances = bill.terms.interruptions, bill.option, bill.priced.run.instances
     at_spot = option is not None and option.offer.market == "spot"
     if not at_spot or bill.bill is None or not isinstance(expected, Expectation):
@@ -274,7 +275,7 @@ def _job_figure(criterion: str, offer: RankedOffer, context: WorkContext) -> tup
 
 
 def _link_reasons(machine: InstanceType) -> Reasons:
-    """Yields how the GPUs are linked: as the machine states it, else as cards of their kind are."""
+    """Yields how the GPUs are linked, by the instance type if it states this, else by the GPU."""
     gpu = machine.gpu
     if gpu is None or machine.gpu_count < 2:
         return
@@ -329,7 +330,8 @@ def compared(choice: Choice, current: Choice, context: WorkContext) -> Choice:
 
 
 def _quotient(value: float | None, other: float | None) -> float | None:
-    """Returns value / other; None if either is unknown or 0, as a bill of less than a millionth of a dollar is, and for
-    a ratio below the smallest number.
+    """Returns value / other; None if one of them is unknown or 0, or if the ratio is too small for a float.
+
+    A bill below a millionth of a dollar is 0.
     """
     return None if not value or not other or isnan(value) or isnan(other) else value / other or None

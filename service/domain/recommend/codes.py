@@ -147,7 +147,7 @@ class NoteCode(MeaningfulCode):
     OBJECTIVE_CHANGED = auto(), "The first choice under the earlier objective, compared with the one of this answer."
     OBJECTIVE_DEFAULTED = auto(), "No objective was given, so `cheapest` was used."
     PRICE_IGNORED = auto(), "No candidate has a known price, so the ranking is by hardware alone."
-    UNRANKED = auto(), "Instance types that pass every constraint, and cannot be ranked for want of a published figure."
+    UNRANKED = auto(), "Instance types that pass every constraint, but cannot be ranked: a figure is not published."
     SPOT_PRICE_UNKNOWN = auto(), "Spot is allowed and sold, but no spot price of an admitted type is known on that day."
     PUBLISHED_PRECISION = (
         auto(),

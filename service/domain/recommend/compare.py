@@ -13,13 +13,13 @@ from service.domain.selection.selection import select
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One instance type; ratios refer to the baseline and are null where a figure is not known."""
+    """One instance type; ratios refer to the baseline and are None where a figure is unknown."""
 
     instance: str
     offer: Offer | None
     measured: bool
     speed: float | None = None
-    """Samples per second when measured, else the dense peak of the machine in 10^12 operations per second."""
+    """Measured samples per second; without a workload, the dense peak of the machine in 10^12 operations per second."""
     precision: str | None = None
     batch_size: int | None = None
     evidence: tuple[str, ...] = ()
@@ -32,7 +32,9 @@ class Comparison:
 
     @property
     def speed_per_peak(self) -> float | None:
-        """Relative speed divided by relative peak: below 1, it gains less on the baseline than data sheets promise."""
+        """Relative speed divided by relative peak: below 1, the type gains less over the baseline than data sheets
+        promise.
+        """
         return _ratio(self.relative_speed, self.relative_peak)
 
     @property
@@ -89,14 +91,14 @@ def _ratio(value: float | None, other: float | None) -> float | None:
 
 
 def _default_offer(catalog: Catalog, instance: str, regions: tuple[str, ...]) -> Offer | None:
-    """Returns the offer that a list shows for a type in some regions: on demand if possible, then the cheapest."""
+    """Returns the offer of a type in these regions that a list shows: on demand if possible, then the cheapest."""
     constraints = Constraints(words={"instance": (instance,)}, region=regions, market=BY_THE_HOUR)
     _, offers = offers_of_types(select(constraints, catalog).admitted)
     return catalog.offers.offer(int(offers[0])) if len(offers) else None
 
 
 def _as_measured(row: Comparison, workload: str, catalog: Catalog) -> Comparison:
-    """Returns the row with the newest measurement on one node; the fastest one of a day."""
+    """Returns the row with the newest measurement on one node; of the same day, the fastest."""
     measurements = [
         measurement
         for measurement in catalog.measurements.under(workload)

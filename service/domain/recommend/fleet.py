@@ -45,18 +45,18 @@ MAX_NODES = 10_000
 """The highest number of nodes that a question may ask for."""
 
 HALVINGS_OF_A_PROMPT = 10
-"""Steps of the search for the longest prompt that has room: they find it to a thousandth of the requested length."""
+"""Halvings in the search for the longest prompt that has room, down to a thousandth of the requested length."""
 
 W = TypeVar("W")
 Measured = tuple[Measurement, ...]
-"""The measurements under a workload's name, an argument of what is cached because callers see different ones."""
+"""The measurements under a workload's name. They are an argument of cached functions, because they differ by caller."""
 
 Estimating = Callable[[TypeSet], "FleetEstimate[Job]"]
-"""Returns another estimate of the fleet, for some types."""
+"""A function that returns another estimate of the fleet, for some types."""
 
 Keeping = Callable[[AdmittedOffers, TypeSet, Estimating], TypeSet]
-"""Returns which of some rejected offers' types keep the limits on the whole job in another estimate of the fleet: types
-that do not run the job now, and types that miss a limit."""
+"""A function that returns which types of rejected offers keep the limits by another estimate of the fleet. Its second
+argument is the types that do not run the job now."""
 
 
 class Blockers(NamedTuple):
@@ -70,15 +70,17 @@ class Blockers(NamedTuple):
     """Types over whose GPUs no layout divides the batch."""
     gpu_memory: TypeSet
     kv_cache: TypeSet
-    """Types that hold the weights, and not the cache of a single request."""
+    """Types that hold the weights, but not the cache of a single request."""
     host_memory: TypeSet
     concurrency: TypeSet
-    """Types that hold the job, and fewer requests at once than it asks for."""
+    """Types that hold the job, but run fewer requests at once than it asks for."""
 
     @classmethod
     def of(cls, options: Sequence[EstimateColumns], catalog: Catalog) -> "Blockers":
-        """Uses the smallest node count that works; if none does, the one that runs the most requests at once; if the
-        job fits on none, the one that needs the least memory.
+        """Returns the first reason of each type, on the smallest number of nodes that works.
+
+        Where none works, the number that runs the most requests at once counts; where the job fits on none, the number
+        on which it needs the least memory.
         """
         no_gpu, unrated = catalog.derive(_without_figures)
         works, fit = (np.array([getattr(option, name) for option in options]) for name in ("works", "fits"))
@@ -104,7 +106,7 @@ class Blockers(NamedTuple):
 
     @property
     def for_now(self) -> TypeSet:
-        """Types that more nodes may help."""
+        """Types that may run the job with a change of it, or on more nodes."""
         return self.layout | self.gpu_memory | self.kv_cache | self.host_memory | self.concurrency
 
 
@@ -112,7 +114,7 @@ class Blockers(NamedTuple):
 class FleetEstimate(Generic[W]):
     """A job, or a workload that is known by its name alone, on every instance type and each number of nodes.
 
-    Compared by identity: what follows from it is cached under it, and comparing jobs takes long.
+    Compared by identity: it is a key of cached values, and comparing jobs takes long.
     """
 
     job: W
@@ -120,10 +122,10 @@ class FleetEstimate(Generic[W]):
     options: tuple[EstimateColumns, ...]
     """One for each number of nodes."""
     layouts: tuple[FleetLayouts, ...]
-    """One for each number of nodes; none for a workload without layouts."""
+    """One for each number of nodes; empty for a workload without layouts."""
     blockers: Blockers
     measured: Mapping[int, NamedRate] = field(default_factory=dict)
-    """By instance type, the rate of one machine under the workload's name."""
+    """Rate of one machine under the workload's name, by index of the instance type."""
 
     def on(self, nodes: int) -> EstimateColumns:
         """Returns the estimates on a number of nodes."""
@@ -135,7 +137,7 @@ class FleetEstimate(Generic[W]):
 
 
 def _chosen(options: Sequence[EstimateColumns], option: Indices, name: str) -> NDArray[Any]:
-    """Returns a column with the figure of the chosen option in each row."""
+    """Returns a column of the options, where `option` has the index of the option of each row."""
     return np.array([getattr(each, name) for each in options])[option, np.arange(len(option))]
 
 
@@ -153,15 +155,15 @@ def estimate_fleet(job: Job, counts: Sequence[int], catalog: Catalog) -> FleetEs
 
 
 def with_measurements(fleet: FleetEstimate[Job], name: str, measured: Measured, catalog: Catalog) -> FleetEstimate[Job]:
-    """Returns the estimate with what was measured under a name on one machine in place of the physics; cached."""
+    """Returns the estimate with the rates that were measured under a name in place of the modelled ones; cached."""
     return catalog.derive(_with_measurements, fleet, name, measured, cache=catalog.outlooks)
 
 
 def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None, *, limited: bool = False) -> list[Check]:
     """Returns checks that count each type that cannot run the job under exactly one reason.
 
-    If a type that runs the job may still miss a limit on the whole of it or never end, `keeping` finds those that do
-    not; `limited` says that there are limits.
+    `keeping` finds the types that keep the limits on the whole job; None if a type that runs the job cannot miss any.
+    `limited` says that there are limits.
     """
     blockers, more_memory = fleet.blockers, partial(_MoreMemory, fleet, keeping)
     room = _RoomForCache(more_memory(blockers.kv_cache))
@@ -180,9 +182,10 @@ def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None, *, lim
 
 @dataclass(frozen=True, slots=True)
 class _MoreMemory:
-    """Lowers the confidence to the highest with which some types hold the job; where it likely fits on none of them,
-    doubles the maximum number of nodes until the job runs, and keeps its limits, on some types. Where no number of them
-    helps, lets machines of marketplaces work together.
+    """Lowers the confidence to the highest with which the job fits on some of the types that fail.
+
+    Where it likely fits on none of them, doubles the maximum number of nodes until some run the job within its limits.
+    Where no number of them helps, lets machines of marketplaces work together.
     """
 
     fleet: FleetEstimate[Job]
@@ -197,7 +200,7 @@ class _MoreMemory:
         tried = self.fleet.counts
         least, most = min(tried), max(tried)
         while rejected.types & self.fails and (most := 2 * most) <= MAX_NODES:
-            # What runs on fewer nodes would have been found before.
+            # Numbers of nodes that were tried before admit nothing.
             more = tuple(count for count in node_counts(least, most) if count not in tried)
             if admits := self.admitted(self.fleet.job, more, rejected, catalog):
                 return Relaxation({"max_nodes": most}, rejected.only(admits))
@@ -233,7 +236,7 @@ def _highest_confidence(catalog: Catalog, fleet: FleetEstimate[Job], among: Type
         return None
     cluster = cluster_of_instance(catalog.instance_types[index], nodes, fleet.job.assumed_network_gbps)
     layout = fleet.layout(int(index), nodes)
-    return memory_of_job_in(catalog.reference.physics, fleet.job, cluster, layout).highest_confidence
+    return memory_of_job_in(catalog.reference.calibration, fleet.job, cluster, layout).highest_confidence
 
 
 def estimate_on(fleet: FleetEstimate[Job], index: int, nodes: int, catalog: Catalog) -> tuple[JobEstimate, Cluster]:
@@ -244,7 +247,7 @@ def estimate_on(fleet: FleetEstimate[Job], index: int, nodes: int, catalog: Cata
 
 def _estimate_on(catalog: Catalog, fleet: FleetEstimate[Job], index: int, nodes: int) -> tuple[JobEstimate, Cluster]:
     cluster = cluster_of_instance(catalog.instance_types[index], nodes, fleet.job.assumed_network_gbps)
-    estimate = estimate_job_in(catalog.reference.physics, fleet.job, cluster, fleet.layout(index, nodes))
+    estimate = estimate_job_in(catalog.reference.calibration, fleet.job, cluster, fleet.layout(index, nodes))
     if nodes == 1 and index in fleet.measured:
         rate = fleet.measured[index]
         estimate = at_rate(estimate, rate.samples_per_second, measured=rate.basis == "measured")
@@ -273,7 +276,9 @@ class _MorePrecisions:
 
 @dataclass(frozen=True, slots=True)
 class _RoomForCache:
-    """Makes room for the cache of a request: in fp8, else by more memory, else by the longest prompt that has room."""
+    """Makes room for the cache of a request: with a cache in fp8, else more memory, else the longest prompt
+    with room.
+    """
 
     memory: _MoreMemory
 
@@ -288,7 +293,7 @@ class _RoomForCache:
         return admits if admits & self.memory.fails else 0
 
     def _shorter_prompt(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        """Halves the longest prompt that may have room, then the distance to one that has none."""
+        """Finds the longest prompt that has room, by bisection."""
         job, best = self.memory.fleet.job, None
         low, high = ceil(job.image_tokens), int(input_length(job))
         for _ in range(HALVINGS_OF_A_PROMPT):
@@ -323,11 +328,7 @@ def _types_within_limits(
 ) -> TypeSet:  # fmt: skip
     if keeping is not None:
         return keeping(rejected, blocked, lambda types: _estimate_fleet(catalog, job, counts, types))
-    return catalog.derive(_types_that_run, job, counts, rejected.types & blocked, cache=catalog.outlooks)
-
-
-def _types_that_run(catalog: Catalog, job: Job, counts: tuple[int, ...], types: TypeSet) -> TypeSet:
-    return types_that_run(job, counts, types, catalog)
+    return catalog.derive(types_that_run, job, counts, rejected.types & blocked, cache=catalog.outlooks)
 
 
 def _types_that_fit_with(catalog: Catalog, fleet: FleetEstimate[Job], confidence: float, types: TypeSet) -> TypeSet:
@@ -344,7 +345,7 @@ def _estimate_fleet(
 def _with_measurements(
     catalog: Catalog, fleet: FleetEstimate[Job], name: str, measured: Measured
 ) -> FleetEstimate[Job]:
-    # Measurements are of one machine, and their loss on several nodes is not known.
+    # Measurements are of one machine; the loss of several nodes to their network is unknown.
     if fleet.counts[0] != 1 or fleet.job.serving is not None:
         return fleet
     one_node, types, rates = fleet.options[0], catalog.instance_types, dict[int, NamedRate]()
@@ -375,7 +376,7 @@ def _with_measurements(
         columns["hours"][index] = one_node.work[index] / band.likely / SECONDS_AN_HOUR
         for each in ("low", "likely", "high"):
             columns[each][index] = getattr(band, each)
-    # Only a measured rate proves anything, and the physics has none where the job does not fit surely.
+    # A type without a measured rate is not proved to fit, and the estimate has no rate where the job does not fit.
     proved[list(rates)] = False
     options = (replace(one_node, fits=one_node.fits & ~proved, **columns), *fleet.options[1:])
     return replace(fleet, options=options, blockers=Blockers.of(options, catalog), measured=rates)
@@ -384,7 +385,7 @@ def _with_measurements(
 def _proved_to_fit(fleet: FleetEstimate[Job], machines: Collection[str], catalog: Catalog) -> Mask:
     """Returns the types on which the job was measured and may fit, although it does not fit with its confidence.
 
-    Where it cannot fit, the runs under its name were other work.
+    Where the job cannot fit, the runs under its name were of other work.
     """
     columns, proved = fleet.options[0], np.zeros(len(catalog.instance_types), np.bool_)
     for index in map(catalog.index_of.__getitem__, machines):
@@ -416,7 +417,7 @@ def estimate_by_name(
 
 def not_measured(fleet: FleetEstimate[NamedWork], catalog: Catalog) -> list[Check]:
     """Returns the check that rejects types to which no measurement applies."""
-    return [Check("not_measured", "data", catalog.everyone & ~types_where(fleet.options[0].works))]
+    return [Check("not_measured", "data", catalog.all_types & ~types_where(fleet.options[0].works))]
 
 
 def _estimate_by_name(

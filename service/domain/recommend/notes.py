@@ -35,16 +35,16 @@ SUBJECTS = ("workload.dataset", "workload.goal", "workload.model_size")
 """Fields that rules of thumb are about."""
 
 FIGURES_OF_A_GPU = frozenset({"peak_unknown", "power_unknown", "gpu_figures_unknown"})
-"""Rejections for want of a figure that a vendor does not publish."""
+"""Rejections because of a figure that a vendor does not publish."""
 
 MOST_NAMES = 1000
-"""Latest measurements of an owner among which a similar name is looked for, which takes up to ten milliseconds."""
+"""Number of an owner's latest measurements that are searched for a similar name, in up to ten milliseconds."""
 
 CHARGES = (
     "checkpoint", "data_transfer_already_gb", "data_transfer_between_regions_gb", "data_transfer_between_zones_gb",
     "data_transfer_out_gb", "idle_fraction", "setup_minutes", "storage",
 )  # fmt: skip
-"""Fields of the question that count with an amount of work."""
+"""Fields of the question that count only with an amount of work."""
 
 LIMITS_ON_TIMES = frozenset(f"workload.serving.{name}" for name in TIMES)
 LIMITS_OF_A_JOB = ("min_nodes", "max_nodes", "same_placement")
@@ -59,7 +59,7 @@ LIMITS = (
     "same_placement",
     "confidence",
 )
-"""Limits that only some questions can apply, in the order of the note."""
+"""Limits that apply only to some questions, in the order in which the note names them."""
 
 
 def notes_on(
@@ -76,7 +76,8 @@ def notes_on(
     """Yields the notes of an answer.
 
     `nearest` is the cheapest offer in time and the fastest within the budget; `miss` is the machine that misses the
-    fewest constraints, where no single change admits any. `spot_unpriced` is whether spot is allowed and unknown.
+    fewest constraints, where no single change admits any. `spot_unpriced` says that spot is allowed and sold, but no
+    spot price is known.
     """
     given, job = question.given, question.work.job
     if given and "objective" not in given:
@@ -109,7 +110,7 @@ def notes_on(
 
 
 def _notes_on_data(rejected: Sequence[Rejection], *, spot_unpriced: bool) -> Iterator[Note]:
-    """Yields what the ranking leaves out only because a figure is unknown."""
+    """Yields notes on offers and types that the ranking leaves out only because a figure is unknown."""
     if spot_unpriced:
         yield Note(NoteCode.SPOT_PRICE_UNKNOWN, ("constraints.market",))
     for rejection in rejected:
@@ -129,7 +130,7 @@ def _notes_on_workload(question: Question, catalog: Catalog) -> Iterator[Note]:
 
 
 def _near_notes(nearest: tuple[RankedOffer | None, RankedOffer | None], miss: NearestMiss | None) -> Iterator[Note]:
-    """Yields what is nearest to the question where nothing is admitted."""
+    """Yields notes on the nearest offers and the nearest type where nothing is admitted."""
     if nearest != (None, None):
         in_time, in_budget = nearest
         limits = ("constraints.deadline_hours", "constraints.budget_usd")
@@ -140,7 +141,7 @@ def _near_notes(nearest: tuple[RankedOffer | None, RankedOffer | None], miss: Ne
 
 def _unknown_subjects(question: Question, catalog: Catalog) -> Iterator[str]:
     """Yields the fields whose value no rule of thumb is about."""
-    # Most questions have no subject, so what the rules are about is not collected for them.
+    # Most questions have no subject, so the subjects of the rules are collected only for the others.
     if question.subjects and question.subjects.difference(*(prior.subjects for prior in catalog.reference.priors)):
         yield from (name for name in SUBJECTS if name in question.given)
 
@@ -177,6 +178,6 @@ def _without_effect(question: Question, given: frozenset[str]) -> frozenset[str]
         return given - ALWAYS_WEIGHED - WEIGHED_BY_NAME
     of_another_task = INFERENCE_ONLY if question.work.task == "training" else TRAINING_ONLY
     without_amount = frozenset[str]() if question.work.has_amount else frozenset({"checkpoint"})
-    # Instances serve a load together, however many runs there are.
+    # The number of runs does not matter to a load, which all instances serve together.
     of_runs = frozenset({"concurrent_runs"}) if question.limits.of_load else frozenset[str]()
     return of_another_task | without_amount | of_runs

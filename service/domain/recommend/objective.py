@@ -1,4 +1,4 @@
-"""Objectives of a ranking: a few criteria, and one scale-free way to weigh them."""
+"""Objectives of a ranking: a few criteria, and one way to weigh them that does not depend on units."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -15,7 +15,7 @@ TERMS = ("usd", "hours", "samples_per_second", "samples_per_usd", "joules", "ris
 
 DECIMALS = 9
 EVEN = 10.0**-DECIMALS
-"""Scores that differ by no more, a part in a billion of a figure, are equal: rounding alone can cause that."""
+"""Scores that differ by no more are equal, as rounding alone can cause such a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Objective:
 
     weights: Mapping[str, float]
     usual_gpus: int = 1
-    """Number of GPUs that `fewer_gpus` counts from, in both directions."""
+    """Number of GPUs that is best for `fewer_gpus`; both fewer and more GPUs score worse."""
     criteria: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """Criteria with a weight."""
     _hash: int = field(init=False, repr=False, compare=False)
@@ -66,7 +66,7 @@ class Figures:
     hours: Floats
     """Hours of the job, or of a unit of work if there is no amount."""
     speed: Floats
-    """Work per hour, in any unit that is the same for all candidates."""
+    """Work per hour, in some unit that all candidates share."""
     paid_speed: Floats
     """Work per paid hour, in the same unit."""
     watts: Floats
@@ -86,12 +86,12 @@ class Figures:
         return Figures(*(change(getattr(self, column.name)) for column in fields(self)))
 
     def at_prices(self, factor: Floats) -> "Figures":
-        """Returns the figures at other prices of the machines, as factors of theirs."""
+        """Returns the figures with the prices of the machines multiplied by factors."""
         usd = self.data_usd + (self.usd - self.data_usd) * factor
         return replace(self, usd=usd, usd_per_hour=self.usd_per_hour * factor)
 
     def of_runs_that_end(self, ends: Mask) -> "Figures":
-        """Returns the figures, unknown where a run does not end; its price, power and risk are known all the same."""
+        """Returns the figures with cost, hours and speed unknown where a run does not end."""
         names = ("usd", "hours", "speed", "paid_speed")
         return replace(self, **{name: np.where(ends, getattr(self, name), np.nan) for name in names})
 
@@ -111,7 +111,7 @@ _CRITERIA: Mapping[str, Callable[[Figures], Floats]] = {
 
 
 def compared(score: Floats) -> Floats:
-    """Returns scores rounded so that equal ones compare as equal."""
+    """Returns scores rounded, so that scores which differ by rounding errors alone are equal."""
     return score.round(DECIMALS)
 
 
@@ -126,12 +126,12 @@ def scores(objective: Objective, figures: Figures) -> Floats:
     for name, weight in objective.weights.items():
         values = _CRITERIA[name](figures)
         if name == "fewer_gpus" and objective.usual_gpus > 1:
-            # Half as many GPUs as usual are as far off as twice as many.
+            # Half as many GPUs as usual score like twice as many.
             values = np.maximum(values / objective.usual_gpus, objective.usual_gpus / np.maximum(values, 1.0))
         if name == "risk":
             total = total + weight * values
         elif weight and len(values):
             best = (np.fmax if name in MORE_IS_BETTER else np.fmin).reduce(values)
-            if 0 < best < np.inf:  # a figure that is unknown or 0 for every candidate ranks none of them
+            if 0 < best < np.inf:  # a figure that is unknown or 0 for all candidates does not rank them
                 total = total + weight * np.abs(np.log(values / best))
     return total

@@ -1,6 +1,6 @@
 """A job on each offer: the best number of nodes and instances, and the hours and dollars that it then takes.
 
-Physics knows neither price nor market, and prices know no job. Plans combine them for all candidates at once.
+The physics knows no prices, and prices know no job. Plans combine both for all candidates at once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -56,14 +56,14 @@ LIMITS_BY_FIELD = {
 }
 """The limits on a plan, by the field of the question that states each one.
 
-One plan must keep all of them. An instance type whose plans keep each limit, but never all at once, is rejected for the
-first limit in this order that no plan keeps together with the limits above it."""
+A plan must keep all of them. An instance type may have plans that keep each limit, and none that keeps all at once. It
+is rejected for the first limit in this order that no plan keeps together with the limits above."""
 
 LIMITS_OF_A_LOAD = tuple(Serving().limits)
-"""Limits that a load sets, in the order of the columns of `load.Served`."""
+"""Limits of a load, in the order of the columns of `load.Served`."""
 
 MISSED = 1e6
-"""Above any score: a plan that misses a limit comes after all plans that keep theirs."""
+"""A number above any score: a plan that misses a limit comes after all plans that keep their limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ class Planner:
 
     @property
     def resumable(self) -> "Planner":
-        """A planner of the job with checkpoints, so that it goes on after an interruption."""
-        kept = self.checkpoints.interval_seconds != inf
-        return self if kept else replace(self, checkpoints=self.checkpoints._replace(interval_seconds=None))
+        """The planner with checkpoints, so that the job continues after an interruption."""
+        has_checkpoints = self.checkpoints.interval_seconds != inf
+        return self if has_checkpoints else replace(self, checkpoints=self.checkpoints._replace(interval_seconds=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,7 @@ class Plans:
     option: NDArray[np.intp]
     """Index of the number of nodes among those of the fleet's estimate."""
     works: Mask
+    """Whether some number of nodes runs the job."""
     hours: Floats
     """Likely hours until the job is done, with interruptions and waiting; NaN without an amount of work."""
     rate: Floats
@@ -101,26 +102,27 @@ class Plans:
     figures: Figures
     """The figures that the objective weighs; without an amount of work, dollars are those of an hour."""
     ends: Mask
-    """Whether the run ends in spite of interruptions."""
+    """Whether the run ends in spite of interruptions, on some number of nodes."""
     keeps: Mask
-    """Whether it works and keeps every limit."""
+    """Whether some number of nodes runs the job and keeps every limit."""
     kept: Mapping[str, "KeptLimit"]
-    """By field, the limits that are given and apply."""
+    """The limits that are given and apply, by field."""
     incomplete: Mask
-    """Whether the dollars are a lower bound, as a charge that the caller asks for is unknown."""
+    """Whether the dollars are a lower bound, because a charge that the caller asks for is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptLimit:
     """Whether some number of nodes keeps a limit, one entry per candidate."""
 
-    alone: Mask
-    """Whether some number of nodes keeps it; that number may miss other limits."""
-    before: Mask
-    """Whether some number of nodes keeps the limits before this one."""
-    with_before: Mask
+    keeps: Mask
+    """Whether some number of nodes keeps this limit; that number may miss other limits."""
+    keeps_earlier: Mask
+    """Whether some number of nodes keeps all limits before this one, in the order of `LIMITS_BY_FIELD`."""
+    keeps_with_earlier: Mask
+    """Whether some number of nodes keeps this limit and all limits before it."""
     least: Floats
-    """Least figure of the plans that keep all other limits; infinite if there is none."""
+    """Least figure of the plans that keep all other limits; infinite if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +137,19 @@ class NodeOptions:
     hours: Floats
     ends: Mask
     limited: Mapping[str, Floats]
-    """By field of each limit that can apply to the whole amount, the figure that it applies to."""
-    alone: Floats
-    """`load.Served.alone`, in a third dimension, which is empty without a load."""
-    least: Floats
-    """`load.Served.least`, in a third dimension, which is empty without a load."""
+    """The figure that each limit on the whole amount applies to, by field of the limit."""
+    least_alone: Floats
+    """`EstimateColumns.least_alone`: a third dimension has the limits of a load, and is empty without one."""
+    least_together: Floats
+    """`EstimateColumns.least_together`, with the same third dimension."""
     incomplete: Mask
     """Whether the dollars are a lower bound, as in `Plans.incomplete`."""
 
 
 def _watts(planner: Planner, catalog: Catalog) -> Floats:
-    """The power of one machine of each type: as it was measured with the work, else as its GPUs are rated."""
+    """Returns the power of one machine of each type: as it was measured with the work, else the rated power of its
+    GPUs.
+    """
     watts = catalog.columns.numbers["tdp_watts"].copy()
     for index, rate in planner.fleet.measured.items():
         if rate.basis == "measured" and rate.evidence.watts is not None:
@@ -154,21 +158,25 @@ def _watts(planner: Planner, catalog: Catalog) -> Floats:
 
 
 def gpu_counts(catalog: Catalog) -> Floats:
-    """Returns the GPUs of each instance type; NaN without any, so that a machine without GPUs is not the smallest."""
+    """Returns the GPUs of each instance type; NaN without GPUs, so that such a machine does not count as the
+    smallest.
+    """
     counts = catalog.columns.numbers["gpu_count"]
     return np.where(counts > 0, counts, np.nan)
 
 
-def plans_of(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> Plans:
+def plans_of(planner: Planner, candidates: CheapestOffers, catalog: Catalog) -> Plans:
     """Returns the plans of some offers; cached."""
-    return catalog.derive(_find_plans, planner, cells, cache=catalog.outlooks)
+    return catalog.derive(_find_plans, planner, candidates, cache=catalog.outlooks)
 
 
-# Amounts and limits may be extremely small or large: overflow then means infinite, and 0 / 0 unknown.
+# Amounts and limits may be extremely small or large: an overflow then stands for infinity, and 0 / 0 for unknown.
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")
-def _find_plans(catalog: Catalog, planner: Planner, cells: CheapestOffers) -> Plans:
-    """Chooses the option that the objective prefers among those that keep the limits, else the nearest miss."""
-    options = _node_options(planner, cells, catalog)
+def _find_plans(catalog: Catalog, planner: Planner, candidates: CheapestOffers) -> Plans:
+    """Chooses the number of nodes that the objective prefers among those that keep the limits, else the
+    nearest miss.
+    """
+    options = _node_options(planner, candidates, catalog)
     limits = _applying(planner.limits, options)
     keeping = {field: options.ends & (options.limited[field] <= limit) for field, limit in limits.items()}
     serves = _serves(planner.limits, options)
@@ -197,45 +205,47 @@ def _find_plans(catalog: Catalog, planner: Planner, cells: CheapestOffers) -> Pl
 
 def _limits_of_load(limits: Limits, options: NodeOptions) -> dict[str, float]:
     """Returns the limits of a load by field, infinite where none is given; empty without a load."""
-    given = {field: getattr(limits, field) for field in LIMITS_OF_A_LOAD[: options.least.shape[2]]}
+    given = {field: getattr(limits, field) for field in LIMITS_OF_A_LOAD[: options.least_together.shape[2]]}
     return {field: np.inf if limit is None else limit for field, limit in given.items()}
 
 
 def _serves(limits: Limits, options: NodeOptions) -> Mask:
     """Returns whether the load is served within its limits."""
     of_load = np.array(list(_limits_of_load(limits, options).values()))
-    return keeps_limits(options.least, of_load) if len(of_load) else np.ones(options.works.shape, np.bool_)
+    return keeps_limits(options.least_together, of_load) if len(of_load) else np.ones(options.works.shape, np.bool_)
 
 
 def _kept_of_load(limits: Limits, options: NodeOptions, serves: Mask) -> dict[str, KeptLimit]:
-    """Returns the limits of a load. A type that keeps each of them, and not all, fails the first that can be raised."""
-    of_load, nowhere = _limits_of_load(limits, options), ~_any(serves & options.works)
-    alone = {field: _any(options.works & (options.alone[:, :, column] <= limit))
+    """Returns the limits of a load. A type that keeps each limit, but not all at once, fails the first that can be
+    raised.
+    """
+    of_load, misses = _limits_of_load(limits, options), ~_any(serves & options.works)
+    keeps = {field: _any(options.works & (options.least_alone[:, :, column] <= limit))
              for column, (field, limit) in enumerate(of_load.items())}  # fmt: skip
-    least = np.fmin.reduce(np.where(options.works[:, :, None], options.least, np.inf), axis=0)
-    helped = np.isfinite(least) & (np.array(list(of_load.values())) < np.inf)
-    first = np.argmax(helped, axis=1) if of_load else None
-    together = _all(nowhere, alone.values())
-    none = np.zeros(len(nowhere), np.bool_)
+    least = np.fmin.reduce(np.where(options.works[:, :, None], options.least_together, np.inf), axis=0)
+    can_be_raised = np.isfinite(least) & (np.array(list(of_load.values())) < np.inf)
+    first = np.argmax(can_be_raised, axis=1) if of_load else None
+    keeps_each = _all(misses, keeps.values())
+    none = np.zeros(len(misses), np.bool_)
     return {
-        field: KeptLimit(alone[field] & ~(together & (first == column)), none, none, least[:, column])
+        field: KeptLimit(keeps[field] & ~(keeps_each & (first == column)), none, none, least[:, column])
         for column, field in enumerate(of_load)
     }
 
 
 def _applying(limits: Limits, options: NodeOptions) -> dict[str, float]:
-    """Returns by field the limits that are given and apply, in the order of rejections."""
+    """Returns the limits that are given and apply by field, in the order of `LIMITS_BY_FIELD`."""
     given = {field: getattr(limits, field) for field in LIMITS_BY_FIELD if field in options.limited}
     return {field: limit for field, limit in given.items() if limit is not None}
 
 
 def _kept_limits(options: NodeOptions, keeping: Mapping[str, Mask]) -> dict[str, KeptLimit]:
-    kept, before = dict[str, KeptLimit](), options.ends
+    kept, earlier = dict[str, KeptLimit](), options.ends
     for field, mask in keeping.items():
-        others = _all(options.ends, (each for other, each in keeping.items() if other != field))
+        others = _all(options.ends, (other_mask for other, other_mask in keeping.items() if other != field))
         least = np.fmin.reduce(np.where(others, options.limited[field], np.inf), axis=0)
-        kept[field] = KeptLimit(_any(mask), _any(before), _any(before & mask), least)
-        before = before & mask
+        kept[field] = KeptLimit(_any(mask), _any(earlier), _any(earlier & mask), least)
+        earlier = earlier & mask
     return kept
 
 
@@ -247,46 +257,48 @@ def _any(mask: Mask) -> Mask:
     return np.asarray(mask.any(axis=0), np.bool_)
 
 
-def _node_options(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> NodeOptions:
-    types, options = cells.instance_type, planner.fleet.options
+def _node_options(planner: Planner, candidates: CheapestOffers, catalog: Catalog) -> NodeOptions:
+    types, options = candidates.instance_type, planner.fleet.options
     works = np.array([option.works[types] for option in options])
     likely = np.where(works, np.array([option.likely[types] for option in options]), np.nan)
     nodes = np.broadcast_to(np.array(planner.fleet.counts, np.float64)[:, None], works.shape)
     instances = np.array([option.fewest_instances[types] for option in options])
     if not planner.limits.of_load:
         instances = np.minimum(instances, planner.limits.max_instances)
-    one = _Run(
+    single = _SingleInstance(
         nodes=nodes,
         works=works,
         likely=likely,
-        spread=likely / np.where(works, np.array([option.low[types] for option in options]), np.nan),
+        likely_over_low=likely / np.where(works, np.array([option.low[types] for option in options]), np.nan),
         hours=np.where(works, np.array([option.hours[types] for option in options]), np.nan),
         samples=np.array([option.samples[types] for option in options]),
-        usd_per_hour=catalog.offers.usd_per_hour_at(cells.offer) * nodes,
-        price_high=catalog.offers.high[cells.offer] / catalog.offers.likely[cells.offer],
+        usd_per_hour=catalog.offers.usd_per_hour_at(candidates.offer) * nodes,
+        price_high=catalog.offers.high[candidates.offer] / catalog.offers.likely[candidates.offer],
         watts=_watts(planner, catalog)[types] * nodes,
-        spot=catalog.offers.market[cells.offer] == SPOT,
+        spot=catalog.offers.market[candidates.offer] == SPOT,
         gpu_count=gpu_counts(catalog)[types] * nodes,
         gpu_memory_gb=np.broadcast_to(catalog.columns.numbers["gpu_memory_gb"][types], works.shape),
         instances=instances,
-        alone=np.array([option.alone[types] for option in options]),
-        least=np.array([option.least[types] for option in options]),
+        least_alone=np.array([option.least_alone[types] for option in options]),
+        least_together=np.array([option.least_together[types] for option in options]),
     )
     if planner.fleet.job.amount is None:
-        return _options_without_amount(one)
-    charges = charges_of(planner.run, planner.managed_service, types, cells.offer, catalog)
-    return _options_of_amount(planner, one, charges, _rates_at(catalog.derive(spot_rates), types, one.spot))
+        return _options_without_amount(single)
+    charges = charges_of(planner.run, planner.managed_service, types, candidates.offer, catalog)
+    return _options_of_amount(planner, single, charges, _rates_at(catalog.derive(spot_rates), types, single.spot))
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """The job on one undisturbed instance: options in rows, candidates in columns; NaN where it does not work."""
+class _SingleInstance:
+    """The job on one instance without interruptions: a row per number of nodes, a column per candidate; NaN where the
+    job does not run.
+    """
 
     nodes: Floats
     works: Mask
     likely: Floats
-    spread: Floats
-    """Likely rate / low rate."""
+    likely_over_low: Floats
+    """Likely rate divided by the low end of its band."""
     hours: Floats
     samples: Floats
     usd_per_hour: Floats
@@ -298,19 +310,19 @@ class _Run:
     gpu_count: Floats
     gpu_memory_gb: Floats
     instances: Floats
-    """Instances that serve a load, else one for each run as far as the limit allows."""
-    alone: Floats
-    least: Floats
+    """Instances that serve a load; without a load, one for each run up to the limit."""
+    least_alone: Floats
+    least_together: Floats
 
 
-def _options_without_amount(one: _Run) -> NodeOptions:
-    shape, instances = one.works.shape, one.instances
-    price, rate = one.usd_per_hour * instances, one.likely * instances
-    risk = np.broadcast_to(one.spot.astype(np.float64), shape)
+def _options_without_amount(single: _SingleInstance) -> NodeOptions:
+    shape, instances = single.works.shape, single.instances
+    price, rate = single.usd_per_hour * instances, single.likely * instances
+    risk = np.broadcast_to(single.spot.astype(np.float64), shape)
     unknown = np.full(shape, np.nan)
     return NodeOptions(
-        nodes=one.nodes,
-        works=one.works,
+        nodes=single.nodes,
+        works=single.works,
         rate=rate,
         figures=Figures(
             usd=price,
@@ -318,79 +330,81 @@ def _options_without_amount(one: _Run) -> NodeOptions:
             hours=1 / rate,
             speed=rate,
             paid_speed=rate,
-            watts=one.watts * instances,
+            watts=single.watts * instances,
             risk=risk,
-            gpu_count=one.gpu_count * instances,
-            gpu_memory_gb=one.gpu_memory_gb,
+            gpu_count=single.gpu_count * instances,
+            gpu_memory_gb=single.gpu_memory_gb,
             samples=rate * SECONDS_AN_HOUR,
             data_usd=np.zeros(shape),
         ),
         instances=instances,
         hours=unknown,
-        ends=one.works,
+        ends=single.works,
         limited={},
-        alone=one.alone,
-        least=one.least,
+        least_alone=single.least_alone,
+        least_together=single.least_together,
         incomplete=np.zeros(shape[1], np.bool_),
     )
 
 
-def _options_of_amount(planner: Planner, one: _Run, charges: Charges, rates: Rates) -> NodeOptions:
+def _options_of_amount(planner: Planner, single: _SingleInstance, charges: Charges, rates: Rates) -> NodeOptions:
     limits = planner.limits
 
     def on(instances: Floats | float) -> Expected:
-        hours = one.hours / instances
-        return charges.in_use(expected(hours, hours * one.spread, one.nodes, rates, planner.checkpoints))
+        hours = single.hours / instances
+        return charges.in_use(expected(hours, hours * single.likely_over_low, single.nodes, rates, planner.checkpoints))
 
-    # How many instances are needed depends on the hours on one, which include its interruptions.
-    instances, run = np.ones(one.works.shape), on(1.0)
+    # The number of instances depends on the hours on one instance with its interruptions.
+    instances, run = np.ones(single.works.shape), on(1.0)
     if limits.max_instances > 1:
-        instances = np.maximum(_instances(planner, run, charges.setup_hours / charges.busy_share), one.instances)
+        instances = np.maximum(_instances(planner, run, charges.setup_hours / charges.busy_share), single.instances)
         run = on(instances)
-    price, machines = one.usd_per_hour * instances, one.nodes * instances
+    price, machines = single.usd_per_hour * instances, single.nodes * instances
     hours, data_usd = run.elapsed, charges.of_data(run.elapsed, machines)
     usd = limited_usd = price * charges.of_machines(run.paid) + data_usd
     if limits.safe:
         hours = run.elapsed_high
-        limited_usd = price * one.price_high * charges.of_machines(run.paid_high) + charges.of_data(hours, machines)
-    ends = one.works & np.isfinite(run.paid) & np.isfinite(run.paid_high)
-    per_hour = rates.likely * gang_rate(1.0, one.nodes, rates.lost_together) * instances
-    work = one.likely * one.hours
+        limited_usd = price * single.price_high * charges.of_machines(run.paid_high) + charges.of_data(hours, machines)
+    ends = single.works & np.isfinite(run.paid) & np.isfinite(run.paid_high)
+    per_hour = rates.likely * gang_rate(1.0, single.nodes, rates.lost_together) * instances
+    work = single.likely * single.hours
     figures = Figures(
         usd=usd,
         usd_per_hour=price,
         hours=run.elapsed,
         speed=work / run.elapsed,
         paid_speed=work / run.paid,
-        watts=one.watts * instances,
-        # 1 - e^-x by expm1, which keeps its digits where an interruption is unlikely.
-        risk=np.where(one.spot, -np.expm1(-np.nan_to_num(per_hour, nan=np.inf) * run.paid), 0.0),
-        gpu_count=one.gpu_count * instances,
-        gpu_memory_gb=one.gpu_memory_gb,
-        samples=one.samples,
+        watts=single.watts * instances,
+        # 1 - e^-x by expm1, which is exact also where an interruption is unlikely.
+        risk=np.where(single.spot, -np.expm1(-np.nan_to_num(per_hour, nan=np.inf) * run.paid), 0.0),
+        gpu_count=single.gpu_count * instances,
+        gpu_memory_gb=single.gpu_memory_gb,
+        samples=single.samples,
         data_usd=data_usd,
     )
     return NodeOptions(
-        nodes=one.nodes,
-        works=one.works,
-        rate=one.likely * instances,
+        nodes=single.nodes,
+        works=single.works,
+        rate=single.likely * instances,
         figures=figures.of_runs_that_end(ends),
         instances=instances,
         hours=run.elapsed,
         ends=ends,
         limited={"deadline_hours": hours, "budget_usd": limited_usd},
-        alone=one.alone,
-        least=one.least,
+        least_alone=single.least_alone,
+        least_together=single.least_together,
         incomplete=charges.unknown,
     )
 
 
 def _instances(planner: Planner, run: Expected, setup_hours: Floats) -> Floats:
-    """Returns how many independent instances share the work: the maximum for speed, else as few as are in time."""
+    """Returns how many independent instances share the work: the maximum for speed, else the fewest that are
+    in time.
+    """
     limits, most = planner.limits, float(planner.limits.max_instances)
     if any(planner.objective.weights.get(criterion) for criterion in SPEED_CRITERIA):
         return np.full(run.paid.shape, most)
-    # Independent instances share the work and each pays its own set-up, so without a deadline one is enough.
+    # Each instance pays its own set-up, so without a deadline one instance is cheapest.
     if limits.deadline_hours is None:
         return np.ones(run.paid.shape)
     hours = run.elapsed_high if limits.safe else run.elapsed
@@ -405,7 +419,7 @@ def _scores(objective: Objective, options: NodeOptions) -> Floats:
 
 
 def _missed_by(limits: Mapping[str, float], options: NodeOptions) -> Floats:
-    """Returns by how much the limits are missed: the largest ratio."""
+    """Returns the largest ratio of a figure to its limit."""
     worst = np.zeros(options.works.shape)
     for field, limit in limits.items():
         worst = np.maximum(worst, np.nan_to_num(options.limited[field] / limit, nan=MISSED, posinf=MISSED))
@@ -421,36 +435,36 @@ def _rates_at(rates: Rates, types: NDArray[np.int64], spot: Mask) -> Rates:
 # Rejections
 
 
-def types_among(cells: CheapestOffers, where: Mask, count: int) -> TypeSet:
-    """Returns the types of the offers at which the mask is true; `count` is that of all types."""
-    return types_where(np.bincount(cells.instance_type[where], minlength=count) > 0)
+def types_among(candidates: CheapestOffers, where: Mask, count: int) -> TypeSet:
+    """Returns the types of the candidates at which the mask is true; `count` is the number of all types."""
+    return types_where(np.bincount(candidates.instance_type[where], minlength=count) > 0)
 
 
-def limit_checks(planner: Planner, cells: CheapestOffers, usd_per_hour: float | None, catalog: Catalog) -> list[Check]:
-    """Returns checks for types that run the job, but miss a limit on it with every offer that costs at most
-    `usd_per_hour`.
-    """
+def limit_checks(
+    planner: Planner, candidates: CheapestOffers, usd_per_hour: float | None, catalog: Catalog
+) -> list[Check]:
+    """Returns checks for types that run the job, but miss a limit on it with all offers up to `usd_per_hour`."""
     limits, count = planner.limits, len(catalog.instance_types)
     if planner.fleet.job.amount is None and not limits.bind:
         return []
-    plans = plans_of(planner, cells, catalog)
-    # Without limits only endless runs are rejected, and most questions have none.
+    plans = plans_of(planner, candidates, catalog)
+    # Without limits only endless runs are rejected, which are rare.
     if not limits.bind and not (plans.works & ~plans.ends).any():
         return []
     shown = plans.works
     if usd_per_hour is not None:
-        above = cells.types & ~cells.within(usd_per_hour)  # none of their offers is below, so all of them count
-        shown = shown & ((cells.usd <= usd_per_hour) | mask_of(above, count)[cells.instance_type])
+        above = candidates.types & ~candidates.within(usd_per_hour)  # all their offers are above, so all of these count
+        shown = shown & ((candidates.usd <= usd_per_hour) | mask_of(above, count)[candidates.instance_type])
 
     def among(mask: Mask) -> TypeSet:
-        return types_among(cells, shown & mask, count)
+        return types_among(candidates, shown & mask, count)
 
     ends = among(plans.ends)
 
     def check(field: str, kept: KeptLimit) -> Check:
         least = np.full(count, np.inf)  # infinite for types that no change of this limit admits
-        np.minimum.at(least, cells.instance_type[shown], kept.least[shown])
-        fails = ends & (~among(kept.alone) | among(kept.before) & ~among(kept.with_before))
+        np.minimum.at(least, candidates.instance_type[shown], kept.least[shown])
+        fails = ends & (~among(kept.keeps) | among(kept.keeps_earlier) & ~among(kept.keeps_with_earlier))
         kind = LIMITS_BY_FIELD[field]
         rule = _LimitRelaxation(kind.prefix + field, kind.parts, fails, least, ~among(plans.keeps))
         return Check(kind.code, "constraint", fails, rule, of_plans=True, changes_plans=True)
@@ -458,7 +472,7 @@ def limit_checks(planner: Planner, cells: CheapestOffers, usd_per_hour: float | 
     of_limits = [check(field, kept) for field, kept in plans.kept.items()]
     endless = among(plans.works) & ~ends
     return [
-        Check("interruptions", "constraint", endless, _Resuming(planner, cells, endless), of_plans=True),
+        Check("interruptions", "constraint", endless, _Resuming(planner, candidates, endless), of_plans=True),
         *of_limits,
     ]
 
@@ -468,51 +482,53 @@ class _Resuming:
     """Lets a run go on after an interruption, where it starts again from the beginning."""
 
     planner: Planner
-    cells: CheapestOffers
+    candidates: CheapestOffers
     fails: TypeSet
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         if self.planner.resumable is self.planner:
             return None
-        keeps = plans_of(self.planner.resumable, self.cells, catalog).keeps
+        keeps = plans_of(self.planner.resumable, self.candidates, catalog).keeps
         if rejected.limit is not None:
-            keeps = keeps & (self.cells.usd <= rejected.limit)
-        types = rejected.types & self.fails & types_among(self.cells, keeps, len(catalog.instance_types))
+            keeps = keeps & (self.candidates.usd <= rejected.limit)
+        types = rejected.types & self.fails & types_among(self.candidates, keeps, len(catalog.instance_types))
         return Relaxation({"workload.fault_tolerant": True}, rejected.only(types)) if types else None
 
 
 @dataclass(frozen=True, slots=True)
 class _LimitRelaxation:
-    """Raises a limit to the least value that admits something, rounded up to one of so many parts of its unit."""
+    """Raises a limit to the least value that admits something, rounded up to a multiple of 1 / `parts`."""
 
     name: str
     parts: int
     fails: TypeSet
     least: Floats
     miss_any: TypeSet
-    """Types that miss this limit, another one, or several together."""
+    """Types of which no plan keeps all limits."""
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
         least = np.where(mask_of(rejected.types & self.fails, len(self.least)), self.least, np.inf)
         if not np.isfinite(least).any():
             return None
-        # Rounded up, so that the limit that is proposed admits the plan although it is printed with few digits.
+        # Rounded up, so that the proposed limit admits the plan although it has few digits.
         limit = np.ceil(least.min() * self.parts) / self.parts
         limit = int(limit) if self.parts == 1 else float(limit)
         return Relaxation({self.name: limit}, rejected.only(self.miss_any & types_where(self.least <= limit)))
 
 
 def keeping_otherwise(
-    planner: Planner, cells: CheapestOffers, rejected: AdmittedOffers, blocked: TypeSet, estimating: Estimating,
+    planner: Planner, candidates: CheapestOffers, rejected: AdmittedOffers, blocked: TypeSet, estimating: Estimating,
     catalog: Catalog,
 ) -> TypeSet:  # fmt: skip
-    """Returns which types of the rejected offers keep the limits only in another estimate of the fleet."""
+    """Returns which types of the rejected offers keep the limits by another estimate of the fleet, and not by
+    this one.
+    """
     if isinstance(planner.fleet.job, NamedWork):
-        return 0  # measurements are of one machine
-    # It helps types that do not hold the job, and types that miss its limits; other types fail something else.
-    count, now = len(catalog.instance_types), plans_of(planner, cells, catalog)
-    misses = types_among(cells, now.works, count) & ~types_among(cells, now.keeps, count)
+        return 0  # other estimates need a job, and named work has only measurements
+    # Another estimate may help types that do not hold the job, and types that miss its limits.
+    count, now = len(catalog.instance_types), plans_of(planner, candidates, catalog)
+    misses = types_among(candidates, now.works, count) & ~types_among(candidates, now.keeps, count)
     types = rejected.types & (blocked | misses)
-    plans = _find_plans(catalog, replace(planner, fleet=estimating(types)), cells)
-    affordable = plans.keeps if rejected.limit is None else plans.keeps & (cells.usd <= rejected.limit)
-    return types & types_among(cells, affordable, count)
+    plans = _find_plans(catalog, replace(planner, fleet=estimating(types)), candidates)
+    affordable = plans.keeps if rejected.limit is None else plans.keeps & (candidates.usd <= rejected.limit)
+    return types & types_among(candidates, affordable, count)

@@ -1,4 +1,4 @@
-"""Rules of thumb that others wrote down, compared with an answer: it follows or overrules each, with figures."""
+"""Published rules of thumb, each with a verdict on whether an answer follows or overrules it, and figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +18,9 @@ OTHERS = ("*",)
 def cited_priors(
     applying: Sequence[Prior], basis: Basis, ranked: Ranked, context: WorkContext, catalog: Catalog
 ) -> tuple[CitedPrior, ...]:
-    """Returns those of the applying rules of thumb that a ranking of types follows or overrules, in the same order."""
+    """Returns the verdicts on rules of thumb that apply, in their order, where the ranking can follow or
+    overrule them.
+    """
     if not applying or not len(ranked.score):
         return ()
     rows = _first_rows(ranked, catalog)
@@ -41,9 +43,10 @@ def _with_figures(cited: CitedPrior, basis: Basis, context: WorkContext) -> Cite
 
 
 def usual_gpus(question: Question, catalog: Catalog) -> int:
-    """Returns the number of GPUs that a rule of thumb names for the work, which only figures of a job overrule.
+    """Returns the number of GPUs that a rule of thumb names for the work.
 
-    It is 1 without such a rule, and where the question itself asks for the least hardware.
+    It is 1 without such a rule, with a job, whose own figures overrule it, and where the question asks for the least
+    hardware.
     """
     if question.work.job is not None or question.asks_for_least_hardware:
         return 1
@@ -63,12 +66,12 @@ def in_conflict(priors: Sequence[CitedPrior]) -> tuple[str, ...]:
 
 
 def _pairs(prior: Prior) -> set[tuple[str, str]]:
-    """Pairs of families, the better first."""
+    """Returns all pairs of families that a rule ranks, the better family first."""
     return {(one, other) for better, worse in combinations(prior.groups, 2) for one in better for other in worse}
 
 
 def _priors_for(catalog: Catalog, task: str, has_subjects: bool) -> tuple[Prior, ...]:
-    """Returns the priors on a task that hold; those about a subject only for a question that names one."""
+    """Returns the priors on a task that hold on the day; those about a subject only for a question that names one."""
     priors = (prior for prior in catalog.reference.priors if prior.task == task and prior.holds_on(catalog.day))
     return tuple(prior for prior in priors if has_subjects or not prior.subjects)
 
@@ -97,7 +100,7 @@ def _applies(prior: Prior, question: Question) -> bool:
 
 
 def _first_rows(ranked: Ranked, catalog: Catalog) -> dict[str, int]:
-    """The best row of each family."""
+    """Returns the best row of each family."""
     words = catalog.columns.words["family"]
     rows: dict[str, int] = {}
     for row, code in enumerate(words.codes[ranked.instance_type].tolist()):
@@ -108,15 +111,17 @@ def _first_rows(ranked: Ranked, catalog: Catalog) -> dict[str, int]:
 def _on_ranking(
     prior: Prior, rows: Mapping[str, int], basis: Basis, ranked: Ranked, catalog: Catalog
 ) -> Iterator[CitedPrior]:
-    """Yields the prior if at least two of its groups are ranked, with the first pair that the ranking turns round."""
+    """Yields the verdict if at least two groups of the prior are ranked: overridden by the first pair in
+    reverse order.
+    """
     named = {family for group in prior.groups for family in group}
     others = [row for family, row in rows.items() if family not in named]
     present = [others if group == OTHERS else [rows[name] for name in group if name in rows] for group in prior.groups]
     pairs = list(pairwise([min(group) for group in present if group]))
     if pairs:
-        turned = next((pair for pair in pairs if pair[0] > pair[1]), None)
-        better, worse = (ranked_offer(basis, ranked, row, catalog) for row in turned or pairs[0])
-        yield CitedPrior(prior, "overridden" if turned else "followed", (better, worse))
+        reverse = next((pair for pair in pairs if pair[0] > pair[1]), None)
+        better, worse = (ranked_offer(basis, ranked, row, catalog) for row in reverse or pairs[0])
+        yield CitedPrior(prior, "overridden" if reverse else "followed", (better, worse))
 
 
 def _on_gpus(prior: Prior, min_gpus: int, first: RankedOffer) -> CitedPrior:

@@ -1,4 +1,4 @@
-"""Candidates in their order under an objective: the best of each type, the Pareto front, ties and fallbacks."""
+"""Candidates in the order of an objective: the best of each type, the Pareto front, ties and fallbacks."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ from service.domain.selection.offers import AdmittedOffers, CheapestOffers
 from service.domain.typeset import ThresholdIndex, TypeSet, types_where
 
 PEAKS_APART = log(1.1)
-"""Peaks that differ by less do not show which machine is faster: for eight of ten rates that are scaled by peaks, the
-truth is 0.47 to 2.11 times the estimate (`SCALED_BANDS`)."""
+"""Smallest difference of peaks, as a logarithm, that shows which machine is faster. Of rates that are scaled by peaks,
+eight in ten are 0.47 to 2.11 times the estimate (`SCALED_BANDS`)."""
 
 INCOMPLETE = 1e3
-"""Above any score of known dollars: an unknown charge is not 0, so a lower bound ranks after bills that are known."""
+"""A number above any score of known dollars: an unknown charge is not 0, so incomplete bills rank after known ones."""
 
 NO_WORSE_THAN = log(2.0) + EVEN
-"""A fallback that differs is preferred while it is at most twice as bad as the best; scores are logarithms."""
+"""Largest distance of a fallback's score from the best one: twice as bad, as scores are logarithms."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,18 @@ class Ranked:
     instance_type: Indices
     offer: Indices
     usd: Floats
-    """Price per hour, which limits refer to."""
+    """Price per hour, to which limits refer."""
     cost: Floats
     """Cost of the job; without one, of an hour."""
     speed: Floats
     score: Floats
     """Infinite for candidates that miss a limit on the whole job."""
-    cell: Indices
+    candidate: Indices
     """Index of each candidate in the columns before ordering."""
     plans: Plans | None
     """Plans of the columns before ordering, if there is a job."""
     unknown: TypeSet
-    """Types whose score is unknown. It may be known among candidates none of which has the missing figure."""
+    """Types whose score is unknown. It may be known among fewer candidates, if none of these has the figure either."""
 
     def rows(self, indices: NDArray[Any]) -> "Ranked":
         """Returns some of the rows, by index or mask."""
@@ -65,7 +65,7 @@ class Ranked:
             self.cost[indices],
             self.speed[indices],
             self.score[indices],
-            self.cell[indices],
+            self.candidate[indices],
             self.plans,
             self.unknown,
         )
@@ -80,15 +80,15 @@ class Ranked:
 
     @cached_property
     def _places(self) -> ThresholdIndex:
-        """The first row of each type, indexed to find the first row of some types."""
+        """An index for the first row of any set of types."""
         return ThresholdIndex.of(self._first.astype(np.float64))
 
     def first_row(self, admitted: AdmittedOffers) -> int:
-        """Returns the first row that belongs to some offers, of which there is one."""
+        """Returns the first row of the admitted offers, of which there is at least one."""
         row = int(self._places.least(admitted.types))
         if admitted.limit is None or self.usd[row] <= admitted.limit:
             return row
-        # Another offer of the type is within the limit, or ranks before it.
+        # That offer is above the limit, so the rows are searched for the first one within it.
         return int(admitted.among(self.instance_type, self.usd).argmax())
 
     def keeping_limits(self) -> "Ranked":
@@ -105,33 +105,33 @@ class Ranked:
 
 
 def rank(
-    cells: CheapestOffers, objective: Objective, figures: Figures, plans: Plans | None, catalog: Catalog
+    candidates: CheapestOffers, objective: Objective, figures: Figures, plans: Plans | None, catalog: Catalog
 ) -> Ranked:
-    """Returns the best score first; ties go to the lower price, fewer machines, on-demand, and then by name.
+    """Returns the candidates, best score first; equal scores by price, machines, market (spot last) and name.
 
     A price that no recent observation confirms ranks at the high end of what it is believed to be.
     """
-    score = scores(objective, figures.at_prices(catalog.offers.ranking_factor(cells.offer)))
+    score = scores(objective, figures.at_prices(catalog.offers.ranking_factor(candidates.offer)))
     cost = figures.usd
     if plans is not None:
         cost = np.where(plans.incomplete, np.nan, cost)
         if objective.needs(NEEDS_PRICE):
             score = score + INCOMPLETE * plans.incomplete
         score = np.where(plans.keeps, score, np.inf)
-    spot = catalog.offers.market[cells.offer] == SPOT
+    spot = catalog.offers.market[candidates.offer] == SPOT
     total = np.nan_to_num(figures.usd_per_hour, nan=np.inf)
-    machines = figures.gpu_count / gpu_counts(catalog)[cells.instance_type]
+    machines = figures.gpu_count / gpu_counts(catalog)[candidates.instance_type]
     # `lexsort` sorts by its last key first.
-    order = np.lexsort((cells.offer, cells.instance_type, spot, machines, total, compared(score)))
-    lacking = np.bincount(cells.instance_type[np.isnan(score)], minlength=len(catalog.instance_types))
+    order = np.lexsort((candidates.offer, candidates.instance_type, spot, machines, total, compared(score)))
+    lacking = np.bincount(candidates.instance_type[np.isnan(score)], minlength=len(catalog.instance_types))
     return Ranked(
-        instance_type=cells.instance_type[order],
-        offer=cells.offer[order],
-        usd=cells.usd[order],
+        instance_type=candidates.instance_type[order],
+        offer=candidates.offer[order],
+        usd=candidates.usd[order],
         cost=cost[order],
         speed=figures.speed[order],
         score=score[order],
-        cell=order,
+        candidate=order,
         plans=plans,
         unknown=types_where(lacking > 0),
     )
@@ -145,8 +145,8 @@ def fallbacks(
 ) -> NDArray[np.int64]:
     """Returns indices of candidates to try, the best first; scores are in ascending order.
 
-    Each next one shares the fewest failure domains (family, region, market) with earlier ones; ties go to the better
-    score. Of `once`, such as the instance type, no value is taken twice.
+    Each next one shares the fewest failure domains (family, region, market) with the earlier ones; of those that share
+    as few, it has the best score. No value of `once`, such as the instance type, is taken twice.
     """
     shared, taken = np.zeros(len(score)), np.zeros(len(score), np.bool_)
     far = np.zeros(len(score)) if not len(score) else np.where(score <= score[0] + NO_WORSE_THAN, 0.0, 1e9)
@@ -166,9 +166,9 @@ def fallbacks(
 class Uncertain(NamedTuple):
     """The score of a choice, and how far it may be off.
 
-    `better` and `worse` are how much the score falls or rises at the ends of the estimate's band, `price_better` and
-    `price_worse` at the ends of the price's. Estimates of the same hardware are off together, so only their prices can
-    change the order.
+    `better` and `worse` are the changes of the score at the ends of the estimate's band, `price_better` and
+    `price_worse` those at the ends of the price's band. Estimates of the same hardware err together, so that only
+    prices can change their order.
     """
 
     score: float
@@ -200,7 +200,7 @@ def uncertain(
     low, likely, high = columns.low.item(index), columns.likely.item(index), columns.high.item(index)
     gpu = instance_type.gpu.id if instance_type.gpu else None
     hardware: Hashable = (gpu, instance_type.gpu_count, instance_type.interconnect, nodes)
-    if measured:  # a measurement is off by itself
+    if measured:  # the error of a measurement is its own
         hardware = instance_type.id
     if not 0 < low <= likely <= high < inf:
         return Uncertain(score, 0.0, 0.0, hardware)
@@ -208,10 +208,7 @@ def uncertain(
 
 
 def ties(ranked: Sequence[Uncertain], shown: int) -> list[tuple[int, ...]]:
-    """Returns for each of the first choices the ranks of those that the uncertainty may place on its other side.
-
-    For estimates, the likely scores must lie within each other's bands; the bands of prices need only overlap.
-    """
+    """Returns for each of the first choices the ranks of the choices that are tied with it; see `tie`."""
     # Scores rise with the rank, except among fallbacks.
     order = np.argsort([one.score for one in ranked], kind="stable").tolist()
     tied: list[list[int]] = [[] for _ in ranked]
@@ -231,17 +228,18 @@ def ties(ranked: Sequence[Uncertain], shown: int) -> list[tuple[int, ...]]:
 
 
 def tie(first: Uncertain, second: Uncertain) -> bool:
-    """Returns whether the lead of a choice over one with a worse score is within the uncertainty of both."""
-    # A price that is certain leaves the order open if the other's band reaches it.
+    """Returns whether two choices are tied: the lead of the first over the second is within their uncertainty.
+
+    For estimates, each likely score must lie within the other's band. For prices, it is enough that bands overlap.
+    """
     lead = second.score - first.score - first.price_worse - second.price_better
     if first.hardware == second.hardware:
         return lead <= EVEN
-    # Both bands of estimates must reach: the leader may be worse than it seems, and the later one better.
     return lead <= max(EVEN, min(first.worse, second.better))
 
 
 def with_prices(estimates: Sequence[Uncertain], weight: float, offers: Offers, rows: Indices) -> list[Uncertain]:
-    """Adds the uncertainty of believed prices; `weight` is how much a price counts in the score."""
+    """Returns the choices with the uncertainty of believed prices; `weight` is that of a price in the score."""
     columns = (offers.low, offers.likely, offers.high, offers.old)
     believed = zip(estimates, *[column[rows].tolist() for column in columns], strict=True)
     uncertain = []

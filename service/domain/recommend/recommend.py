@@ -1,4 +1,4 @@
-"""Question in, answer out, forward only: select, rank, relax, complete."""
+"""The answer to a question, in four steps: select, rank, relax, complete."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -41,18 +41,18 @@ MOST_KEPT = 5
 """Length of the longest answer whose choices are kept for later questions: each choice takes about 8 KB."""
 
 BY_HARDWARE = Objective({"fewer_gpus": 1.0, "hours": 0.1})
-"""Stands for the `cheapest` run of a job where no price is known: GPUs are sold one by one, so fewer cost less, and a
-faster one is paid for fewer hours."""
+"""Replaces `cheapest` for a job where no price is known: fewer GPUs cost less, and a faster one is paid for fewer
+hours."""
 
 BY_LEAST_HARDWARE = Objective({"fewer_gpus": 1.0, "lower_peak": 0.1})
-"""Stands for the `cheapest` hour where no price is known: fewer GPUs cost less, and so do weaker ones."""
+"""Replaces `cheapest` for an hour of any work where no price is known: fewer and weaker GPUs cost less."""
 
 BY_SPEED_OF_A_GPU = Objective({"fewer_gpus": 1.0, "hours": 1.0})
-"""Stands for `best_value` where no price is known: the work that one GPU does."""
+"""Replaces `best_value` where no price is known: the work that one GPU does."""
 
 
 def recommend(question: Question, catalog: Catalog) -> Answer:
-    """Returns the ranking of what the constraints admit, what rejects the rest, and what would admit more.
+    """Returns the ranked choices that the constraints admit, and the rejections with the changes that admit more.
 
     If nothing admitted has a price, the ranking is by hardware alone and the answer says so.
     """
@@ -104,7 +104,7 @@ def _without_price(question: Question, basis: Basis, catalog: Catalog) -> Object
 
 
 def _lacks_prices(question: Question, selection: Selection) -> bool:
-    """Returns whether nothing is admitted, and prices are needed but unknown."""
+    """Returns whether nothing is admitted, and some types only because their prices are unknown."""
     return (
         question.constraints.needs_price
         and not selection.admitted.types
@@ -114,7 +114,7 @@ def _lacks_prices(question: Question, selection: Selection) -> bool:
 
 
 def _lacks_spot(constraints: Constraints, admitted: AdmittedOffers, catalog: Catalog) -> bool:
-    """Returns whether spot is allowed and sold by a provider of admitted types, and none of its prices is known."""
+    """Returns whether spot is allowed and sold for admitted types, but no spot price of these is known."""
     if "spot" not in constraints.market or not admitted.types & catalog.derive(sold_at_spot):
         return False
     return not catalog.derive(_any_at_spot, admitted, cache=catalog.outlooks)
@@ -127,7 +127,7 @@ def _any_at_spot(catalog: Catalog, admitted: AdmittedOffers) -> bool:
 def _changed_objective(
     question: Question, basis: Basis, admitted: AdmittedOffers, choices: tuple[Choice, ...], catalog: Catalog
 ) -> Iterator[Note]:
-    """Yields the first choice under the objective of an earlier question, compared with that of this one."""
+    """Yields the first choice under the objective of an earlier question, compared with the first choice now."""
     if question.previous_objective is None or not choices:
         return
     before = basis.under(question.previous_objective)
@@ -139,7 +139,7 @@ def _changed_objective(
 
 @dataclass(frozen=True, slots=True)
 class _Leading:
-    """The first choices of a ranking, how many it has without a limit, advice, and rules of thumb with verdicts."""
+    """The first choices of a ranking, the number of all its choices, advice, and rules of thumb with verdicts."""
 
     choices: tuple[Choice, ...]
     ranked: int
@@ -152,7 +152,7 @@ def _leading(
 ) -> _Leading:
     types, limit, priors = admitted.types, question.limit, applying_priors(question, catalog)
     if not (question.per_offer or question.diversify):
-        # Many questions differ in limits alone and admit the same offers.
+        # Cached, because many questions differ only in limits and admit the same offers.
         best, kept = (question.work, basis, admitted, priors, limit), limit <= MOST_KEPT
         return catalog.derive(_best_types, *best, cache=catalog.outlooks) if kept else _best_types(catalog, *best)
     offers = passing_offers(constraints.of_offers, types, constraints.max_usd_per_hour, catalog)
@@ -183,10 +183,10 @@ def _completed(
 
 
 def _diverse(ranked: Ranked, question: Question, catalog: Catalog) -> Ranked:
-    """Returns offers that differ in what can fail together, the best of them first."""
+    """Returns offers that differ in the domains that can fail together: family, region and market."""
     offers, types, words = catalog.offers, ranked.instance_type, catalog.columns.words
     region = offers.region[ranked.offer]
-    # Unknown regions of two providers are different places: their codes are negative.
+    # Unknown regions of two providers are different regions, so each gets a negative code of its own.
     region = np.where(region == UNKNOWN, UNKNOWN - words["provider"].codes[types], region)
     domains = (words["family"].codes[types], region, offers.market[ranked.offer])
     once = None if question.per_offer else types
@@ -212,9 +212,9 @@ def _estimates(basis: Basis, ranked: Ranked, scores: Sequence[float], catalog: C
     if basis.planner is None or ranked.plans is None:
         distance = tie_distance_of_peaks(basis.objective)
         return [Uncertain(score, distance, distance, row) for row, score in enumerate(scores)]
-    fleet, cells = basis.planner.fleet, ranked.cell[: len(scores)]
+    fleet, candidates = basis.planner.fleet, ranked.candidate[: len(scores)]
     weight = weight_of_speed(basis.objective, has_amount=fleet.job.amount is not None)
-    options, nodes = ranked.plans.option[cells].tolist(), ranked.plans.nodes[cells].tolist()
+    options, nodes = ranked.plans.option[candidates].tolist(), ranked.plans.nodes[candidates].tolist()
     return [
         uncertain(
             scores[row],
@@ -247,5 +247,5 @@ def _current(basis: Basis, question: Question, catalog: Catalog) -> RankedOffer 
     if not len(offers):
         return None
     cheapest = int(offers[np.argmin(np.nan_to_num(catalog.offers.usd_per_hour_at(offers), nan=np.inf))])
-    cells = CheapestOffers.of(np.array([cheapest]), catalog)
-    return replace(ranked_offer(basis, order(catalog, basis, cells), 0, catalog), rank=0, score=0.0)
+    candidates = CheapestOffers.of(np.array([cheapest]), catalog)
+    return replace(ranked_offer(basis, order(catalog, basis, candidates), 0, catalog), rank=0, score=0.0)

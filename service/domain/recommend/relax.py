@@ -27,23 +27,23 @@ CHANGES_OF_JOB = {
     "workload.input_length", "workload.precision",
     "workload.serving.input_length",
 }  # fmt: skip
-"""Fields whose relaxation counts what it admits by estimates of its own: those of the question do not apply to it."""
+"""Fields that change the job: a relaxation of one of these has counted the types that it admits by new estimates."""
 
 HOPELESS = 100.0
-"""Weight of a constraint that no change of the question relaxes; any other weighs 1."""
+"""Weight of a missed constraint that no change of the question can relax; other constraints weigh 1."""
 
 
 def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Rejection, ...]:
-    """Returns the rejections of a selection, the most frequent first and equal ones by code."""
+    """Returns the rejections of a selection: those with the most types first, and equal ones by code."""
     rejected = [_rejection(basis, constraint, catalog) for constraint in selection.failed]
     return tuple(sorted(rejected, key=lambda rejection: (-rejection.rejects, rejection.code)))
 
 
 def priced_first(rejected: Sequence[Rejection], priced: Sequence[Rejection]) -> tuple[Rejection, ...]:
-    """Returns rejections by hardware alone, with the relaxations that admit something with a price in place of theirs.
+    """Returns rejections by hardware alone, in which relaxations that admit something with a price take precedence.
 
     Once something with a price is admitted, machines without a known price are no longer ranked. A change that admits
-    such a machine by hardware alone, and nothing once prices count, has no known result, so it is left out.
+    such a machine by hardware alone, and nothing once prices count, is left out, because its result is unknown.
     """
     unpriced = {
         rejection.code: rejection.relaxation
@@ -62,11 +62,11 @@ class NearestMiss(NamedTuple):
 
 
 def nearest_miss(selection: Selection, rejected: Sequence[Rejection], catalog: Catalog) -> NearestMiss | None:
-    """Returns what misses the fewest constraints; None if something is admitted, if one change admits something, or if
-    the catalog of the day has no instance types.
+    """Returns the type that misses the fewest constraints; None if something is admitted, if one change admits
+    something, or if the catalog of the day has no instance types.
 
-    A type that misses what a change of the question can help comes before one that misses data or hardware. Of types
-    that miss as few, the one with the most memory comes first, since most jobs that fit nowhere lack memory.
+    Constraints that no change of the question relaxes, such as those on data or hardware, count more. Of types that
+    miss equally few, the one with the most memory is returned, since most jobs that fit nowhere lack memory.
     """
     is_helped = any(rejection.relaxation is not None for rejection in rejected)
     if selection.admitted.types or is_helped or not catalog.instance_types:
@@ -164,10 +164,10 @@ def _with_limits(basis: Basis, to: Mapping[str, Any]) -> Basis:
 
 
 def _keeping(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> AdmittedOffers:
-    """Returns the part of the offers whose type keeps the limits on the whole job."""
+    """Returns the offers without the types that miss a limit on the whole job."""
     assert basis.planner is not None
-    cells, limit = admitted.cheapest, admitted.limit
-    plans = plans_of(basis.planner, cells, catalog)
-    keeps = plans.keeps if limit is None else plans.keeps & (cells.usd <= limit)
-    types = types_among(cells, keeps, len(catalog.instance_types))
+    candidates, limit = admitted.cheapest, admitted.limit
+    plans = plans_of(basis.planner, candidates, catalog)
+    keeps = plans.keeps if limit is None else plans.keeps & (candidates.usd <= limit)
+    types = types_among(candidates, keeps, len(catalog.instance_types))
     return admitted._replace(types=admitted.types & types)

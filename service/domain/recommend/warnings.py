@@ -16,7 +16,7 @@ from service.domain.catalog.tariffs import Commitment
 from service.domain.evidence.named import NamedRate
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
-from service.domain.layouts.warnings import BITS_PER_BYTE, estimate_warnings
+from service.domain.layouts.warnings import estimate_warnings
 from service.domain.money import MICRO
 from service.domain.physics.cluster import cluster_of_instance
 from service.domain.physics.input_pipeline import (
@@ -31,16 +31,16 @@ from service.domain.recommend.codes import WarningCode
 from service.domain.selection.requirements import not_run, partly_run
 from service.domain.selection.successors import successor
 from service.domain.statement import Statement, statement
-from service.domain.units import GIB, SECONDS_AN_HOUR
+from service.domain.units import BITS_PER_BYTE, GIB, SECONDS_AN_HOUR
 
 OLD_PRICE_DAYS = 90
 """Prices of instance types change a few times a year; spot prices change daily."""
 
 DAYS_BEFORE_AN_END = 365
-"""How long before its end a type is warned of: plans of a year would outlive it."""
+"""Days before the end of an instance type from which on it has a warning: plans for a year would outlive it."""
 
 ASKED_CHARGES = (PartName.MANAGEMENT_FEE, PartName.STORAGE, PartName.TRANSFER)
-"""Parts of a bill that only some questions have."""
+"""Parts of a bill that only some questions ask for."""
 
 TASKS_THAT_LOAD = frozenset({"training", "inference"})
 """Tasks of deep learning, whose samples the host prepares for the GPUs."""
@@ -104,7 +104,7 @@ def measurement_warnings(measured: NamedRate, framework: str | None) -> Warnings
 def _machine_warnings(subject: _Subject) -> Warnings:
     instance_type, gpu = subject.instance_type, subject.instance_type.gpu
     trains = subject.context.task == "training"
-    # Where peaks rank, each run takes a GPU of its own.
+    # Several runs that peaks rank take a GPU each, so that their links do not matter.
     linked = trains and (subject.context.concurrent_runs == 1 or subject.context.job is not None)
     if linked and instance_type.gpu_count > 1 and instance_type.interconnect == "pcie":
         yield statement(WarningCode.PCIE_MULTI_GPU, gpus=instance_type.gpu_count)
@@ -120,7 +120,7 @@ def _machine_warnings(subject: _Subject) -> Warnings:
         if days <= DAYS_BEFORE_AN_END:
             yield statement(WarningCode.ENDS, state=end.state, starts_on=end.starts_on, days=days)
     newer, precision = successor(subject.offer.index, subject.catalog), subject.offer.precision
-    # The peaks of successors are those of deep learning: one that runs fp64 at a token rate does not replace it.
+    # Successors are found by peaks of deep learning. One without fast fp64 replaces no machine for fp64.
     if newer and newer.instance_type.gpu and (precision is None or newer.instance_type.gpu.runs(precision)):
         yield statement(WarningCode.SUPERSEDED, successor=newer)
 
@@ -147,7 +147,7 @@ def _software_warnings(subject: _Subject) -> Warnings:
 
 
 def _shares_fast_links(instance_type: InstanceType, nodes: int) -> bool:
-    """Whether the GPUs of all nodes are in one rack or pod, so that their traffic does not take the network."""
+    """Whether the GPUs of all nodes are in one rack or pod, so that they do not communicate over the network."""
     return instance_type.processor is not None and not cluster_of_instance(instance_type, nodes).crosses_network
 
 
@@ -184,7 +184,7 @@ def cpus_are_too_few(context: WorkContext, offer: RankedOffer, modelled: JobEsti
 
 
 def _samples_per_second_of_a_node(modelled: JobEstimate | None, nodes: int) -> float | None:
-    """The rate that the GPUs of a node could take, whatever the host brings."""
+    """Returns the samples per second that the GPUs of a node could take if the host brought enough."""
     if modelled is None or modelled.estimate.samples_per_second is None:
         return None
     return (modelled.estimate.gpu_samples_per_second or modelled.estimate.samples_per_second.likely) / nodes
@@ -206,7 +206,7 @@ def _host_warnings(subject: _Subject) -> Warnings:
 
 
 def _input_warnings(instance_type: InstanceType, loading: SampleLoading) -> Warnings:
-    """Yields the parts of the host that bring fewer samples than one machine has to load."""
+    """Yields warnings on parts of the host that bring fewer samples than one machine has to load."""
     rate, gbps = loading.samples_per_second, instance_type.network_gbps
     if rate is None:
         return

@@ -139,11 +139,11 @@ def types_with_peak(catalog: Catalog) -> dict[str, TypeSet]:
 
 def _precision_check(catalog: Catalog, any_of: tuple[str, ...], support: SupportAsked, needs_peak: bool) -> Check:
     runs = catalog.derive(types_with_support, support)
-    fails = catalog.everyone & ~union(runs[precision] for precision in any_of)
+    fails = catalog.all_types & ~union(runs[precision] for precision in any_of)
     rated = catalog.derive(types_with_peak)
     usable = {name: types & rated[name] for name, types in runs.items()} if needs_peak else runs
     # Another precision also admits types whose peak is unknown at all of the named ones.
-    unusable = catalog.everyone & ~union(usable[precision] for precision in any_of)
+    unusable = catalog.all_types & ~union(usable[precision] for precision in any_of)
     return Check("precision", "hardware", fails, AddWord("workload.precision", any_of, unusable, WordIndex.of(usable)))
 
 

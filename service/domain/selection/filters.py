@@ -39,7 +39,7 @@ FILTER_CODES: dict[str, str] = {
 def word_check(catalog: Catalog, name: str, words: tuple[str, ...]) -> Check:
     """Checks that a type has one of the words in a column."""
     index = catalog.derive(_word_index, name)
-    fails = catalog.everyone & ~union(index.types_of.get(word, 0) for word in words)
+    fails = catalog.all_types & ~union(index.types_of.get(word, 0) for word in words)
     ground: Ground = WORDS[name].ground if name in WORDS else "availability"
     return Check(name, ground, fails, AddWord(name, words, fails, index, or_drop=True))
 
@@ -62,7 +62,7 @@ def range_checks(
     """
     # An index serves every limit, and limits can be any number, so the checks themselves are not cached.
     index = number_index(catalog, name, precision)
-    unknown = catalog.everyone & ~index.known
+    unknown = catalog.all_types & ~index.known
     below = 0 if at_least is None else index.below(at_least)
     above = 0 if at_most is None else index.above(at_most)
     limits = {f"min_{name}": at_least, f"max_{name}": at_most}

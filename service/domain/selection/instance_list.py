@@ -23,11 +23,16 @@ UNIQUE_COLUMNS = ("instance",)
 """Columns in which every value occurs once."""
 
 
+def sort_columns(catalog: Catalog) -> tuple[str, ...]:
+    """Returns the names of the columns that `list_instances` can sort by."""
+    return (*catalog.columns.numbers, "usd_per_hour", "tflops", "tflops_per_usd", "name")
+
+
 def list_instances(constraints: Constraints, words: str | None, sort: Sequence[str], catalog: Catalog) -> Indices:
     """Returns a row per instance type that passes: its index, and that of its best offer (-1: none).
 
-    `words` must all occur in names, families, CPUs, GPUs, aliases, links or networks. `sort` holds columns, `-` for
-    descending. Raises `QuestionError` for a column that does not exist.
+    `words` must all occur in names, families, CPUs, GPUs, aliases, links or networks. `sort` holds some of
+    `sort_columns`, `-` for descending. Raises `QuestionError` for a peak without a precision.
     """
     types, offers = _admitted(constraints, catalog)
     if words:
@@ -48,7 +53,7 @@ def _admitted(constraints: Constraints, catalog: Catalog) -> tuple[Indices, Indi
         by_the_hour = constraints._replace(market=constraints.market or BY_THE_HOUR)
         return offers_of_types(select(by_the_hour, catalog).admitted)
     failing = union(check.fails for check in type_checks(constraints, catalog))
-    types = np.flatnonzero(catalog.mask(catalog.everyone & ~failing))
+    types = np.flatnonzero(catalog.mask(catalog.all_types & ~failing))
     return types, catalog.default_offers[types]
 
 
@@ -93,9 +98,6 @@ def _names_of_network(instance_type: InstanceType, catalog: Catalog) -> tuple[st
 
 
 def _column(name: str, constraints: Constraints, catalog: Catalog, types: Indices, offers: Indices) -> Floats | Indices:
-    numbers = catalog.columns.numbers
-    if name in numbers:
-        return numbers[name][types]
     match name:
         case "name":
             return types
@@ -105,10 +107,8 @@ def _column(name: str, constraints: Constraints, catalog: Catalog, types: Indice
             return _tflops(name, constraints, catalog, types)
         case "tflops_per_usd":
             return _tflops(name, constraints, catalog, types) / catalog.offers.usd_per_hour_at(offers)
-    columns = [*numbers, "usd_per_hour", "tflops", "tflops_per_usd", "name"]
-    near = near_names(name, columns)
-    tail = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(columns)}."
-    raise QuestionError(f"There is no column '{name}' to sort by. {tail}", field="sort", near=near)
+        case _:
+            return catalog.columns.numbers[name][types]
 
 
 def _tflops(name: str, constraints: Constraints, catalog: Catalog, types: Indices) -> Floats:

@@ -255,7 +255,7 @@ def _check_offers(catalog: Catalog, asked: OfferConstraints) -> OfferChoice:
     nearest = ordered[first_of_run(offers.instance_type[ordered])]
     return OfferChoice(
         cheapest=cheapest_of_each_market(passing, catalog, by_region=asked.by_region),
-        unoffered=catalog.everyone & ~_types_of(nearest, catalog),
+        unoffered=catalog.all_types & ~_types_of(nearest, catalog),
         near_misses={
             code: NearMisses.of(
                 code,

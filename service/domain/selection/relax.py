@@ -98,7 +98,7 @@ class AddWord(NamedTuple):
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
         """Returns the change to the list of words; None where no word helps."""
         types = rejected.types & self.fails
-        word = (None if self.own is None else self.own.most(types)) or self.vocabulary.most(types)
+        word = (None if self.own is None else self.own.most_frequent(types)) or self.vocabulary.most_frequent(types)
         if word is not None:
             return Relaxation({self.field: [*self.words, word]}, rejected.only(types & self.vocabulary.types_of[word]))
         return Relaxation({self.field: []}, rejected.only(types)) if self.or_drop else None
@@ -119,7 +119,7 @@ class MoveLimit(NamedTuple):
         if not types:
             return None
         if self.side == "min":
-            limit = self.numbers.most(types)
+            limit = self.numbers.greatest(types)
             return Relaxation({self.field: limit}, rejected.only(types & ~self.numbers.below(limit)))
         limit = self.numbers.least(types)
         return Relaxation({self.field: limit}, rejected.only(types & self.numbers.at_most(limit)))

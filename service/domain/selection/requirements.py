@@ -185,7 +185,7 @@ def requirement_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]
 def _software_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
     for name, requirement in (("framework", needs.framework), ("engine", needs.engine), ("cuda", needs.cuda)):
         if requirement is not None:
-            fails = catalog.everyone & ~_runs(requirement, catalog)
+            fails = catalog.all_types & ~_runs(requirement, catalog)
             # The estimate assumes this stack, and no estimate depends on the version of CUDA.
             is_fixed = needs.of_a_job and name != "cuda"
             change = _without(name, fails, needs, catalog)
@@ -193,12 +193,12 @@ def _software_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
             yield Check(f"software_{name}", "software", fails, rule)
     if needs.libraries:
         # Relaxing drops all libraries, because the one that is missing differs between types.
-        fails = union(catalog.everyone & ~_runs(library, catalog) for library in needs.libraries)
+        fails = union(catalog.all_types & ~_runs(library, catalog) for library in needs.libraries)
         without = drop(*_without("libraries", fails, needs, catalog, empty=[]))
         yield Check("software_libraries", "software", fails, without)
     if needs.custom_cuda_kernels:
         # Kernels must run as they are, because a port to another platform is different code.
-        fails = catalog.everyone & ~_runs(Requirement("custom-cuda-kernels"), catalog, ("yes",))
+        fails = catalog.all_types & ~_runs(Requirement("custom-cuda-kernels"), catalog, ("yes",))
         to = {"workload.software.custom_cuda_kernels": False}
         yield Check("custom_cuda_kernels", "software", fails, drop(to, fails))
 
@@ -212,7 +212,7 @@ def _without(name: str, fails: TypeSet, needs: Requirements, catalog: Catalog, e
 
     Without other software the code is of the mainstream framework. A change that rejects types that pass now is none.
     """
-    field, passing = f"workload.software.{name}", catalog.everyone & ~fails
+    field, passing = f"workload.software.{name}", catalog.all_types & ~fails
     if needs.can_drop(name):
         return {field: empty}, fails
     in_full = types_where(catalog.derive(mainstream_gpus_mask, needs.method))
@@ -258,7 +258,7 @@ class WidenVersions(NamedTuple):
         indices = np.flatnonzero(catalog.mask(types & self.fails)).tolist()
         ranges = {known_versions(rule.versions) for i in indices for rule in rules[i] if rule.supported in RUNS}
         # Sorted, because a set has another order in every process, and the first of equal options is taken.
-        return sorted({self.requirement.versions.reaching(known) for known in ranges}, key=str)
+        return sorted({self.requirement.versions.extended_to(known) for known in ranges}, key=str)
 
 
 def _platforms_check(catalog: Catalog, platforms: tuple[str, ...], cpu_suffices: bool, of_a_job: bool) -> Check:
@@ -269,7 +269,7 @@ def _platforms_check(catalog: Catalog, platforms: tuple[str, ...], cpu_suffices:
     runs = {name: _runs(Requirement(name), catalog) for name in (*platforms, *software_names(catalog, ("toolkit",)))}
     if not cpu_suffices and (of_a_job or platforms != ("cpu",)) and "cpu" in runs:
         runs["cpu"] &= catalog.derive(without_gpu)
-    fails = catalog.everyone & ~union(runs[name] for name in platforms)
+    fails = catalog.all_types & ~union(runs[name] for name in platforms)
     others = {name: types for name, types in runs.items() if name not in platforms}
     # XLA compiles for GPUs of other platforms as well, and is none that most of their code is written for.
     column = catalog.columns.words["platform"]
@@ -281,9 +281,9 @@ def _platforms_check(catalog: Catalog, platforms: tuple[str, ...], cpu_suffices:
 def _precision_check(catalog: Catalog, required: PrecisionRequirement, fixed: bool) -> Check:
     supported, peaks = catalog.derive(types_with_support, required.support), catalog.derive(types_with_peak)
     # A format that only stores numbers is no rate of the hardware, so it runs everywhere.
-    runs = {name: supported.get(runs_as(name), catalog.everyone) for name in required.preferred}
+    runs = {name: supported.get(runs_as(name), catalog.all_types) for name in required.preferred}
     rated = {name: types & peaks.get(name, 0) for name, types in runs.items()}
-    fails = catalog.everyone & ~union(runs[name] for name in required.tolerated)
+    fails = catalog.all_types & ~union(runs[name] for name in required.tolerated)
 
     def admitted(numerics: Numerics) -> TypeSet:
         """Types that pass with other numerics.

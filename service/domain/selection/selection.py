@@ -60,11 +60,11 @@ def select(
     checks = [*type_checks(asked, catalog), *more]
     # Types that fail one check alone are those that relaxing it can admit.
     failing, failing_one = in_any_and_in_one(check.fails for check in checks)
-    passing = choice.cheapest.candidates(catalog.everyone, limit)
+    passing = choice.cheapest.candidates(catalog.all_types, limit)
     admitted, rejected = passing.only(~failing), passing.only(failing_one)
     by_limits = union(check.fails for check in checks if check.of_plans)
     by_others = union(check.fails for check in checks if not check.of_plans)
-    out = _Rejected(catalog.everyone & ~admitted.types, failing, by_limits & ~by_others)
+    out = _Rejected(catalog.all_types & ~admitted.types, failing, by_limits & ~by_others)
     helped = passing.only(failing_one | out.by_limits)
     failed = [
         FailedConstraint(

@@ -1,31 +1,25 @@
-"""Machines that a newer one of the same provider beats or equals in price, peak, memory and links."""
+"""Successors of instance types: newer machines of the same provider that are faster and in nothing worse.
+
+A successor has a newer GPU and a higher peak, costs no more, and has at least the memory, bandwidth, links and cores.
+"""
 
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from service.domain.arrays import Floats, still
+from service.domain.arrays import Floats, read_only
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import number_column
-from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.hardware import SLOW_LINKS, InstanceType
 from service.domain.catalog.offer import MARKETS
 from service.domain.catalog.precision import USUAL_PRECISIONS
 from service.domain.physics.input_pipeline import USUAL_CORES_PER_GPU
 
-_AT_LEAST_AS_GOOD: tuple[Callable[[InstanceType], float | None], ...] = (
-    lambda instance_type: instance_type.total_gpu_memory_gb,
-    lambda instance_type: instance_type.gpu.memory_gb if instance_type.gpu else None,
-    lambda instance_type: _total_bandwidth(instance_type),
-    lambda instance_type: instance_type.interconnect not in ("none", "pcie", None),
-)
-"""Memory of all GPUs and of each, total bandwidth, and fast links. An unknown figure is never at least as good."""
-
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """The newer machine, with both prices (US dollars per hour on demand) and peaks (10^12 operations per second)."""
+    """A newer machine, with the prices (US dollars per hour on demand) and peaks (TFLOP/s) of both machines."""
 
     instance_type: InstanceType
     usd_per_hour: float
@@ -35,7 +29,7 @@ class Successor:
 
 
 def successor(index: int, catalog: Catalog) -> Successor | None:
-    """Returns the machine with the most peak per dollar among those that supersede an instance type; cached."""
+    """Returns the successor of an instance type with the most peak per dollar; None if it has none. Cached."""
     return catalog.derive(_successors).get(index)
 
 
@@ -50,19 +44,20 @@ def on_demand_prices(catalog: Catalog) -> Floats:
     """Returns the lowest on-demand price of each instance type in any region; NaN if unknown."""
     offers, default = catalog.offers, catalog.default_offers
     if not len(offers):
-        return still(np.full(len(default), np.nan))
+        return read_only(np.full(len(default), np.nan))
     # A default offer is on demand if the type has any such offer with a known price.
     on_demand = offers.market[default] == MARKETS.index("on_demand")
-    return still(np.where(on_demand, offers.usd_per_hour_at(default), np.nan))
+    return read_only(np.where(on_demand, offers.usd_per_hour_at(default), np.nan))
 
 
 def _successors(catalog: Catalog) -> dict[int, Successor]:
-    """Compares machines of one provider, service, GPU vendor and CPU architecture; a newer GPU must be faster."""
+    """Compares the machines of each provider, service, GPU vendor and CPU architecture."""
     comparable = defaultdict[tuple[str, str, str, str | None], list[int]](list)
     for index, instance_type in enumerate(catalog.instance_types):
-        if instance_type.gpu is not None and _release_year(instance_type) is not None:
-            vendor = instance_type.gpu.vendor
-            key = (instance_type.provider, instance_type.service, vendor, instance_type.cpu_architecture)
+        gpu = instance_type.gpu
+        # Parts of a card have no release date.
+        if gpu is not None and gpu.released_year is not None:
+            key = (instance_type.provider, instance_type.service, gpu.vendor, instance_type.cpu_architecture)
             comparable[key].append(index)
     successors = {}
     for indices in comparable.values():
@@ -72,33 +67,28 @@ def _successors(catalog: Catalog) -> dict[int, Successor]:
 
 def _successors_among(indices: list[int], catalog: Catalog) -> dict[int, Successor]:
     types = [catalog.instance_types[index] for index in indices]
+    numbers = {name: column[indices] for name, column in catalog.columns.numbers.items()}
     usd = catalog.derive(on_demand_prices)[indices]
     peak = number_column([best_peak(instance_type) for instance_type in types])
-    year = number_column([_release_year(instance_type) for instance_type in types])
     available = np.array([instance_type.state_on(catalog.day) == "available" for instance_type in types])
-    cores = number_column([instance_type.vcpus for instance_type in types])
-    plenty = USUAL_CORES_PER_GPU[-1] * number_column([instance_type.whole_gpus for instance_type in types])
-    columns = [number_column([figure(instance_type) for instance_type in types]) for figure in _AT_LEAST_AS_GOOD]
+    # An unknown figure is NaN, which is never at least as good.
+    at_least_as_good = (
+        numbers["total_gpu_memory_gb"],
+        numbers["gpu_memory_gb"],
+        number_column([instance_type.total_bandwidth_gb_per_second for instance_type in types]),
+        np.array([instance_type.interconnect not in SLOW_LINKS for instance_type in types]),
+    )
+    year, cores = numbers["gpu_released_year"], numbers["vcpus"]
+    enough_cores = USUAL_CORES_PER_GPU[-1] * numbers["gpu_count"]
     successors = {}
     for old, index in enumerate(indices):
         better = available & (year > year[old]) & (usd <= usd[old]) & (peak > peak[old])
         # Fewer cores than before are enough if they can feed the GPUs.
-        better &= np.isnan(cores[old]) | (cores >= np.minimum(plenty, cores[old]))
-        for column in columns:
+        better &= np.isnan(cores[old]) | (cores >= np.minimum(enough_cores, cores[old]))
+        for column in at_least_as_good:
             better &= column >= column[old]
         if better.any():
             new = int(np.argmax(np.where(better, peak / usd, -np.inf)))
             figures = (usd[new], usd[old], peak[new], peak[old])
             successors[index] = Successor(types[new], *map(float, figures))
     return successors
-
-
-def _total_bandwidth(instance_type: InstanceType) -> float | None:
-    bandwidth = instance_type.gpu.memory_bandwidth_gb_per_second if instance_type.gpu else None
-    return None if bandwidth is None else bandwidth * instance_type.gpu_count
-
-
-def _release_year(instance_type: InstanceType) -> int | None:
-    """Returns the year of the card; parts of a card have no date."""
-    gpu = instance_type.gpu
-    return int(gpu.released_on[:4]) if gpu and gpu.released_on else None

@@ -1,17 +1,16 @@
 """Google Cloud prices by Cyclenerd: on-demand, spot and committed use by machine type and region, in one dated YAML.
 
-The file also prices machines where no GPU is sold, as the host alone; the check against the catalog finds those.
+For regions without the GPU, the file states the price of the host alone; the check against the catalog finds such rows.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 from service.domain.units import HOURS_A_MONTH
 from service.feeds.fetching import documents_at
-from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in
+from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, to_millionths
 from service.feeds.reading import yaml_of
 
 COMMITMENTS = {"month_1y": "1y_committed_use", "month_3y": "3y_committed_use"}
@@ -46,6 +45,5 @@ def _of_machine(name: str, machine: dict[str, Any]) -> Iterator[Listing]:
         for column, term in COMMITMENTS.items():
             if column in cost:
                 listing = replace(plain, market="reserved", term=term).priced(cost[column])
-                monthly = listing.per_hour
-                per_hour = None if monthly is None else (monthly / HOURS_A_MONTH).quantize(Decimal("0.000001"))
-                yield replace(listing, per_hour=per_hour)
+                per_month = listing.per_hour
+                yield replace(listing, per_hour=None if per_month is None else to_millionths(per_month / HOURS_A_MONTH))

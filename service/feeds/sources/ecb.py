@@ -4,23 +4,24 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from decimal import Decimal
 from itertools import groupby, pairwise
+from operator import attrgetter
 
 from service.feeds.fetching import documents_at
 from service.feeds.listing import Content, DocumentRefused, EuroRate, price_in
 from service.feeds.reading import table_of, text_of, xml_of
 
 PLAUSIBLE = {"USD": (Decimal("0.7"), Decimal("1.8")), "CNY": (Decimal(5), Decimal(12))}
-"""Units for one euro between which the rates of twenty years lie, with a margin; other currencies are not needed."""
+"""For each currency that is needed: bounds of the units for one euro, somewhat wider than the rates of twenty years."""
 
 LARGEST_STEP = Decimal("0.05")
 
 
 fetch = documents_at("/stats/eurofxref/eurofxref-hist-90d.xml")
-"""The rates of the last 90 days, so that days without a fetch are filled."""
+"""The rates of the last 90 days, which include days on which the service did not run."""
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
-    """Returns the rates of dollars and yuan. Raises `DocumentRefused` where one has no day or is impossible."""
+    """Returns the rates of dollars and yuan. Raises `DocumentRefused` if a rate has no day or is impossible."""
     rates = [rate for body in bodies for rate in _rates(body) if rate.currency in PLAUSIBLE]
     if not rates:
         raise DocumentRefused("There is no rate of the dollar or the yuan with a day.")
@@ -28,10 +29,9 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
         low, high = PLAUSIBLE[rate.currency]
         if not low <= rate.per_euro <= high:
             raise DocumentRefused(f"{rate.per_euro} {rate.currency} for a euro is impossible.")
-    rates.sort(key=lambda each: (each.currency, each.on))
-    for _, same in groupby(rates, key=lambda each: each.currency):
-        days = list(same)
-        for former, later in pairwise(days):
+    rates.sort(key=attrgetter("currency", "on"))
+    for _, of_currency in groupby(rates, key=attrgetter("currency")):
+        for former, later in pairwise(of_currency):
             if (later.on - former.on).days <= 4 and abs(later.per_euro / former.per_euro - 1) > LARGEST_STEP:
                 raise DocumentRefused(f"The rate of {later.currency} moves by more than 5 % on {later.on}.")
     return Content(rates=tuple(rates))

@@ -1,7 +1,7 @@
 """gpuhunt catalogs (dstack): a dated zip with one CSV for each provider, published hourly.
 
-Rows state the whole machine in dollars per hour on Linux. A GPU machine with `gpu_count` 0 is one that the crawler has
-no details of, which the check against the catalog finds.
+A row states the price of the whole machine in dollars per hour on Linux. For machines whose details the crawler does
+not know, it has `gpu_count` 0, which the check against the catalog finds.
 """
 
 import io
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from service.feeds.fetching import Get
 from service.feeds.google_names import tpu_machine, with_attached_gpu
-from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, price_in
+from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, price_in, unreadable
 from service.feeds.places import aws_place, runpod_place, zone_and_region
 from service.feeds.reading import Cells, plain, rows_of, text_of
 
@@ -22,18 +22,18 @@ PROVIDERS = {"lambdalabs": "lambda"}
 VERSION = re.compile(r"(\d{8})-\d+")
 COLUMNS = ("instance_name", "location", "price", "cpu", "memory", "gpu_count", "gpu_name", "gpu_memory", "spot")
 GIB_OF_LAMBDA = 1.073741824
-"""Lambda's memory is stated in decimal gigabytes."""
+"""The feed multiplies Lambda's memory in GiB by this number, to decimal gigabytes."""
 
 PRODUCTS = {
     "runpod-cluster": "another_product",
     "runpod-cpu": "another_product",
     "gcp-g4-preview": "repeated",
 }
-"""Flags of rows that are no machines of their own."""
+"""Flags of rows that do not become a price, with the reason."""
 
 
 def fetch(get: Get, part: str) -> Iterator[bytes]:
-    """Yields the version, which is written last, and the immutable zip of that version."""
+    """Yields the version, which its publisher writes last, and the zip of that version, which never changes."""
     version = get(f"/v3/{part}/version")
     published_on(text_of(version).strip())
     yield version
@@ -81,7 +81,7 @@ def _member(body: bytes, part: str) -> bytes:
 def _listing(part: str, cells: Cells | None) -> Listing:
     provider = PROVIDERS.get(part, part)
     if cells is None:
-        return Listing(provider=provider, name="", market="on_demand", reason="row_unreadable")
+        return unreadable(provider)
     per_hour, reason = price_in(cells["price"])
     if cells["price"] == "" or cells["spot"] not in ("True", "False") or not cells["location"]:
         reason = "row_unreadable"

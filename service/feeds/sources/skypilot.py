@@ -1,7 +1,7 @@
 """SkyPilot catalogs (v8): one undated CSV for each cloud, whose columns differ in order and set.
 
-`GpuInfo` is written in five ways and decides nothing here. Prices are of the whole machine; empty means not sold, and
-several clouds write 0 for it.
+The column `GpuInfo` has five formats and is not read. Prices are of the whole machine. An empty price means that the
+machine is not sold; for several clouds, 0 means the same.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from service.feeds.fetching import documents_at
 from service.feeds.google_names import GPUS_OF_N1, built_in_gpu, tpu_machine, with_attached_gpu
-from service.feeds.listing import REASONS, Content, Listing, Specification, number_in, price_in
+from service.feeds.listing import REASONS, Content, Listing, Specification, number_in, unreadable
 from service.feeds.places import runpod_place, vast_place
 from service.feeds.reading import Cells, table_of
 
@@ -41,26 +41,27 @@ def parse(bodies: Sequence[bytes], part: str) -> Content:
 def _both_markets(part: str, cells: Cells | None) -> Iterator[Listing]:
     provider = PROVIDERS.get(part, part)
     if cells is None:
-        yield Listing(provider=provider, name="", market="on_demand", reason="row_unreadable")
+        yield unreadable(provider)
         return
     name, _, size = cells["InstanceType"].partition("$")
     region = {"azure": str.lower}.get(part, str)(cells["Region"]) or None
     is_bad = bool(cells["AcceleratorCount"]) and number_in(cells["AcceleratorCount"]) is None
     plain = Listing(provider=provider, name=name, market="on_demand", dated="unknown", hardware=_hardware(cells))
-    on_demand = _priced(plain, cells["Price"]).at(region)
-    spot = _priced(replace(plain, market="spot"), cells["SpotPrice"]).at(region)
+    on_demand = plain.priced(cells["Price"]).at(region)
+    spot = replace(plain, market="spot").priced(cells["SpotPrice"]).at(region)
     if part in NO_SPOT_AT_FULL_PRICE and spot.per_hour is not None and spot.per_hour == on_demand.per_hour:
         spot = spot.because("spot_not_sold")
-    errors = [each.reason for each in (on_demand, spot) if each.reason and REASONS[each.reason].is_error]
-    is_bad = is_bad or bool(errors)
-    for each in (on_demand, spot):
-        listing = each.because("row_unreadable") if is_bad else each
-        yield _placed(part, listing.because("flexible_shape") if size else listing, cells)
+    is_bad = is_bad or any(
+        listing.reason is not None and REASONS[listing.reason].is_error for listing in (on_demand, spot)
+    )
+    for listing in (on_demand, spot):
+        judged = listing.because("row_unreadable") if is_bad else listing
+        yield _placed(part, judged.because("flexible_shape") if size else judged, cells)
 
 
 def _placed(part: str, listing: Listing, cells: Cells) -> Listing:
     zone = cells.get("AvailabilityZone") or None
-    if part in ONE_PRICE_EVERYWHERE:  # lists every type in every region, whatever is in stock there
+    if part in ONE_PRICE_EVERYWHERE:  # the feed lists every type in every region, in stock or not
         return listing.at(None)
     if part == "mithril":
         return listing.because("least_bid")
@@ -76,12 +77,6 @@ def _placed(part: str, listing: Listing, cells: Cells) -> Listing:
     return listing.at(listing.region, zone)
 
 
-def _priced(listing: Listing, text: str) -> Listing:
-    per_hour, reason = price_in(text)
-    is_zero = reason == "price_not_positive" and number_in(text) == 0
-    return replace(listing, per_hour=per_hour, reason="zero_for_none" if is_zero else reason)
-
-
 def _hardware(cells: Cells) -> Specification:
     return Specification(
         vcpus=number_in(cells["vCPUs"]),
@@ -93,11 +88,11 @@ def _hardware(cells: Cells) -> Specification:
 
 
 def _google(rows: Iterable[Cells | None]) -> Iterator[Listing]:
-    """Hosts and GPUs have rows of their own; a machine costs the sum of both in its zone."""
+    """Yields machines of Google Cloud, whose price is the sum of the row of the host and the row of its GPUs."""
     hosts, gpus = [], {}
     for cells in rows:
         if cells is None:
-            yield Listing(provider="gcp", name="", market="on_demand", reason="row_unreadable")
+            yield unreadable("gcp")
         elif cells["InstanceType"] == "TPU-VM":
             yield from _tpu(cells)
         elif cells["InstanceType"]:
@@ -126,7 +121,7 @@ def _sums(host: Cells, gpu_cells: Cells, gpu: str, count: float) -> Iterator[Lis
             dated="unknown",
             hardware=replace(_hardware(host), gpu_name=gpu, gpu_count=count),
         )
-        of_gpus, of_host = _priced(plain, gpu_cells[column]), _priced(plain, host[column])
+        of_gpus, of_host = plain.priced(gpu_cells[column]), plain.priced(host[column])
         reason = of_gpus.reason or (None if slices_hold_the_host else of_host.reason)
         total = None if reason else (of_gpus.per_hour or Decimal(0)) + (of_host.per_hour or Decimal(0))
         yield with_attached_gpu(replace(plain, per_hour=total, reason=reason), gpu, count)

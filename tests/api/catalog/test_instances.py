@@ -627,6 +627,7 @@ def test_the_vocabulary_narrows(client: TestClient) -> None:
     assert {each["provider"] for each in all_items(client, "/regions?provider=gcp")} == {"gcp"}
     for name in ("de", "Germany"):
         assert {each["country"] for each in all_items(client, f"/regions?country={name}")} == {"DE"}
+    assert {each["continent"] for each in all_items(client, "/regions?continent=Europe")} == {"europe"}
     assert [each["id"] for each in all_items(client, "/frameworks?software=PyTorch")] == ["pytorch"]
     assert "bf16" in {each["id"] for each in all_items(client, "/precisions")}
     aws = next(each for each in all_items(client, "/providers") if each["id"] == "aws")

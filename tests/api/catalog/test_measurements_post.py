@@ -315,7 +315,7 @@ def test_a_locked_database_is_a_problem_to_try_again(
     assert answer.status_code == 503
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.headers["retry-after"] == "10"
-    assert answer.json()["detail"].endswith("Send it again later.")
+    assert answer.json()["detail"].endswith("Send the request again later.")
     assert "sqlite" not in answer.text
     assert named(client, "late") == []
     release()

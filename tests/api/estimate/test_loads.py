@@ -85,7 +85,7 @@ def test_a_drafted_token_costs_the_weights_that_it_reads_unless_its_cost_is_sent
     ("model", "acceptance", "says"),
     [
         ("llama-3.2-1b", 0.0, "needs workload.serving.speculative_acceptance"),
-        ("bge-m3", 0.5, "drafts none"),
+        ("bge-m3", 0.5, "cannot draft any"),
         ("llama-3.2-1bn", 0.5, "Did you mean llama-3.2-1b"),
     ],
 )

@@ -152,8 +152,9 @@ def test_training_on_preferences_is_refused_with_what_to_ask_instead(
     assert says in error["message"]
 
 
-def test_libraries_of_classical_machine_learning_are_referred_to_their_task(client: TestClient) -> None:
-    response = client.post("/recommend", json={"workload": {"task": "training", "model": "XGBoost"}})
+@pytest.mark.parametrize("model", ["XGBoost", "sklearn", "random-forest"])
+def test_libraries_of_classical_machine_learning_are_referred_to_their_task(client: TestClient, model: str) -> None:
+    response = client.post("/recommend", json={"workload": {"task": "training", "model": model}})
     assert response.status_code == 422
     (error,) = response.json()["errors"]
     assert error["field"] == "workload.model"

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from service.api.http import batch
-from service.api.http.batch import BatchLimits, Budget, in_order, in_parts, in_thread, together
+from service.api.http.batch import BatchLimits, Budget, answers_in_order, grouped, in_parts, in_thread_while_connected
 from service.api.http.problems import BudgetSpent
 from service.app import create_app
 from service.settings import Settings
@@ -111,7 +111,7 @@ def test_work_in_a_thread_ends_when_the_client_leaves(serving: Serving) -> None:
 
     request = Request({"type": "http", "app": serving().app}, leave)
     with pytest.raises(BudgetSpent, match="The client has left"):
-        asyncio.run(in_thread(work_without_end, request))
+        asyncio.run(in_thread_while_connected(work_without_end, request))
 
 
 # Order and memory
@@ -139,7 +139,7 @@ def test_answers_are_in_order_and_few_are_held(workloads: list[str], size: int) 
             return encoded
 
         whole = b""
-        for chunk in in_order(items, answer):
+        for chunk in answers_in_order(items, answer):
             whole += chunk
             sent += held_bytes(chunk.lstrip(b",")) if chunk.endswith(b'"') else 0
             assert computed - sent <= 60 + 2 * held_bytes(b"x" * (size + 5))
@@ -154,13 +154,13 @@ def test_items_of_one_workload_are_answered_together() -> None:
         asked.append(next(index for index, each in enumerate(items) if each is item))
         return b"1"
 
-    assert b"".join(in_order(items, answer)) == b'{"items":[1,1,1,1]}'
+    assert b"".join(answers_in_order(items, answer)) == b'{"items":[1,1,1,1]}'
     assert asked == [0, 2, 1, 3]
 
 
 def test_items_without_a_workload_are_grouped_apart() -> None:
     items = [{"workload": "a"}, {"workload": "b"}, {"workload": "a"}, 5, {}, {"workload": "a", "as_of": "2023-06-07"}]
-    assert together(items) == [[0, 2], [1], [3], [4], [5]]
+    assert grouped(items) == [[0, 2], [1], [3], [4], [5]]
 
 
 def test_chunks_are_joined_to_parts_of_a_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -523,7 +523,7 @@ def test_a_rule_of_thumb_decides_how_many_gpus_where_no_price_is_known(
         (cited,) = answer["priors"]
         assert cited["id"] == prior
         assert cited["verdict"] == ("overridden" if gpus < cited["min_gpus"] else "followed")
-        said = f"rule of thumb names {cited['min_gpus']} GPUs" if cited["min_gpus"] > 1 else "fewer are taken"
+        said = f"rule of thumb names {cited['min_gpus']} GPUs" if cited["min_gpus"] > 1 else "fewer GPUs count"
         assert said in note_texts(answer)["price_ignored"]
     # Who asks for the cheapest hour gets it, and figures of a job overrule the rule.
     cheapest = ask(client, "training", cards, **subject, objective="cheapest", as_of="2022-03-04")

@@ -7,7 +7,7 @@ from tests.api.answers import post_recommend
 from tests.builders.instance_types import instance_type
 
 
-@pytest.mark.parametrize("framework", ["xgboost>=2.0", "LightGBM", "sklearn", "rapids"])
+@pytest.mark.parametrize("framework", ["xgboost>=2.0", "LightGBM", "CatBoost", "sklearn", "rapids", "random forest"])
 @pytest.mark.parametrize("task", ["training", "inference"])
 def test_a_library_of_classical_machine_learning_is_referred_to_its_task(
     client: TestClient, framework: str, task: str

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from service.domain.arrays import Floats
-from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.calibration import Calibration
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Length, Serving
 from service.domain.jobs.stacks import software_called
@@ -201,7 +201,7 @@ def test_more_room_for_the_cache_never_hurts(share: int, app: FastAPI) -> None:
         memory = gpu.usable_memory_gib or 0.9 * gpu.memory_gb
         small, large = (
             estimate_config(
-                reference.physics,
+                reference.calibration,
                 config,
                 cluster_of(replace(gpu, usable_memory_gib=factor * memory), tensor),
                 Layout(tensor=tensor),
@@ -231,7 +231,7 @@ def test_more_instances_at_the_same_load_make_no_figure_worse(share: int, app: F
             continue
         compared += 1
         cluster, layout, places = cluster_of(gpu, tensor), Layout(tensor=tensor), float(questions.whole(1024))
-        figures = figures_on_fewer_and_fewer(reference.physics, config, cluster, layout, places)
+        figures = figures_on_fewer_and_fewer(reference.calibration, config, cluster, layout, places)
         for name, figure in figures.items():
             assert (np.diff(figure) >= -ROUNDED * figure[1:]).all(), f"{name} {figure}\n{config}\n{gpu.id} {places}"
     assert compared > ASKED / SHARES / 4
@@ -261,12 +261,12 @@ def loaded(questions: Questions, model: Model) -> InferenceConfig:
 
 
 def figures_on_fewer_and_fewer(
-    physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout, places: float
+    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, places: float
 ) -> dict[str, Floats]:
     """Seconds at loads of a replica that grow as its instances become fewer."""
     serving, one = config.serving, np.ones(40)
     assert serving is not None
-    factors = engine_factors(physics.calibration, inference_features(config, cluster, layout))
+    factors = engine_factors(calibration.coefficients, inference_features(config, cluster, layout))
     engine = engine_with(factors, config, cluster, layout)
     replicas = Replicas.of(engine, places * one, one, one)
     closed = serving.concurrency is not None

@@ -232,6 +232,15 @@ def test_pareto_choices_are_beaten_by_none(client: TestClient) -> None:
 # Markets and offers
 
 
+def test_spot_alone_is_not_left_out_even_if_it_is_named_twice(client: TestClient) -> None:
+    workload = {"task": "training", "fault_tolerant": False}
+    once, twice = (
+        post_recommend(client, {"workload": workload, "constraints": {"market": ["spot"] * times}}) for times in (1, 2)
+    )
+    assert twice["choices"] == once["choices"]
+    assert "spot_left_out" not in {note["code"] for note in twice["notes"]}
+
+
 def test_fault_tolerance_adds_spot(client: TestClient) -> None:
     firm = post_recommend(client, question(constraints={"provider": ["aws"]}))
     loose = post_recommend(client, question(workload={"fault_tolerant": True}, constraints={"provider": ["aws"]}))

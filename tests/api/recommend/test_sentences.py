@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.api.recommend.sentences import note, with_text
+from service.api.recommend.sentences import note_response, with_text
 from service.domain.bill.run import ONE_MACHINE, TransferredData
 from service.domain.calibration.coefficients import Coefficient
 from service.domain.calibration.price_belief import PriceMovement
@@ -68,7 +68,7 @@ WORLD = catalog(
     priced(NEXT, 30.0, observed_on=date(2020, 1, 1)), priced(PCIE, 4.0, observed_on=None),
     priced(PARTLY, 1.0, kind="assumed", note="as in May"), priced(OTHER, 20.0),
     providers={"aws": provider(spot_term="Spot")},
-    physics=FITTED, measurements=(MEASURED,), interruption_priors=(PRIOR,), priors=RULES,
+    calibration=FITTED, measurements=(MEASURED,), interruption_priors=(PRIOR,), priors=RULES,
     software=(software_rule("pytorch", "partly"), software_rule("pytorch", "no", scope_value="cambricon")),
 )  # fmt: skip
 
@@ -120,7 +120,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "machines of a marketplace": lambda: ask(
         replace(SMALL_JOB, model=PICTURES, loading=SampleLoading(samples_per_second_per_vcpu=10.0)),
         world=catalog(
-            priced(CARD, 0.5), providers={"vast": provider(seller_class="marketplace")}, physics=FITTED
+            priced(CARD, 0.5), providers={"vast": provider(seller_class="marketplace")}, calibration=FITTED
         ),
         nodes=(2, 2),
     ),
@@ -194,7 +194,7 @@ def test_every_reason_and_warning_has_the_figures_of_its_sentence(answers: list[
 
 def test_every_note_has_the_figures_of_its_sentence(answers: list[Answer]) -> None:
     notes = [each for answer in answers for each in answer.notes]
-    assert all(note(each).text for each in notes)
+    assert all(note_response(each).text for each in notes)
     assert {each.code for each in notes} == set(NoteCode)
 
 

@@ -5,8 +5,9 @@ from math import exp, hypot
 
 import pytest
 
-from service.domain.calibration.coefficients import Calibration, StepKind, scope_of
-from service.domain.calibration.error_bands import Miss, fitted_bands, physics_of, unseen
+from service.domain.calibration.calibration import calibration_of
+from service.domain.calibration.coefficients import Coefficients, StepKind, scope_of
+from service.domain.calibration.error_bands import Miss, fitted_bands, unseen
 from service.domain.calibration.fit import CalibrationRun, fit
 
 KIND = StepKind(
@@ -35,16 +36,16 @@ def made(stacks: dict[str, float]) -> list[CalibrationRun]:
     ]
 
 
-def calibrated(runs: list[CalibrationRun]) -> Calibration:
-    return physics_of(fit(KIND, runs)).calibration
+def calibrated(runs: list[CalibrationRun]) -> Coefficients:
+    return calibration_of(fit(KIND, runs)).coefficients
 
 
 def test_the_law_is_found_again() -> None:
-    coefficients = fit(KIND, made({"fast": 1.0, "slow": 1.5}))
-    calibration = physics_of(coefficients).calibration
+    fitted = fit(KIND, made({"fast": 1.0, "slow": 1.5}))
+    coefficients = calibration_of(fitted).coefficients
     for one in made({"fast": 1.0, "slow": 1.5}):
-        assert sum(calibration.seconds(KIND, one.ideal, one.features).values()) == pytest.approx(one.seconds, rel=0.02)
-    assert {c.name for c in coefficients} == {"work.*", "work.matrix", "work.launch"}
+        assert sum(coefficients.seconds(KIND, one.ideal, one.features).values()) == pytest.approx(one.seconds, rel=0.02)
+    assert {c.name for c in fitted} == {"work.*", "work.matrix", "work.launch"}
 
 
 OVERLAPPING = replace(KIND, on_host=frozenset({"launch"}), overlap=2.0)
@@ -65,17 +66,17 @@ def test_the_law_is_found_again_where_the_host_runs_ahead() -> None:
         for stack, factor in (("fast", 1.0), ("slow", 1.5))
         for one in made({stack: 1.0})
     ]
-    calibration = physics_of(fit(OVERLAPPING, runs)).calibration
+    coefficients = calibration_of(fit(OVERLAPPING, runs)).coefficients
     for one in runs:
-        parts = calibration.seconds(OVERLAPPING, one.ideal, one.features)
+        parts = coefficients.seconds(OVERLAPPING, one.ideal, one.features)
         assert sum(parts.values()) == pytest.approx(one.seconds, rel=0.02)
 
 
 def test_an_unknown_stack_takes_what_is_common() -> None:
-    calibration = calibrated(made({"fast": 1.0, "slow": 1.5}))
-    parts = calibration.seconds(KIND, {"matrix": 1.0, "launch": 0.1}, {"stack": "new", "gpu": "a"})
+    coefficients = calibrated(made({"fast": 1.0, "slow": 1.5}))
+    parts = coefficients.seconds(KIND, {"matrix": 1.0, "launch": 0.1}, {"stack": "new", "gpu": "a"})
     assert 2.05 <= sum(parts.values()) <= 1.5 * 2.05
-    assert unseen(calibration, KIND, {"stack": "new", "gpu": "a", "model": "x"}) == (
+    assert unseen(coefficients, KIND, {"stack": "new", "gpu": "a", "model": "x"}) == (
         "stack",
     )  # nothing depends on the model
 
@@ -89,7 +90,7 @@ def test_the_many_runs_of_one_source_do_not_decide_what_sources_share() -> None:
     ]
     with_effects = replace(KIND, patterns={**KIND.patterns, "*": (*KIND.patterns["*"], (("source",), 0.5))})
     without, shared = (
-        sum(physics_of(fit(kind, runs)).calibration.seconds(KIND, runs[0].ideal, {"stack": "fast"}).values())
+        sum(calibration_of(fit(kind, runs)).coefficients.seconds(KIND, runs[0].ideal, {"stack": "fast"}).values())
         for kind in (KIND, with_effects)
     )
     assert without == pytest.approx(4.0, rel=0.02)
@@ -107,8 +108,8 @@ def test_a_bound_that_holds_does_not_pull() -> None:
 
 def test_a_bound_that_is_broken_pulls() -> None:
     runs = [run(1.0, 0.0, "fast", "a", 1.0, bound=1)] * 5 + [run(1.0, 0.0, "slow", "a", 5.0)]
-    calibration = calibrated([*runs, run(1.0, 0.0, "fast", "b", 0.5, bound=-1)])
-    assert sum(calibration.seconds(KIND, {"matrix": 1.0}, {"stack": "fast", "gpu": "b"}).values()) <= 0.55
+    coefficients = calibrated([*runs, run(1.0, 0.0, "fast", "b", 0.5, bound=-1)])
+    assert sum(coefficients.seconds(KIND, {"matrix": 1.0}, {"stack": "fast", "gpu": "b"}).values()) <= 0.55
 
 
 def test_scopes_name_facts_in_the_order_of_the_pattern() -> None:
@@ -120,7 +121,7 @@ def test_scopes_name_facts_in_the_order_of_the_pattern() -> None:
 def test_bands_hold_eight_of_ten_and_never_narrow_for_the_unknown() -> None:
     known = [Miss(KIND, {"family": "llm"}, (), (i - 50) / 100) for i in range(101)]
     new = [Miss(KIND, {"family": "llm"}, ("gpu",), (i - 50) / 1000) for i in range(101)]
-    bands = physics_of(fitted_bands([*known, *new])).bands
+    bands = calibration_of(fitted_bands([*known, *new])).bands
     low, high = bands.factors(KIND, {"family": "llm"}, ())
     assert (low, high) == pytest.approx((exp(-0.4), exp(0.4)), rel=0.01)
     wide = bands.factors(KIND, {"family": "llm"}, ("gpu",))
@@ -133,7 +134,7 @@ def test_bands_hold_eight_of_ten_and_never_narrow_for_the_unknown() -> None:
 def test_a_group_of_few_errors_takes_part_of_the_band_of_the_next_wider_one() -> None:
     many = [Miss(KIND, {"family": "llm"}, (), (i - 50) / 100) for i in range(101)]
     few = [Miss(KIND, {"family": "moe"}, (), 0.0)] * 15
-    bands = physics_of(fitted_bands([*many, *few])).bands
+    bands = calibration_of(fitted_bands([*many, *few])).bands
     low, high = bands.factors(KIND, {"family": "moe"}, ())
     of_many = bands.factors(KIND, {"family": "llm"}, ())
     assert of_many[0] < low < 0.9 < 1.1 < high < of_many[1]
@@ -143,7 +144,7 @@ def test_a_group_of_few_errors_takes_part_of_the_band_of_the_next_wider_one() ->
 def test_harder_work_has_bands_of_its_own(harder: str) -> None:
     steady = [Miss(KIND, {"family": "llm"}, (), (i - 50) / 1000) for i in range(101)]
     hard = [Miss(KIND, {"family": "llm", harder: "yes"}, (), (i - 50) / 100) for i in range(101)]
-    bands = physics_of(fitted_bands([*steady, *hard])).bands
+    bands = calibration_of(fitted_bands([*steady, *hard])).bands
     assert bands.factors(KIND, {"family": "llm"}, ())[1] < 1.1
     assert bands.factors(KIND, {"family": "llm", harder: "yes"}, ())[1] > 1.4
 
@@ -153,14 +154,14 @@ def test_a_class_of_stacks_has_bands_of_its_own_where_the_kind_says_so() -> None
     plain = [Miss(KIND, {"family": "llm", "class": "eager"}, (), (i - 50) / 100) for i in range(101)]
     by_class = replace(KIND, banded_by=(("class",),))
     for kind, narrow in ((KIND, False), (by_class, True)):
-        bands = physics_of(fitted_bands([replace(miss, kind=kind) for miss in [*tuned, *plain]])).bands
+        bands = calibration_of(fitted_bands([replace(miss, kind=kind) for miss in [*tuned, *plain]])).bands
         assert (bands.factors(kind, {"family": "llm", "class": "megatron"}, ())[1] < 1.1) == narrow
         assert bands.factors(kind, {"family": "llm", "class": "new"}, ())[1] > 1.1
 
 
 def test_an_unknown_stack_is_estimated_with_caution() -> None:
     """Where runs took 1.25 times the estimate of a question without a stack, such a question is expected to."""
-    bands = physics_of(fitted_bands([], [Miss(KIND, {"family": "llm"}, ("stack",), -0.2)] * 20)).bands
+    bands = calibration_of(fitted_bands([], [Miss(KIND, {"family": "llm"}, ("stack",), -0.2)] * 20)).bands
     rate = bands.around(10.0, KIND, {"family": "llm"}, ("stack",))
     seconds = bands.around(0.1, KIND, {"family": "llm"}, ("stack",), of_rate=False)
     assert rate.likely == pytest.approx(10 * exp(-0.2))
@@ -174,7 +175,7 @@ def test_the_caution_is_of_a_family_and_a_new_family_takes_that_of_all() -> None
         [Miss(KIND, {"family": name}, (), error)] * n
         for name, error, n in (("llm", -0.1, 100), ("detection", -0.4, 20))
     )
-    bands = physics_of(fitted_bands([], [*llms, *detectors])).bands
+    bands = calibration_of(fitted_bands([], [*llms, *detectors])).bands
     caution = {name: bands.caution(KIND, {"family": name}, ("stack",)) for name in ("llm", "detection", "new")}
     assert caution == pytest.approx(
         {"llm": exp(-0.1), "detection": exp(-(20 * 0.4 + 15 * 0.1) / 35), "new": exp(-0.1)}, rel=1e-4
@@ -184,7 +185,7 @@ def test_the_caution_is_of_a_family_and_a_new_family_takes_that_of_all() -> None
 def test_no_new_stack_is_expected_to_be_faster_than_the_physics_says() -> None:
     """Where new stacks ran at 1.2 times the estimate, the next one is expected at the estimate, with a wider band."""
     faster = [Miss(KIND, {"family": "llm"}, ("stack",), 0.2)] * 20
-    bands = physics_of(fitted_bands(faster, faster)).bands
+    bands = calibration_of(fitted_bands(faster, faster)).bands
     for stack in ("new", ""):
         band = bands.around(10.0, KIND, {"family": "llm", "stack": stack}, ("stack",))
         assert band.likely == 10.0
@@ -195,9 +196,9 @@ def test_a_bounded_term_takes_its_ideal_time_and_what_the_fit_adds() -> None:
     kind = replace(KIND, bounded=frozenset({"matrix"}))
     runs = [run(1.0, launch, "fast", "a", 1.2 + 0.5 * launch) for launch in (0.1, 1.0, 3.0)]
     too_fast = [run(1.0, launch, "fast", "b", 0.5) for launch in (0.1, 0.2, 0.3)]
-    calibration = physics_of(fit(kind, [*runs, *too_fast])).calibration
+    coefficients = calibration_of(fit(kind, [*runs, *too_fast])).coefficients
     for gpu, seconds in (("a", 1.2), ("b", 1.0)):
-        found = calibration.seconds(kind, {"matrix": 1.0}, {"stack": "fast", "gpu": gpu})["matrix"]
+        found = coefficients.seconds(kind, {"matrix": 1.0}, {"stack": "fast", "gpu": gpu})["matrix"]
         assert found == pytest.approx(seconds, rel=0.1)
         assert found > 1.0
 

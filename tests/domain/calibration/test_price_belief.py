@@ -145,7 +145,7 @@ def median_elsewhere(rows: list[tuple[int, int, float]], kind: int, seller: int)
 
 def plan_price(left: float, days: float) -> Beliefs:
     """The believed price of a plan, given how much of its list price is left since its observation."""
-    return believed(replace(first_aged(days, 3.0, 4.0), list_price_left=np.array([left, np.nan])))
+    return believed(replace(first_aged(days, 3.0, 4.0), list_price_ratio=np.array([left, np.nan])))
 
 
 def test_the_price_of_a_plan_falls_with_its_list_price_and_ranks_as_it_was_listed() -> None:
@@ -156,9 +156,9 @@ def test_the_price_of_a_plan_falls_with_its_list_price_and_ranks_as_it_was_liste
 
 def test_the_price_of_a_plan_moves_as_list_prices_do() -> None:
     known = PriceMovement({"price.change": {"": 0.6, "market=on_demand": 0.02}})
-    aged = replace(first_aged(CONFIRMED_DAYS + 365.25, 3.0, 4.0), list_price_left=np.array([1.0, np.nan]))
+    aged = replace(first_aged(CONFIRMED_DAYS + 365.25, 3.0, 4.0), list_price_ratio=np.array([1.0, np.nan]))
     of_plan, of_block = (
         beliefs(prices, known, ("reserved",), ("neocloud",)).high[0]
-        for prices in (aged, replace(aged, list_price_left=np.full(2, np.nan)))
+        for prices in (aged, replace(aged, list_price_ratio=np.full(2, np.nan)))
     )
     assert log(of_plan) * 30 == pytest.approx(log(of_block))

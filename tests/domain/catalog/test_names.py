@@ -23,6 +23,7 @@ def test_a_card_that_never_was_is_near_its_series() -> None:
         ("rnn", ["cnn", "recurrent"], ()),
         ("wav2vec2-large", ["e5-large", "vit-large"], ()),
         ("object-detection", ["detection", "diffusion"], ("detection",)),
+        ("kuda", ["cuda", "rocm"], ("cuda",)),
         ("lama-3-8b", ["llama-3-8b", "gemma-3-4b"], ("llama-3-8b",)),
         ("g5", ["g5.xlarge", "g5.2xlarge", "g5g.xlarge", "p5.48xlarge"], ("g5.2xlarge", "g5.xlarge")),
     ],

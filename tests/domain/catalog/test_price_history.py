@@ -55,6 +55,9 @@ def test_offers_are_chosen_by_the_names_given() -> None:
     assert chosen(instance=[P4D.id]) == [40.0, 22.0]
     assert chosen(provider=["aws"], region=[]) == [40.0, 22.0, 98.0]
     assert chosen(provider=["gcp"]) == []
+    assert P4D.gpu is not None
+    assert chosen(gpu=[P4D.gpu.id]) == [40.0, 22.0, 98.0]
+    assert chosen(gpu=["t4-16gb"]) == []
 
 
 def test_prices_over_a_span_include_those_that_ended_within_it() -> None:

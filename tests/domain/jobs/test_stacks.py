@@ -91,7 +91,7 @@ def test_plain_pytorch_has_fused_attention_and_old_pytorch_has_not() -> None:
 
 
 def test_an_unknown_stack_has_the_habits_of_none() -> None:
-    assert not UNKNOWN.stack_class.cuts_by_habit
+    assert not UNKNOWN.stack_class.prefers_model_parallelism
     assert not UNKNOWN.stack_class.batches_continuously
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
-from service.domain.calibration.error_bands import HARDER, NOVELTIES, Physics
+from service.domain.calibration.calibration import Calibration
+from service.domain.calibration.error_bands import HARDER, NOVELTIES
 from service.domain.calibration.step_kinds import FORWARD, GENERATION, INFERENCE_MEMORY
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig
@@ -29,13 +30,13 @@ from tests.builders.jobs import LARGE_MODEL, inference, model
 from tests.oracles.layouts import every_inference_layout, samples_per_second
 from tests.strategies.layouts import clusters, inference_configs, network_rates
 
-physics = st.sampled_from([UNFITTED, FITTED])
+calibration = st.sampled_from([UNFITTED, FITTED])
 more = st.floats(1.0, 8.0)
 wishes = st.sampled_from([FixedLayout(), FixedLayout(tensor=2), FixedLayout(pipeline=2), FixedLayout(data=1)])
 SLACK = 1 - 1e-9
 
 
-def found_for(with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout | None = None) -> Estimate:
+def found_for(with_: Calibration, work: InferenceConfig, where: Cluster, fixed: FixedLayout | None = None) -> Estimate:
     """Skips questions that have no answer."""
     try:
         return best_layout(with_, work, where, fixed or FixedLayout())
@@ -43,7 +44,7 @@ def found_for(with_: Physics, work: InferenceConfig, where: Cluster, fixed: Fixe
         reject()
 
 
-def found_on(with_: Physics, work: InferenceConfig, table: ClusterTable) -> FastestInference:
+def found_on(with_: Calibration, work: InferenceConfig, table: ClusterTable) -> FastestInference:
     return fastest_inference_layouts(with_, InferenceConfigs.same(work, table), table)
 
 
@@ -51,7 +52,7 @@ def _holds(found: Estimate, work: InferenceConfig) -> bool:
     return not work.concurrency or (found.concurrency or 0.0) >= work.concurrency
 
 
-def best_of_all(with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout) -> Estimate | None:
+def best_of_all(with_: Calibration, work: InferenceConfig, where: Cluster, fixed: FixedLayout) -> Estimate | None:
     inside, across = (
         [
             estimate_config(with_, work, where, each)
@@ -66,9 +67,9 @@ def best_of_all(with_: Physics, work: InferenceConfig, where: Cluster, fixed: Fi
     return min(inside or across, key=lambda each: each.memory.least_bytes, default=None)
 
 
-@given(physics, inference_configs(), clusters(), wishes)
+@given(calibration, inference_configs(), clusters(), wishes)
 def test_the_search_equals_the_loop_over_every_layout(
-    with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout
+    with_: Calibration, work: InferenceConfig, where: Cluster, fixed: FixedLayout
 ) -> None:
     found = found_for(with_, work, where, fixed)
     plain = best_of_all(with_, work, where, fixed)
@@ -80,8 +81,10 @@ def test_the_search_equals_the_loop_over_every_layout(
         assert found.memory.least_bytes == pytest.approx(plain.memory.least_bytes, rel=1e-6)
 
 
-@given(physics, inference_configs(), st.lists(clusters(), min_size=1, max_size=6))
-def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: InferenceConfig, some: list[Cluster]) -> None:
+@given(calibration, inference_configs(), st.lists(clusters(), min_size=1, max_size=6))
+def test_many_machines_at_once_are_each_as_alone(
+    with_: Calibration, work: InferenceConfig, some: list[Cluster]
+) -> None:
     known, _ = distinct(some)
     together = found_on(with_, work, cluster_table(known))
     turned = found_on(with_, work, cluster_table(known[::-1]))
@@ -102,9 +105,9 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Inference
 FORMATS: list[dict[str, object]] = [{}, {"precision": "fp16", "weight_bits": 4.25}, {"kv_precision": "fp8"}]
 
 
-@given(physics, inference_configs(), st.lists(clusters(), min_size=3, max_size=3))
+@given(calibration, inference_configs(), st.lists(clusters(), min_size=3, max_size=3))
 def test_number_formats_of_several_gpus_at_once_are_each_as_alone(
-    with_: Physics, work: InferenceConfig, some: list[Cluster]
+    with_: Calibration, work: InferenceConfig, some: list[Cluster]
 ) -> None:
     some = [replace(each, gpu=replace(each.gpu, id=f"gpu-{number}")) for number, each in enumerate(some)]
     configs = tuple(replace(work, **formats) for formats in FORMATS)  # type: ignore[arg-type]
@@ -127,9 +130,9 @@ def test_no_band_depends_on_number_formats() -> None:
     assert not {*FORMAT_FEATURES} & {*NOVELTIES, *HARDER}
 
 
-@given(physics, inference_configs(), clusters(), st.lists(network_rates, min_size=2, max_size=4))
+@given(calibration, inference_configs(), clusters(), st.lists(network_rates, min_size=2, max_size=4))
 def test_clusters_that_differ_in_their_network_are_each_as_alone(
-    with_: Physics, work: InferenceConfig, where: Cluster, rates: list[float]
+    with_: Calibration, work: InferenceConfig, where: Cluster, rates: list[float]
 ) -> None:
     some, _ = distinct(replace(where, network_bytes_per_second=rate * 1e8) for rate in rates)
     together = found_on(with_, work, cluster_table(some))
@@ -139,16 +142,22 @@ def test_clusters_that_differ_in_their_network_are_each_as_alone(
         assert together.units_per_second[row] == pytest.approx(alone.units_per_second[0])
 
 
-def _rate(with_: Physics, work: InferenceConfig, found: Estimate) -> float:
+def _rate(with_: Calibration, work: InferenceConfig, found: Estimate) -> float:
     """Tokens per second of the whole machine, without the caution about unknown stacks that bands add."""
     if found.tokens_per_second is None or not found.fits_surely:
         return 0.0
     return found.tokens_per_second.likely / with_.bands.caution(GENERATION, config_features(work), found.extrapolates)
 
 
-@given(physics, inference_configs(), clusters(), more, more, more, more)
+@given(calibration, inference_configs(), clusters(), more, more, more, more)
 def test_faster_hardware_never_answers_slower(
-    with_: Physics, work: InferenceConfig, where: Cluster, flops: float, bandwidth: float, link: float, network: float
+    with_: Calibration,
+    work: InferenceConfig,
+    where: Cluster,
+    flops: float,
+    bandwidth: float,
+    link: float,
+    network: float,
 ) -> None:
     slow = found_for(with_, work, where)
     fast = found_for(with_, work, faster(where, flops, bandwidth, link, network))
@@ -156,22 +165,24 @@ def test_faster_hardware_never_answers_slower(
     assert samples_per_second(fast) >= samples_per_second(slow) * SLACK
 
 
-@given(physics, inference_configs(), clusters(), more)
-def test_more_memory_never_stops_answering(with_: Physics, work: InferenceConfig, where: Cluster, times: float) -> None:
+@given(calibration, inference_configs(), clusters(), more)
+def test_more_memory_never_stops_answering(
+    with_: Calibration, work: InferenceConfig, where: Cluster, times: float
+) -> None:
     assert where.gpu.memory_gb is not None
     larger = replace(where, gpu=replace(where.gpu, memory_gb=where.gpu.memory_gb * times))
     assert found_for(with_, work, where).fits_surely <= found_for(with_, work, larger).fits_surely
 
 
-@given(physics, inference_configs(), clusters())
-def test_experts_are_spread_over_no_unknown_network(with_: Physics, work: InferenceConfig, where: Cluster) -> None:
+@given(calibration, inference_configs(), clusters())
+def test_experts_are_spread_over_no_unknown_network(with_: Calibration, work: InferenceConfig, where: Cluster) -> None:
     found = found_for(with_, work, replace(where, network_known=False)).layout
     assert max(found.tensor, found.expert) * found.pipeline <= where.gpus_per_node
 
 
-@given(physics, inference_configs(), clusters(), wishes)
+@given(calibration, inference_configs(), clusters(), wishes)
 def test_figures_are_finite_and_parts_add_up(
-    with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout
+    with_: Calibration, work: InferenceConfig, where: Cluster, fixed: FixedLayout
 ) -> None:
     found = found_for(with_, work, where, fixed)
     assert isfinite(found.memory.needed_bytes)
@@ -188,8 +199,8 @@ def test_figures_are_finite_and_parts_add_up(
 # Choices
 
 
-@given(physics, st.sampled_from([1.0, 8.0, 256.0]), clusters())
-def test_the_search_times_a_network_as_its_estimate_does(with_: Physics, batch: float, where: Cluster) -> None:
+@given(calibration, st.sampled_from([1.0, 8.0, 256.0]), clusters())
+def test_the_search_times_a_network_as_its_estimate_does(with_: Calibration, batch: float, where: Cluster) -> None:
     resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
     work = inference(model=resnet, concurrency=batch, software=SoftwareStack("pytorch"))
     found = found_on(with_, work, cluster_table([where]))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
-from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.calibration import Calibration
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.stacks import SoftwareStack
@@ -29,12 +29,12 @@ from tests.builders.jobs import GPT_175B, LARGE_MODEL, LLAMA_3_8B, model, traini
 from tests.oracles.layouts import fastest_layout, samples_per_second
 from tests.strategies.layouts import clusters, fixed_layouts, training_configs
 
-physics = st.sampled_from([UNFITTED, FITTED])
+calibration = st.sampled_from([UNFITTED, FITTED])
 more = st.floats(1.0, 8.0)
 SLACK = 1 - 1e-9
 
 
-def found_for(with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout | None = None) -> Estimate:
+def found_for(with_: Calibration, work: TrainingConfig, where: Cluster, fixed: FixedLayout | None = None) -> Estimate:
     """Skips questions that have no answer."""
     try:
         return best_layout(with_, work, where, fixed or FixedLayout())
@@ -43,9 +43,9 @@ def found_for(with_: Physics, work: TrainingConfig, where: Cluster, fixed: Fixed
 
 
 @settings(max_examples=60)
-@given(physics, training_configs(), clusters(), fixed_layouts)
+@given(calibration, training_configs(), clusters(), fixed_layouts)
 def test_the_search_equals_the_loop_over_every_layout(
-    with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
+    with_: Calibration, work: TrainingConfig, where: Cluster, fixed: FixedLayout
 ) -> None:
     found = found_for(with_, work, where, fixed)
     plain = fastest_layout(with_, work, where, fixed)
@@ -57,9 +57,9 @@ def test_the_search_equals_the_loop_over_every_layout(
         assert found.memory.needed_bytes == pytest.approx(plain.memory.needed_bytes, rel=1e-6)
 
 
-@given(physics, training_configs(), clusters(), fixed_layouts)
+@given(calibration, training_configs(), clusters(), fixed_layouts)
 def test_a_layout_takes_all_gpus_and_the_whole_batch(
-    with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
+    with_: Calibration, work: TrainingConfig, where: Cluster, fixed: FixedLayout
 ) -> None:
     layout = found_for(with_, work, where, fixed).layout
     assert layout.gpus == where.gpus
@@ -69,8 +69,8 @@ def test_a_layout_takes_all_gpus_and_the_whole_batch(
         assert getattr(fixed, name) in (None, getattr(layout, name))
 
 
-@given(physics, training_configs(), st.lists(clusters(), min_size=1, max_size=6))
-def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: TrainingConfig, some: list[Cluster]) -> None:
+@given(calibration, training_configs(), st.lists(clusters(), min_size=1, max_size=6))
+def test_many_machines_at_once_are_each_as_alone(with_: Calibration, work: TrainingConfig, some: list[Cluster]) -> None:
     known, _ = distinct(some)
     together = fastest_training_layouts(with_, work, cluster_table(known))
     turned = fastest_training_layouts(with_, work, cluster_table(known[::-1]))
@@ -83,9 +83,9 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: TrainingC
             assert getattr(turned, column)[-1 - place] == pytest.approx(expected, rel=1e-9)
 
 
-@given(physics, training_configs(), st.lists(clusters(), min_size=1, max_size=6), st.data())
+@given(calibration, training_configs(), st.lists(clusters(), min_size=1, max_size=6), st.data())
 def test_what_is_not_wanted_changes_nothing(
-    with_: Physics, work: TrainingConfig, some: list[Cluster], data: st.DataObject
+    with_: Calibration, work: TrainingConfig, some: list[Cluster], data: st.DataObject
 ) -> None:
     known, _ = distinct(some)
     table = cluster_table(known)
@@ -96,9 +96,9 @@ def test_what_is_not_wanted_changes_nothing(
     assert list(asked.needed_bytes[wanted]) == pytest.approx(list(every.needed_bytes[wanted]))
 
 
-@given(physics, training_configs(), st.lists(clusters(), min_size=1, max_size=6))
+@given(calibration, training_configs(), st.lists(clusters(), min_size=1, max_size=6))
 def test_the_lightest_layout_shows_whether_the_fastest_fits(
-    with_: Physics, work: TrainingConfig, some: list[Cluster]
+    with_: Calibration, work: TrainingConfig, some: list[Cluster]
 ) -> None:
     known, _ = distinct(some)
     table = cluster_table(known)
@@ -107,9 +107,15 @@ def test_the_lightest_layout_shows_whether_the_fastest_fits(
     assert list(where_training_fits(with_, work, table, np.zeros(len(known), bool))) == [False] * len(known)
 
 
-@given(physics, training_configs(), clusters(), more, more, more, more)
+@given(calibration, training_configs(), clusters(), more, more, more, more)
 def test_faster_hardware_never_trains_slower(
-    with_: Physics, work: TrainingConfig, where: Cluster, flops: float, bandwidth: float, link: float, network: float
+    with_: Calibration,
+    work: TrainingConfig,
+    where: Cluster,
+    flops: float,
+    bandwidth: float,
+    link: float,
+    network: float,
 ) -> None:
     slow = found_for(with_, work, where)
     fast = found_for(with_, work, faster(where, flops, bandwidth, link, network))
@@ -117,8 +123,10 @@ def test_faster_hardware_never_trains_slower(
     assert samples_per_second(fast) >= samples_per_second(slow) * SLACK
 
 
-@given(physics, training_configs(), clusters(), more)
-def test_more_memory_never_stops_fitting(with_: Physics, work: TrainingConfig, where: Cluster, times: float) -> None:
+@given(calibration, training_configs(), clusters(), more)
+def test_more_memory_never_stops_fitting(
+    with_: Calibration, work: TrainingConfig, where: Cluster, times: float
+) -> None:
     assert where.gpu.memory_gb is not None
     larger = replace(where, gpu=replace(where.gpu, memory_gb=where.gpu.memory_gb * times))
     small, large = found_for(with_, work, where), found_for(with_, work, larger)
@@ -127,17 +135,17 @@ def test_more_memory_never_stops_fitting(with_: Physics, work: TrainingConfig, w
         assert samples_per_second(large) >= samples_per_second(small) * SLACK
 
 
-@given(physics, training_configs(), clusters())
-def test_a_smaller_precision_never_stops_fitting(with_: Physics, work: TrainingConfig, where: Cluster) -> None:
+@given(calibration, training_configs(), clusters())
+def test_a_smaller_precision_never_stops_fitting(with_: Calibration, work: TrainingConfig, where: Cluster) -> None:
     fits = [
         found_for(with_, replace(work, precision=name), where).fits_surely for name in ("fp32", "tf32", "bf16", "fp8")
     ]
     assert fits == sorted(fits)
 
 
-@given(physics, training_configs(), clusters(), fixed_layouts)
+@given(calibration, training_configs(), clusters(), fixed_layouts)
 def test_figures_are_finite_and_parts_add_up(
-    with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
+    with_: Calibration, work: TrainingConfig, where: Cluster, fixed: FixedLayout
 ) -> None:
     found = found_for(with_, work, where, fixed)
     assert isfinite(found.memory.needed_bytes)
@@ -225,8 +233,8 @@ def test_a_pipeline_stays_within_one_node_of_an_unknown_network() -> None:
     assert search.layout.model_ranks == 1
 
 
-@given(physics, training_configs(), clusters())
-def test_experts_are_spread_over_no_unknown_network(with_: Physics, work: TrainingConfig, where: Cluster) -> None:
+@given(calibration, training_configs(), clusters())
+def test_experts_are_spread_over_no_unknown_network(with_: Calibration, work: TrainingConfig, where: Cluster) -> None:
     found = found_for(with_, work, replace(where, network_known=False)).layout
     assert max(found.tensor * found.context, found.expert) * found.pipeline <= where.gpus_per_node
 

@@ -112,7 +112,7 @@ def test_as_many_clients_as_places_wait_for_none() -> None:
     times = EngineTimes(0.01, 1e-4, 0.05, 0.0).times(np.ones(1))
     serving = Serving(concurrency=8.0, answer=Length(100.0))
     found = arrival_times(times, np.array([8.0]), np.array([8.0]), serving)
-    assert found.waits[0] == 0.0
+    assert found.p_waits[0] == 0.0
     assert 7.5 < running_at(times, np.array([8.0]), np.array([8.0]), serving)[0] <= 8.0
 
 
@@ -224,7 +224,7 @@ def test_the_rate_of_clients_that_meet_adds_the_seconds_that_littles_law_says() 
     step, prompt = (10 ** random.uniform(-3.0, 1.0, 1000) for _ in range(2))
     seconds, most = step * random.uniform(0.51, 20.0, 1000), np.full(1000, np.inf)
     rate = arrivals._rate_that_adds(seconds, most, step, prompt, 2.0)
-    _, _, added = arrivals._prompts_of_others(rate, step, prompt, np.zeros(1000), 2.0)
+    added = arrivals._added_by_others(rate, step, prompt, np.zeros(1000), 2.0).mean
     reached = rate * prompt < arrivals.MOST_SHARE
     assert np.count_nonzero(reached) > 100
     assert np.allclose(added[reached], seconds[reached])

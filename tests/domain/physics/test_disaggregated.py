@@ -134,7 +134,7 @@ def test_each_kind_has_the_fewest_instances_that_keep_its_limit() -> None:
         fewer = {**limits, "max_instances": int(served.instances[0]) - 1}
         without_one, _ = each.served(**fewer)
         assert without_one.missed(replace(each.serving, **fewer))  # type: ignore[arg-type]
-        for name, figure in zip(LIMITS, without_one.least[0], strict=False):
+        for name, figure in zip(LIMITS, without_one.least_together[0], strict=False):
             if np.isfinite(figure):
                 late += 1
                 for slack, kept in ((1 + 1e-9, True), (0.999, False)):

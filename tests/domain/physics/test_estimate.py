@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.step_kinds import TRAINING
 from service.domain.jobs.config import InferenceConfig, Method, TrainingConfig
 from service.domain.jobs.stacks import SoftwareStack
@@ -23,7 +23,7 @@ from tests.builders.gpus import gpu_with_peaks
 from tests.builders.jobs import inference, model, training
 
 STACKS = ["unknown", "megatron-bridge", "torchtune", "pytorch-ngc", "tensorrt-llm", "vllm", "llama.cpp"]
-physics = st.sampled_from([UNFITTED, FITTED])
+calibration = st.sampled_from([UNFITTED, FITTED])
 more = st.floats(1.0, 8.0)
 stack = st.sampled_from(STACKS).map(SoftwareStack)
 
@@ -46,13 +46,13 @@ def works(precision: str = "bf16", software: SoftwareStack | None = None) -> Tra
     return training(precision=precision, software=software or SoftwareStack())
 
 
-def train(with_: Physics, where: Cluster, layout: Layout, work: TrainingConfig | None = None) -> Estimate:
+def train(with_: Calibration, where: Cluster, layout: Layout, work: TrainingConfig | None = None) -> Estimate:
     return estimate_config(with_, work or works(), where, layout)
 
 
-@given(physics, layouts(), stack, st.floats(8, 160), more)
+@given(calibration, layouts(), stack, st.floats(8, 160), more)
 def test_more_memory_never_stops_fitting(
-    with_: Physics, layout: Layout, software: SoftwareStack, gb: float, times: float
+    with_: Calibration, layout: Layout, software: SoftwareStack, gb: float, times: float
 ) -> None:
     small, large = (cluster(gpu_with_peaks(memory_gb=size), nodes=2) for size in (gb, gb * times))
     work = works(software=software)
@@ -62,9 +62,15 @@ def test_more_memory_never_stops_fitting(
 HUGE = 100_000.0
 
 
-@given(physics, layouts(), stack, more, more, more, more)
+@given(calibration, layouts(), stack, more, more, more, more)
 def test_faster_hardware_never_trains_slower(
-    with_: Physics, layout: Layout, software: SoftwareStack, flops: float, bandwidth: float, link: float, network: float
+    with_: Calibration,
+    layout: Layout,
+    software: SoftwareStack,
+    flops: float,
+    bandwidth: float,
+    link: float,
+    network: float,
 ) -> None:
     work = works(software=software)
     slow = train(with_, cluster(gpu_with_peaks(memory_gb=HUGE), nodes=2), layout, work)
@@ -76,9 +82,9 @@ def test_faster_hardware_never_trains_slower(
     assert fast.samples_per_second.low >= slow.samples_per_second.low * (1 - 1e-9)
 
 
-@given(physics, stack, st.sampled_from([1, 2, 8]), st.sampled_from([None, 1.0, 32.0]), more, more, more, more)
+@given(calibration, stack, st.sampled_from([1, 2, 8]), st.sampled_from([None, 1.0, 32.0]), more, more, more, more)
 def test_faster_hardware_never_answers_slower(
-    with_: Physics,
+    with_: Calibration,
     software: SoftwareStack,
     tensor: int,
     concurrency: float | None,
@@ -96,9 +102,9 @@ def test_faster_hardware_never_answers_slower(
     assert fast.tokens_per_second.likely >= slow.tokens_per_second.likely * (1 - 1e-9)
 
 
-@given(physics, layouts(), stack)
+@given(calibration, layouts(), stack)
 def test_a_smaller_precision_never_needs_more_memory_to_train(
-    with_: Physics, layout: Layout, software: SoftwareStack
+    with_: Calibration, layout: Layout, software: SoftwareStack
 ) -> None:
     needs = [
         estimate_config(with_, works(precision, software), cluster(nodes=2), layout).memory.needed_bytes
@@ -107,8 +113,10 @@ def test_a_smaller_precision_never_needs_more_memory_to_train(
     assert needs == sorted(needs)
 
 
-@given(physics, stack, st.sampled_from([1, 2, 4]))
-def test_smaller_weights_never_need_more_memory_to_answer(with_: Physics, software: SoftwareStack, tensor: int) -> None:
+@given(calibration, stack, st.sampled_from([1, 2, 4]))
+def test_smaller_weights_never_need_more_memory_to_answer(
+    with_: Calibration, software: SoftwareStack, tensor: int
+) -> None:
     layout = Layout(tensor=tensor, data=8 // tensor)
     needs = [
         estimate_config(
@@ -150,16 +158,16 @@ def test_hours_count_what_runs_of_the_stack_had_beyond_their_steps(layout: Layou
     work = replace(works(), software=software)
     facts = training_features(work, cluster(), layout)
     wall, steps = (
-        FITTED.calibration.log_factor(TRAINING, "*", each) for each in ({**facts, "measured": "wall"}, facts)
+        FITTED.coefficients.log_factor(TRAINING, "*", each) for each in ({**facts, "measured": "wall"}, facts)
     )
     beyond = overhead_beyond_steps(FITTED, work, cluster(), layout)
     assert beyond == pytest.approx(exp(wall - steps) - 1)
     assert beyond >= 0
 
 
-@given(physics, layouts(), stack, st.sampled_from(["full", "lora"]), st.floats(0.1, 1e4))
+@given(calibration, layouts(), stack, st.sampled_from(["full", "lora"]), st.floats(0.1, 1e4))
 def test_no_rate_is_above_the_peak(
-    with_: Physics, layout: Layout, software: SoftwareStack, method: Method, tflops: float
+    with_: Calibration, layout: Layout, software: SoftwareStack, method: Method, tflops: float
 ) -> None:
     where = cluster(gpu_with_peaks(memory_gb=HUGE, tflops=tflops, bandwidth=1e6), nodes=2, link=1e6, network_gbps=1e7)
     work = replace(works(software=software), method=method)
@@ -171,9 +179,9 @@ def test_no_rate_is_above_the_peak(
     assert found.samples_per_second.likely * flops / where.gpus <= tflops * 1e12 * (1 + 1e-9)
 
 
-@given(physics, layouts(), stack, st.floats(1e6, 1e9))
+@given(calibration, layouts(), stack, st.floats(1e6, 1e9))
 def test_no_step_is_shorter_than_its_gradients_take_on_the_network(
-    with_: Physics, layout: Layout, software: SoftwareStack, rate: float
+    with_: Calibration, layout: Layout, software: SoftwareStack, rate: float
 ) -> None:
     where = replace(cluster(gpu_with_peaks(memory_gb=HUGE), nodes=2), network_bytes_per_second=rate)
     found = train(with_, where, layout, works(software=software))
@@ -183,9 +191,9 @@ def test_no_step_is_shorter_than_its_gradients_take_on_the_network(
     assert sum(found.step.parts.values()) == pytest.approx(found.step.seconds)
 
 
-@given(physics, layouts(), stack, st.sampled_from([2, 4]))
+@given(calibration, layouts(), stack, st.sampled_from([2, 4]))
 def test_a_larger_micro_batch_is_never_slower(
-    with_: Physics, layout: Layout, software: SoftwareStack, times: int
+    with_: Calibration, layout: Layout, software: SoftwareStack, times: int
 ) -> None:
     where, work = cluster(gpu_with_peaks(memory_gb=HUGE), nodes=2), works(software=software)
     small = train(with_, where, replace(layout, pipeline=1, data=layout.data * layout.pipeline), work)
@@ -196,9 +204,9 @@ def test_a_larger_micro_batch_is_never_slower(
     assert matrix[1] / times <= matrix[0] * (1 + 1e-9)
 
 
-@given(physics, layouts(), stack, st.sampled_from([2, 4, 32]))
+@given(calibration, layouts(), stack, st.sampled_from([2, 4, 32]))
 def test_more_nodes_at_the_same_batch_per_gpu_never_lower_the_rate(
-    with_: Physics, layout: Layout, software: SoftwareStack, times: int
+    with_: Calibration, layout: Layout, software: SoftwareStack, times: int
 ) -> None:
     """Holds from two nodes on: a first network slower than the links inside a node may cost more than it brings."""
     card, work = gpu_with_peaks(memory_gb=HUGE), works(software=software)

@@ -104,7 +104,7 @@ def fits_with_the_types_of_an_estimate(catalog: Catalog, job: Job, nodes: tuple[
     found = estimate_fleet(job, nodes, catalog)
     other = estimate_fleet(replace(job, memory_confidence=confidence), nodes, catalog)
     runs = types_where(np.any([option.works for option in other.options], axis=0))
-    assert types_that_fit_with(confidence, job, nodes, found.options, catalog.everyone, catalog) == runs
+    assert types_that_fit_with(confidence, job, nodes, found.options, catalog.all_types, catalog) == runs
 
 
 # The real catalog

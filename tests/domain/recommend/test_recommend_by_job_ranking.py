@@ -292,7 +292,7 @@ def test_a_higher_price_never_raises_a_rank(
 
 
 def again(world: World, offers: list[Offer]) -> World:
-    return World(catalog_of(list(world.catalog.instance_types), offers, physics=FITTED), offers)
+    return World(catalog_of(list(world.catalog.instance_types), offers, calibration=FITTED), offers)
 
 
 def best(asked: Question, objective: str, world: World) -> float:

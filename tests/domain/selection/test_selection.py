@@ -127,7 +127,7 @@ def test_tightened_offers_are_the_same_and_equal_just_where_their_rows_are(
     world: World, asked: Constraints, limits: list[float]
 ) -> None:
     cheapest = select(asked, world.catalog).admitted.cheapest
-    parts = [cheapest.candidates(world.catalog.everyone, limit) for limit in limits]
+    parts = [cheapest.candidates(world.catalog.all_types, limit) for limit in limits]
     tight = [part.tightened(world.catalog) for part in parts]
     rows = [part.rows.tolist() for part in parts]
     assert [part.rows.tolist() for part in tight] == rows

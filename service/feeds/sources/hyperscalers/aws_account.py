@@ -1,6 +1,6 @@
 """AWS with an operator's own credentials: spot prices by zone, Capacity Blocks, and the hardware of instance types.
 
-The letters of zones differ between accounts, so that only the ids of zones are kept.
+The letters of zones differ between accounts, so only the ids of zones are kept.
 """
 
 import re
@@ -12,7 +12,16 @@ from typing import Any
 
 from service.domain.catalog.tariffs import CAPACITY_BLOCK
 from service.feeds.fetching import Get
-from service.feeds.listing import MIB_A_GIB, Content, DocumentRefused, Listing, Specification, instant_in, number_in
+from service.feeds.listing import (
+    MIB_A_GIB,
+    Content,
+    DocumentRefused,
+    Listing,
+    Specification,
+    instant_in,
+    number_in,
+    to_millionths,
+)
 from service.feeds.reading import items_of, object_of
 
 PARTS = (
@@ -60,12 +69,13 @@ def _items(documents: Sequence[dict[str, Any]], name: str) -> Iterator[dict[str,
 
 
 def _hardware(item: dict[str, Any]) -> Specification:
-    """The hardware as EC2 states it. The memory of a part of a GPU, and of a Neuron device, is not what is sold."""
+    """Returns the hardware as EC2 states it, without the memory of parts of GPUs and of Neuron devices."""
+    # For these two, EC2 does not state the memory that is sold.
     gpu: dict[str, Any] = next(iter((item.get("GpuInfo") or {}).get("Gpus") or ()), {})
     device = gpu or next(iter((item.get("NeuronInfo") or {}).get("NeuronDevices") or ()), {})
     count = number_in(device.get("Count"))
     part = number_in(gpu.get("GpuPartitionSize"))
-    memory, gpu_memory = (number_in((each.get("MemoryInfo") or {}).get("SizeInMiB")) for each in (item, gpu))
+    memory, gpu_memory = (number_in((holder.get("MemoryInfo") or {}).get("SizeInMiB")) for holder in (item, gpu))
     architectures = (item.get("ProcessorInfo") or {}).get("SupportedArchitectures") or ()
     return Specification(
         vcpus=number_in((item.get("VCpuInfo") or {}).get("DefaultVCpus")),
@@ -94,13 +104,11 @@ def _spot(item: dict[str, Any], hardware: Mapping[str, Specification]) -> Listin
 
 
 def _first_blocks(blocks: Sequence[dict[str, Any]], hardware: Mapping[str, Specification]) -> Iterator[Listing]:
-    """The block of each type and region that starts first; its fee is that of all its hours and machines."""
+    """Yields the first block of each type and region. Its fee covers all of its hours and machines."""
     first: dict[tuple[str, str | None], Listing] = {}
     for item in blocks:
         hours = Decimal(int(item["CapacityBlockDurationHours"]) * int(item["InstanceCount"]))
         plain = replace(_plain(item, hardware), market="reserved", term=CAPACITY_BLOCK, zone=None)
         listing = replace(plain, currency=str(item.get("CurrencyCode") or "USD"))
         first.setdefault((listing.name, listing.region), listing.priced(item.get("UpfrontFee"), 1 / hours))
-    for listing in first.values():
-        price = listing.per_hour
-        yield replace(listing, per_hour=None if price is None else price.quantize(Decimal("0.000001")))
+    yield from (replace(listing, per_hour=to_millionths(listing.per_hour)) for listing in first.values())

@@ -7,7 +7,17 @@ from decimal import Decimal
 
 from service.domain.catalog.tariffs import CAPACITY_BLOCK, HOURS_A_YEAR
 from service.feeds.fetching import Get
-from service.feeds.listing import Content, DocumentRefused, Listing, Specification, instant_in, number_in, price_in
+from service.feeds.listing import (
+    Content,
+    DocumentRefused,
+    Listing,
+    Specification,
+    instant_in,
+    number_in,
+    price_in,
+    to_millionths,
+    unreadable,
+)
 from service.feeds.places import aws_place
 from service.feeds.reading import Cells, object_of, rows_of, text_of
 
@@ -46,7 +56,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
 
 
 def _reason(cells: Cells) -> str | None:
-    """The reason why a row is about another product than a shared Linux machine in use."""
+    """Returns `another_product` unless a row is about an ordinary shared Linux machine."""
     is_usual = (
         cells["Product Family"] in MACHINES
         and cells["Tenancy"] == "Shared"
@@ -80,7 +90,7 @@ def _plain(cells: Cells) -> Listing:
 def _hourly(rows: Sequence[Cells | None]) -> Iterator[Listing]:
     for cells in rows:
         if cells is None:
-            yield Listing(provider="aws", name="", market="on_demand", reason="row_unreadable")
+            yield unreadable("aws")
         elif cells["TermType"] == "OnDemand":
             listing = _plain(cells)
             per_hour, reason = price_in(cells["PricePerUnit"])
@@ -92,7 +102,7 @@ def _hourly(rows: Sequence[Cells | None]) -> Iterator[Listing]:
 
 
 def _reserved(rows: Sequence[Cells]) -> Iterator[Listing]:
-    """A commitment has a row for the hour and one for the fee at its start; together they give the price of an hour."""
+    """Yields the price per hour of each commitment, from its row for hours and its row for the upfront fee."""
     plans: dict[tuple[str, ...], list[Cells]] = defaultdict(list)
     for cells in rows:
         if cells["TermType"] == "Reserved" and cells["OfferingClass"] == "standard":
@@ -107,4 +117,4 @@ def _reserved(rows: Sequence[Cells]) -> Iterator[Listing]:
             continue
         by_unit = {cells["Unit"]: Decimal(cells["PricePerUnit"]) for cells in parts}
         per_hour = by_unit["Hrs"] + by_unit.get("Quantity", Decimal(0)) / (HOURS_A_YEAR * years)
-        yield replace(listing, term=f"{years}y_reserved_{plan}", per_hour=per_hour.quantize(Decimal("0.000001")))
+        yield replace(listing, term=f"{years}y_reserved_{plan}", per_hour=to_millionths(per_hour))

@@ -6,13 +6,12 @@ A reservation states the total of its term although its unit says one hour. Only
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from service.domain.catalog.tariffs import HOURS_A_YEAR
-from service.feeds.fetching import Get, pages_from
-from service.feeds.listing import Content, DocumentRefused, Listing, instant_in, price_in
+from service.feeds.fetching import Get, pages_from, path_of
+from service.feeds.listing import Content, DocumentRefused, Listing, instant_in, price_in, to_millionths
 from service.feeds.reading import items_of, object_of
 
 FILTER = "serviceName eq 'Virtual Machines' and startswith(armSkuName,'Standard_N')"
@@ -28,8 +27,7 @@ def fetch(get: Get, _part: str) -> Iterator[bytes]:
 
 
 def _next(page: bytes) -> str | None:
-    address = urlsplit(str(object_of(page, "Items").get("NextPageLink") or ""))
-    return f"{address.path}?{address.query}" if address.path else None
+    return path_of(str(object_of(page, "Items").get("NextPageLink") or ""))
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
@@ -92,22 +90,18 @@ def _reserved(listing: Listing, item: dict[str, Any]) -> Listing:
     if years is None:
         return listing.because("unit_unknown")
     total = listing.per_hour
-    per_hour = None if total is None else _millionths(total / (HOURS_A_YEAR * years))
+    per_hour = None if total is None else to_millionths(total / (HOURS_A_YEAR * years))
     return replace(listing, market="reserved", term=f"{years}y_reserved", per_hour=per_hour)
 
 
 def _savings(listing: Listing, item: dict[str, Any]) -> Iterator[Listing]:
-    """Savings plans state their price per hour already."""
+    """Yields the prices of savings plans, which are stated per hour."""
     for plan in item.get("savingsPlan") or ():
         years = YEARS.get(str(plan.get("term")))
         if years and listing.reason is None:
             per_hour, reason = price_in(plan.get("retailPrice"))
             term = f"{years}y_savings_plan"
             yield replace(listing, market="reserved", term=term, per_hour=per_hour, reason=reason)
-
-
-def _millionths(price: Decimal) -> Decimal:
-    return price.quantize(Decimal("0.000001"))
 
 
 def _without_equal_spot(listings: Sequence[Listing]) -> Iterator[Listing]:

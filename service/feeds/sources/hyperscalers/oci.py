@@ -1,6 +1,6 @@
-"""Oracle Cloud: a price list by part number, and the shapes of its cost estimator. One price holds in all regions.
+"""Oracle Cloud: a price list by part number, and the shapes of its cost estimator. All regions have the same prices.
 
-A GPU shape costs its part's price per GPU and hour, host included; preemptible capacity costs half (Oracle's rule).
+The price of a GPU shape is that of its part, per GPU and hour with the host; preemptible capacity costs half of it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,9 +51,9 @@ def _read_prices(items: Sequence[dict[str, Any]], prices: Prices) -> Iterator[Li
         localized = item.get("currencyCodeLocalizations") or item.get("prices") or ()
         values = [
             price.get("value")
-            for each in localized
-            if each.get("currencyCode") == "USD"
-            for price in each.get("prices", ())
+            for localization in localized
+            if localization.get("currencyCode") == "USD"
+            for price in localization.get("prices", ())
             if price.get("model") == "PAY_AS_YOU_GO"
         ]
         price, reason = price_in(values[0]) if len(values) == 1 else (None, "two_prices_in_force")

@@ -1,4 +1,4 @@
-"""CUDO Compute: parts of a machine have prices of their own; listed is the smallest host of one GPU."""
+"""CUDO Compute: prices of the parts of a machine, from which the price of one GPU with its smallest host follows."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
-from service.feeds.fetching import Get, pages_from
+from service.feeds.fetching import Get, pages_from, path_of
 from service.feeds.listing import MIB_A_GIB, Content, Listing, Specification, number_in
 from service.feeds.reading import items_of, object_of
 
@@ -18,8 +17,7 @@ def fetch(get: Get, _part: str) -> Iterator[bytes]:
 
 def _next(page: bytes) -> str | None:
     links = object_of(page).get("links") or {}
-    address = urlsplit((links.get("pages") or {}).get("next") or "")
-    return f"{address.path}?{address.query}" if address.path else None
+    return path_of((links.get("pages") or {}).get("next") or "")
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
@@ -50,7 +48,7 @@ def _listings(size: dict[str, Any]) -> Iterator[Listing]:
 
 
 def _gpu_name(model: str) -> str | None:
-    """The name of a GPU without its maker, such as `rtx6000 ada` of `nvidia_rtx6000_ada`."""
+    """Returns the name of a GPU without its maker, such as `rtx6000 ada` for `nvidia_rtx6000_ada`."""
     for maker in MAKERS:
         model = model.removeprefix(maker)
     return model.replace("_", " ") or None

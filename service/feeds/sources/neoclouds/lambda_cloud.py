@@ -21,7 +21,7 @@ fetch = documents_at("/api/v1/instance-types")
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
     """Returns the prices of the list."""
     types = object_of(bodies[0], "data")["data"]
-    return Content(listings=[_listing(each["instance_type"]) for each in types.values()])
+    return Content(listings=[_listing(item["instance_type"]) for item in types.values()])
 
 
 def _listing(item: dict[str, Any]) -> Listing:
@@ -36,5 +36,5 @@ def _listing(item: dict[str, Any]) -> Listing:
     )
     listing = Listing(provider="lambda", name=str(item.get("name", "")), market="on_demand", hardware=hardware)
     cents = item.get("price_cents_per_hour")
-    # Whole cents are a number; a text here would be dollars.
+    # The feed writes cents as a number; a text would be dollars.
     return listing.because("price_unreadable") if isinstance(cents, str) else listing.priced(cents, CENT)

@@ -1,4 +1,4 @@
-"""Vast.ai: offers of single hosts; listed is the median of each GPU, number of GPUs and place."""
+"""Vast.ai: offers of single hosts, of which the median by GPU, number of GPUs and place becomes a price."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from service.feeds.places import vast_place
 from service.feeds.reading import items_of, object_of
 
 MIB_A_GB = 1024
-"""The memory that GPUs are labelled with is that of binary gigabytes: 24,564 MiB are sold as 24 GB."""
+"""Labels of GPUs count binary gigabytes: 24,564 MiB are sold as 24 GB."""
 REQUEST = {
     "rentable": {"eq": True},
     "rented": {"eq": False},
@@ -32,7 +32,7 @@ def fetch(get: Get, _part: str) -> Iterator[bytes]:
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
-    """Returns the medians of some offers, and the offers that cannot be part of one."""
+    """Returns the medians of the offers, and the offers that cannot be part of a median."""
     offers = items_of(object_of(bodies[0], "offers")["offers"], "offers")
     unusable = [listing for offer in offers if (listing := _refused(offer))]
     return Content(listings=[*unusable, *_medians(offers)])

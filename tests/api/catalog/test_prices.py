@@ -1,0 +1,42 @@
+"""The list of prices: its filter by GPU, and its order."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.api.answers import all_items, get_json
+
+
+def test_prices_of_a_gpu_are_those_of_the_machines_that_carry_it(client: TestClient) -> None:
+    machines = {f"{item['provider']}/{item['name']}" for item in all_items(client, "/instances?gpu=h100")}
+    every = all_items(client, "/prices?market=on_demand")
+    of_gpu = all_items(client, "/prices?market=on_demand&gpu=h100")
+    names = {f"{item['provider']}/{item['instance']}" for item in of_gpu}
+    assert names <= machines | {f"{item['provider']}/{item['name']}" for item in retired(client, "h100")}
+    assert len(of_gpu) == sum(f"{item['provider']}/{item['instance']}" in names for item in every)
+    changes = all_items(client, "/prices/changes?from=2025-01-01&gpu=h100")
+    assert {f"{item['provider']}/{item['instance']}" for item in changes} <= names | machines
+
+
+def retired(client: TestClient, gpu: str) -> list[Any]:
+    return all_items(client, f"/instances?gpu={gpu}&lifecycle=retired,announced")
+
+
+@pytest.mark.parametrize("column", ["usd_per_hour", "observed_on", "valid_from"])
+def test_prices_are_sorted_by_a_column_with_unknown_ones_last(client: TestClient, column: str) -> None:
+    for query in ("provider=oci,vast&", "from=2024-01-01&provider=lambda&"):
+        values = [item[column] for item in all_items(client, f"/prices?{query}sort={column}", limit=200)]
+        known = [value for value in values if value is not None]
+        assert values[: len(known)] == sorted(known)
+        down = [item[column] for item in all_items(client, f"/prices?{query}sort=-{column}")]
+        assert down[: len(known)] == sorted(known, reverse=True)
+        assert len(down) == len(values)
+
+
+def test_a_second_column_decides_ties(client: TestClient) -> None:
+    items = get_json(client, "/prices?gpu=h100&sort=-observed_on,usd_per_hour&limit=500")["items"]
+    keys = [(-int(item["observed_on"].replace("-", "")), item["usd_per_hour"]) for item in items if item["observed_on"]]
+    assert len({day for day, _ in keys}) < len(keys)
+    known = [key for key in keys if key[1] is not None]
+    assert known == sorted(known)
