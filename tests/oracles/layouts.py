@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from math import gcd
 
 from service.domain.calibration.calibration import Calibration
@@ -60,7 +61,10 @@ def every_training_layout(
             accumulation = fixed.accumulation or max(1, -(-share // micro))
             # A batch that is only assumed is as large as its slots.
             empty = data * micro * accumulation - batch if config.global_batch else 0
-            for stage, how in memory_savings(config, fixed, _highest_stage(cut, fixed)):
+            for virtual, (stage, how) in product(
+                _virtual_stages(config, pipeline, accumulation, fixed),
+                memory_savings(config, fixed, _highest_stage(cut, fixed)),
+            ):
                 yield Layout(
                     tensor,
                     pipeline,
@@ -71,7 +75,7 @@ def every_training_layout(
                     micro,
                     accumulation,
                     CHECKPOINTINGS[how],
-                    fixed.virtual_stages or 1,
+                    virtual,
                     empty if 0 <= empty < data * micro else 0,
                 )
 
@@ -139,7 +143,12 @@ def _pipeline_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout, *, 
         return [fixed.pipeline] if gpus % fixed.pipeline == 0 else []
     if whole or t is None:
         return [1]
-    return [each for each in _divisors(gpus) if each <= t.layers and -t.layers % each <= MOST_PADDING * t.layers]
+    pieces = fixed.virtual_stages or 1
+    return [
+        each
+        for each in _divisors(gpus)
+        if each * (pieces if each > 1 else 1) <= t.layers and -t.layers % each <= MOST_PADDING * t.layers
+    ]
 
 
 def _context_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout) -> list[int]:
@@ -164,6 +173,17 @@ def _micro_batches(config: TrainingConfig, share: int, fixed: FixedLayout) -> li
     if fixed.accumulation is not None:
         return [-(-share // fixed.accumulation)]
     return [each for each in _divisors(share) if each <= most_samples_per_micro_batch(config)]
+
+
+def _virtual_stages(config: TrainingConfig, pipeline: int, accumulation: int, fixed: FixedLayout) -> list[int]:
+    """Pieces of a stage that take turns with those of other stages, where the stack can do that."""
+    if fixed.virtual_stages is not None:
+        return [fixed.virtual_stages]
+    t = config.model.transformer
+    if not (t and config.software.stack.interleaves_stages and pipeline > 1 and accumulation % pipeline == 0):
+        return [1]
+    pieces = {1, 2, t.layers // pipeline}
+    return [each for each in pieces if each == 1 or t.layers % (pipeline * each) == 0]
 
 
 def _highest_stage(cut: Cut, fixed: FixedLayout) -> int:

@@ -154,9 +154,10 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.VCPUS_UNKNOWN: (
         "The number of vCPUs is unknown: the CPUs may prepare fewer samples than the GPUs take.".format
     ),
-    EstimateWarningCode.BATCH_ASSUMED: (
-        "No `global_batch_size` was given, so an optimizer step is taken to have {samples:,.0f} samples."
-    ).format,
+    EstimateWarningCode.BATCH_ASSUMED: lambda samples: (
+        "No `global_batch_size` was given, so an optimizer step is taken to have "
+        f"{samples:,.0f} sample{'' if samples == 1 else 's'}."
+    ),
     EstimateWarningCode.HOST_BOUND: _host_bound,
     EstimateWarningCode.SLOW_READS: _slow_reads,
     EstimateWarningCode.PRECISION_REDUCED: "{gpu} runs {precision} only at a very low rate or by conversion.".format,

@@ -81,6 +81,9 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         return None
     # An engine decides the speed of serving, whatever framework it is written in.
     engine, named = software_called(work.software.engine), (work.software.framework, work.software.engine)
+    framework = software_called(work.software.framework).using(
+        each.name for each in work.software.libraries if each.required
+    )
     model = published_model(_model(work.model, catalog), catalog)
     like = model_like(model, catalog.reference.models.values()) if _lacks_dimensions(model, work) else None
     model = model if like is None else with_dimensions_of(like, model)
@@ -90,7 +93,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         task=work.task,  # type: ignore[arg-type]
         model=model,
         precisions=_precisions(work, model, catalog),
-        software=engine if engine is not UNKNOWN else software_called(work.software.framework),
+        software=engine if engine is not UNKNOWN else framework,
         amount=amount_of(work.amount, model),
         runs=work.concurrent_runs if serving is None else 1,
         method=METHODS[work.method or "full"],  # type: ignore[arg-type]

@@ -51,12 +51,15 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     word = name.lower()[:LONGEST_NAME]
     close = get_close_matches(word, folded, n=NEAR, cutoff=0.6)
     very = [candidate for candidate in close if SequenceMatcher(None, word, candidate).ratio() >= VERY_CLOSE]
+    # Few slips are in the first letter: kuda means cuda, but wav2vec2-large is no e5-large, and rnn no cnn.
+    closer = get_close_matches(word, close, n=NEAR, cutoff=0.7)
+    close = [each for each in close if each[:1] == word[:1] or each in word or each in closer]
     joined = NO_LETTER_OR_DIGIT.sub("", word)
     containing = sorted(
         (name for name in folded if len(joined) > 2 and joined in NO_LETTER_OR_DIGIT.sub("", name)), key=len
     )
-    # The families p6-b200 and p6-b300 for p6.
-    beginning = sorted(name for name in folded if len(joined) > 1 and name.startswith(f"{word}-"))
+    # The families p6-b200 and p6-b300 for p6, and the sizes of g5 for g5.
+    beginning = sorted(name for name in folded if len(joined) > 1 and name.startswith((f"{word}-", f"{word}.")))
     series = _letters(word)
     same_series = sorted((candidate for candidate in folded if series and _letters(candidate) == series), key=len)
     return tuple(folded[near] for near in dict.fromkeys([*very, *beginning, *same_series[:1], *close, *containing]))[

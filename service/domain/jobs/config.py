@@ -19,7 +19,15 @@ QLORA_FORMAT = "nf4-dq"
 """Default format of the frozen weights of QLoRA: nf4 with quantised scales (double quantisation), as its paper defines
 (Dettmers et al. 2023, arXiv 2305.14314)."""
 
-PREFERENCE_LOSSES: Mapping[str, bool] = {"dpo": True, "ipo": True, "kto": True, "orpo": False, "simpo": False}
+PREFERENCE_LOSSES: Mapping[str, bool] = {
+    "dpo": True,
+    "ipo": True,
+    "kto": True,
+    "orpo": False,
+    "simpo": False,
+    "cpo": False,
+    "reward": False,
+}
 """Loss on preferred and rejected answers → whether it needs a reference: a frozen copy of the model that also reads
 each answer (Rafailov et al. 2023, arXiv 2305.18290; Hong et al. 2024, arXiv 2403.07691; the trainers of TRL)."""
 

@@ -1,7 +1,7 @@
 """Software stacks: properties of classes of stacks and of each stack, and names of software."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
@@ -83,6 +83,9 @@ class Stack:
     """The cache of a request grows with its answer, and is not reserved for the longest answer from the start."""
     static_batches: bool = False
     """A batch of requests starts when all of the last batch have ended, with cache reserved for the longest answer."""
+    interleaves_stages: bool = False
+    """The layers of a pipeline stage can be cut into pieces that take turns with those of other stages (interleaved
+    1F1B), which shortens the bubble."""
     splits_layers: bool = False
     """By default, each GPU has whole layers, and the GPUs work one after another."""
     disaggregates: bool = False
@@ -110,15 +113,15 @@ UNKNOWN_STACK = Stack(
     disaggregates=True,
 )
 STACKS = (
-    Stack("megatron-bridge", _MEGATRON),
+    Stack("megatron-bridge", _MEGATRON, interleaves_stages=True),
     Stack("nemo-automodel", _FSDP, ("automodel",)),
-    Stack("nemo-megatron", _MEGATRON),
-    Stack("nemo", _MEGATRON, ("nvidia-nemo",)),
-    Stack("megatron-core", _MEGATRON, ("mcore",)),
-    Stack("megatron-lm", _MEGATRON, ("megatron", "megatron-deepspeed")),
-    Stack("mlperf-training", _TUNED),
+    Stack("nemo-megatron", _MEGATRON, interleaves_stages=True),
+    Stack("nemo", _MEGATRON, ("nvidia-nemo",), interleaves_stages=True),
+    Stack("megatron-core", _MEGATRON, ("mcore",), interleaves_stages=True),
+    Stack("megatron-lm", _MEGATRON, ("megatron", "megatron-deepspeed"), interleaves_stages=True),
+    Stack("mlperf-training", _TUNED, interleaves_stages=True),
     Stack("llm-foundry", _FSDP, ("composer", "mosaicml")),
-    Stack("torchtitan", _FSDP),
+    Stack("torchtitan", _FSDP, interleaves_stages=True),
     Stack("torchtune", _EAGER, half_weights=True, expands_weights=True, static_batches=True),
     Stack("litgpt-generate", _EAGER, static_batches=True),
     Stack("litgpt", _EAGER, ("lit-gpt",), keeps_gathered_weights=True, static_batches=True),
@@ -210,6 +213,16 @@ STACKS = (
         expands_weights=True,
         static_batches=True,
     ),
+    # Its published training (Llama 2 of 7 to 70B, GPT-2) is estimated best by stacks that shard and compile, and counts
+    # as runs of PyTorch in the fit, so that it has no coefficients of its own.
+    Stack(
+        "torch-compile",
+        _FSDP,
+        ("torch.compile", "pytorch-compile", "torchinductor", "inductor", "nanogpt"),
+        expands_weights=True,
+        fuses_kernels=True,
+        static_batches=True,
+    ),
     Stack(
         "onnxruntime",
         _GRAPH,
@@ -232,6 +245,9 @@ _STACKS_BY_FIRST_RELEASE: Mapping[str, tuple[tuple[tuple[int, ...], str], ...]] 
     "vllm": (((0, 6), "vllm"), ((0,), "early-vllm")),
 }
 """Name → (first release, stack), the newest first, for names whose releases are several stacks."""
+
+_STACKS_WITH_LIBRARIES: Mapping[tuple[str, str], str] = {("pytorch", "torch-compile"): "torch-compile"}
+"""By stack and library, the stack that does the work of both."""
 
 _STACKS_OF_PLATFORMS: Mapping[str, Mapping[str, str]] = {
     # Models are compiled for fixed shapes by any of these stacks: vLLM serves with NxD Inference, and Transformers runs
@@ -277,6 +293,11 @@ class SoftwareStack:
     def stack_class(self) -> StackClass:
         """Properties that the stack shares with similar stacks."""
         return self.stack.stack_class
+
+    def using(self, libraries: Iterable[str]) -> "SoftwareStack":
+        """Returns the stack that does its work with some libraries: itself, except where one of them changes it."""
+        lines = (_STACKS_WITH_LIBRARIES.get((self.line, software_called(name).line)) for name in libraries)
+        return next((SoftwareStack(line) for line in lines if line), self)
 
     def on(self, platform: str | None, *, trains_language_model: bool = False) -> "SoftwareStack":
         """Returns the stack that runs on a platform: this one, or the vendor's stack that does its work there."""
@@ -326,7 +347,6 @@ OTHER_NAMES = {
     "synapseai": "synapse",
     "te": "transformer-engine",
     "torchscript": "pytorch",
-    "torch.compile": "torch-compile",
 }
 """Other name → name in the rules of software, for names that are no aliases of a stack or mean other software there."""
 

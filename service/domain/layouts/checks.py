@@ -36,7 +36,8 @@ def check_degrees(layout: FixedLayout | Layout, cluster: Cluster) -> None:
             f"The layout takes {gpus} GPUs ({words}), but the cluster has {cluster.gpus}.", field="layout"
         )
     if gpus and cluster.gpus % gpus:
-        raise QuestionError(f"{cluster.gpus} GPUs cannot be divided into groups of {gpus} ({words}).", field="layout")
+        these = "1 GPU" if cluster.gpus == 1 else f"{cluster.gpus} GPUs"
+        raise QuestionError(f"{these} cannot be divided into groups of {gpus} ({words}).", field="layout")
 
 
 def _faults_of_degrees(fixed: FixedLayout, config: Config) -> Iterator[str]:
@@ -52,6 +53,8 @@ def _faults_of_degrees(fixed: FixedLayout, config: Config) -> Iterator[str]:
         yield f"{t.heads} attention heads cannot be divided over {fixed.tensor} tensor-parallel GPUs."
     if fixed.pipeline and fixed.pipeline > t.layers:
         yield f"{t.layers} layers cannot be cut into {fixed.pipeline} pipeline stages."
+    elif (fixed.pipeline or 1) * (fixed.virtual_stages or 1) > t.layers:
+        yield f"{t.layers} layers cannot be cut into {fixed.virtual_stages} pieces on each pipeline stage."
 
 
 def _faults_of_experts(fixed: FixedLayout, config: Config, cluster: Cluster) -> Iterator[str]:

@@ -122,9 +122,12 @@ class _Search:
         self.log_of_saving = self._logs_of_savings()
 
     def lightest_fits(self, shapes: Sequence[ClusterShape]) -> Mask:
-        """Returns which clusters have a candidate that fits. The smallest micro-batches need the least memory."""
+        """Returns which clusters have a candidate that fits. The smallest micro-batches and whole stages need the least
+        memory.
+        """
         free = self.fixed.micro_batch is None and self.fixed.accumulation is None
-        candidates = self._candidates(shapes, replace(self.fixed, micro_batch=1) if free else self.fixed)
+        fixed = replace(self.fixed, virtual_stages=self.fixed.virtual_stages or 1)
+        candidates = self._candidates(shapes, replace(fixed, micro_batch=1) if free else fixed)
         fits, needed = np.zeros(len(self.clusters), dtype=bool), self._bytes_needed(candidates.layouts)
         for shape, rows in candidates.by_shape():
             here = shapes[shape].indices
@@ -202,9 +205,12 @@ class _Search:
             here = shapes[shape].indices
             times = costs[here] @ demands[:, rows]
             for amount, rate in carried:
-                np.maximum(times, np.outer(rate[here], amount[rows]), out=times)
-            room = np.where(candidates.crossing[rows], to_cross[here, None], usable[here, None])
-            times[needed[rows] > room] = np.inf
+                if amount[rows].any():
+                    np.maximum(times, rate[here, None] * amount[rows], out=times)
+            room = usable[here, None]
+            if candidates.crossing[rows].any():
+                room = np.where(candidates.crossing[rows], to_cross[here, None], room)
+            np.copyto(times, np.inf, where=needed[rows] > room)
             if _host_depends_on_layout(self.config):
                 hosts = self.clusters.hosts_fit_by_layout(self.config, here, candidates.layouts.micro_batch[rows])
                 times[~hosts] = np.inf

@@ -44,10 +44,10 @@ def cores_needed(
 
 
 def samples_fed_per_second(vcpus: float | None, loading: SampleLoading) -> float | None:
-    """Samples per second that these cores prepare; None where their rate or their number is unknown."""
+    """Samples per second that these cores of one machine prepare, of which one thread uses one; None where unknown."""
     if vcpus is None or not loading.samples_per_second_per_vcpu:
         return None
-    return vcpus * loading.samples_per_second_per_vcpu
+    return (min(vcpus, 1.0) if loading.single_threaded else vcpus) * loading.samples_per_second_per_vcpu
 
 
 def samples_read_per_second(bytes_per_second: float | None, loading: SampleLoading) -> float | None:
@@ -59,10 +59,11 @@ def samples_read_per_second(bytes_per_second: float | None, loading: SampleLoadi
 
 def feed_of(cluster: Cluster, loading: SampleLoading) -> dict[str, float]:
     """Samples per second that each part of the hosts brings to all GPUs, for the parts whose rates are known."""
-    vcpus = None if cluster.vcpus_per_gpu is None else cluster.vcpus_per_gpu * cluster.gpus
+    vcpus = None if cluster.vcpus_per_gpu is None else cluster.vcpus_per_gpu * cluster.gpus_per_node
+    fed = samples_fed_per_second(vcpus, loading)
     network = cluster.network_bytes_per_second * cluster.gpus if cluster.network_known else None
     rates = {
-        "host_cpu": samples_fed_per_second(vcpus, loading),
+        "host_cpu": None if fed is None else fed * cluster.nodes,
         "network_reads": samples_read_per_second(network, loading),
     }
     return {part: rate for part, rate in rates.items() if rate is not None}

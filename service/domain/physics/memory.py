@@ -236,6 +236,7 @@ def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Nu
     if config.offload_activations:
         boundary = boundary * 2.0 / t.layers
     layers = t.layers * np.minimum(layout.pipeline, layout.accumulation) / layout.pipeline
+    layers = layers * (1.0 + more_in_flight(layout))
     full = layout.checkpoints("full") * 1.0
     return {
         "logits": (2.5 if config.chunked_loss else 10.0) * tokens * logits_per_token(t) / layout.tensor,
@@ -244,6 +245,14 @@ def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Nu
         "selected": SELECTED_SHARE * selected * layers * layout.checkpoints("selective"),
         "kept": layer * layers * layout.checkpoints("none"),
     }
+
+
+def more_in_flight(layout: AnyLayout) -> Number:
+    """Share by which interleaved stages raise the activations that the first stage holds: (p - 1) / (p v) (Korthikanti
+    et al. 2022, arXiv 2205.05198).
+    """
+    share = (layout.pipeline - 1.0) / (layout.pipeline * layout.virtual_stages)
+    return share * (layout.virtual_stages > 1)
 
 
 def sequence_cache_bytes(config: InferenceConfig, tokens: float, tensor: Number = 1) -> Number:

@@ -22,7 +22,7 @@ from service.domain.evidence.named import (
     rate_by_name,
     rate_by_own_runs,
 )
-from service.domain.jobs.job import Job, input_length, prompt_change, with_prompt
+from service.domain.jobs.job import JOB_PRECISIONS, Job, input_length, prompt_change, with_prompt
 from service.domain.layouts.fleet_columns import (
     EstimateColumns,
     FleetLayouts,
@@ -142,10 +142,11 @@ def _chosen(options: Sequence[EstimateColumns], option: Indices, name: str) -> N
 
 
 def node_counts(least: int, most: int) -> tuple[int, ...]:
-    """Returns the numbers of nodes to try: the least, powers of two, and the most."""
-    # Powers of two divide batches and layers evenly, and keep the number of estimates small.
-    doubled = (1 << power for power in range(most.bit_length()))
-    return tuple(sorted({least, *(count for count in doubled if least <= count <= most), most}))
+    """Returns the numbers of nodes to try: the least, and powers of two and three times those up to the most."""
+    # They divide batches and layers evenly, and are few. A number that depended on the most would be missing under a
+    # higher limit, which could then have the worse answer.
+    usual = (times << power for power in range(most.bit_length()) for times in (1, 3))
+    return tuple(sorted({least, *(count for count in usual if least <= count <= most)}))
 
 
 def estimate_fleet(job: Job, counts: Sequence[int], catalog: Catalog) -> FleetEstimate[Job]:
@@ -166,10 +167,11 @@ def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None, *, lim
     """
     blockers, more_memory = fleet.blockers, partial(_MoreMemory, fleet, keeping)
     room = _RoomForCache(more_memory(blockers.kv_cache))
+    more_precisions = _MorePrecisions(fleet, keeping)
     return [
         Check("no_gpu", "hardware", blockers.gpu),
         Check("gpu_figures_unknown", "data", blockers.figures),
-        Check("precision", "hardware", blockers.precision),
+        Check("precision", "hardware", blockers.precision, more_precisions, last_resort=True),
         Check("global_batch_size", "constraint", blockers.layout),
         Check("gpu_memory", "hardware", blockers.gpu_memory, more_memory(blockers.gpu_memory), changes_plans=True),
         Check("kv_cache", "hardware", blockers.kv_cache, room, changes_plans=True),
@@ -183,6 +185,7 @@ class _MoreMemory:
     """Lowers the confidence to the highest with which the job fits on some of the types that fail.
 
     Where it likely fits on none of them, doubles the maximum number of nodes until some run the job within its limits.
+    Where no number of them helps, lets machines of marketplaces work together.
     """
 
     fleet: FleetEstimate[Job]
@@ -202,7 +205,14 @@ class _MoreMemory:
             if admits := self.admitted(self.fleet.job, more, rejected, catalog):
                 return Relaxation({"max_nodes": most}, rejected.only(admits))
             tried += more
-        return None
+        return self._in_clusters(rejected, catalog)
+
+    def _in_clusters(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+        job, counts = self.fleet.job, self.fleet.counts
+        if job.marketplace_clusters or counts == (1,):
+            return None
+        admits = self.admitted(replace(job, marketplace_clusters=True), counts, rejected, catalog)
+        return Relaxation({"allow_marketplace_clusters": True}, rejected.only(admits)) if admits else None
 
     def _with_confidence(self, confidence: float, rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
         fleet = self.fleet
@@ -213,10 +223,7 @@ class _MoreMemory:
 
     def admitted(self, job: Job, counts: tuple[int, ...], rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
         """Returns the types of rejected offers that run a job on some of the numbers of nodes, within the limits."""
-        blocked = self.fleet.blockers.for_now
-        if self.keeping is not None:
-            return self.keeping(rejected, blocked, lambda types: _estimate_fleet(catalog, job, counts, types))
-        return catalog.derive(types_that_run, job, counts, rejected.types & blocked, cache=catalog.outlooks)
+        return _types_within_limits(self.keeping, job, counts, rejected, self.fleet.blockers.for_now, catalog)
 
 
 def _highest_confidence(catalog: Catalog, fleet: FleetEstimate[Job], among: TypeSet) -> float | None:
@@ -245,6 +252,26 @@ def _estimate_on(catalog: Catalog, fleet: FleetEstimate[Job], index: int, nodes:
         rate = fleet.measured[index]
         estimate = at_rate(estimate, rate.samples_per_second, measured=rate.basis == "measured")
     return estimate, cluster
+
+
+@dataclass(frozen=True, slots=True)
+class _MorePrecisions:
+    """Adds the precision in which the most types run the job, of those that its task usually takes."""
+
+    fleet: FleetEstimate[Job]
+    keeping: Keeping | None
+
+    def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+        job, lacking = self.fleet.job, self.fleet.blockers.precision
+        others = (name for name in JOB_PRECISIONS[job.task] if name not in job.precisions)
+        jobs = [replace(job, precisions=(*job.precisions, name)) for name in others]
+        admits = [
+            _types_within_limits(self.keeping, each, self.fleet.counts, rejected, lacking, catalog) for each in jobs
+        ]
+        most = max(range(len(jobs)), key=lambda index: admits[index].bit_count(), default=None)
+        if most is None or not admits[most]:
+            return None
+        return Relaxation({"workload.precision": [*jobs[most].precisions]}, rejected.only(admits[most]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +320,15 @@ class _FewerRequests:
         if self.limited or not most.any():
             return None
         return Relaxation({"workload.concurrency": int(most.max())}, rejected.only(types_where(most == most.max())))
+
+
+def _types_within_limits(
+    keeping: Keeping | None, job: Job, counts: tuple[int, ...], rejected: AdmittedOffers, blocked: TypeSet,
+    catalog: Catalog,
+) -> TypeSet:  # fmt: skip
+    if keeping is not None:
+        return keeping(rejected, blocked, lambda types: _estimate_fleet(catalog, job, counts, types))
+    return catalog.derive(types_that_run, job, counts, rejected.types & blocked, cache=catalog.outlooks)
 
 
 def _types_that_fit_with(catalog: Catalog, fleet: FleetEstimate[Job], confidence: float, types: TypeSet) -> TypeSet:

@@ -470,7 +470,29 @@ def limit_checks(
         return Check(kind.code, "constraint", fails, rule, of_plans=True, changes_plans=True)
 
     of_limits = [check(field, kept) for field, kept in plans.kept.items()]
-    return [Check("interruptions", "constraint", among(plans.works) & ~ends, of_plans=True), *of_limits]
+    endless = among(plans.works) & ~ends
+    return [
+        Check("interruptions", "constraint", endless, _Resuming(planner, candidates, endless), of_plans=True),
+        *of_limits,
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Resuming:
+    """Lets a run go on after an interruption, where it starts again from the beginning."""
+
+    planner: Planner
+    candidates: CheapestOffers
+    fails: TypeSet
+
+    def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+        if self.planner.resumable is self.planner:
+            return None
+        keeps = plans_of(self.planner.resumable, self.candidates, catalog).keeps
+        if rejected.limit is not None:
+            keeps = keeps & (self.candidates.usd <= rejected.limit)
+        types = rejected.types & self.fails & types_among(self.candidates, keeps, len(catalog.instance_types))
+        return Relaxation({"workload.fault_tolerant": True}, rejected.only(types)) if types else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog
+from service.domain.jobs.job import Job
 from service.domain.recommend.answer import Explained, RankedOffer, Rejection, RelaxationOutcome
 from service.domain.recommend.basis import Basis, best_by, known, rank_by, ranked_offer, select_by
 from service.domain.recommend.objective import OBJECTIVES
@@ -23,7 +24,7 @@ SOME = 3
 
 CHANGES_OF_JOB = {
     "max_nodes", "workload.concurrency", "workload.memory_confidence", "workload.kv_cache_precision",
-    "workload.input_length",
+    "workload.input_length", "workload.precision",
     "workload.serving.input_length",
 }  # fmt: skip
 """Fields that change the job: a relaxation of one of these has counted the types that it admits by new estimates."""
@@ -123,7 +124,7 @@ def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> t
 
 def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> RelaxationOutcome | None:
     to, admitted = relaxation
-    if basis.planner is not None and not to.keys() & CHANGES_OF_JOB:
+    if basis.planner is not None and not _has_own_estimates(basis, to):
         basis = _with_limits(basis, to)
         admitted = _keeping(basis, admitted, catalog)
     if not admitted.types:
@@ -138,6 +139,15 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
         usd_per_hour=known(catalog.offers.usd_per_hour.item(offer)),
         has_price=bool(admitted.types & admitted.cheapest.priced),
     )
+
+
+def _has_own_estimates(basis: Basis, to: Mapping[str, Any]) -> bool:
+    """Returns whether a relaxation counts by estimates of its own: also where it lets machines work together that the
+    estimates of the question keep apart.
+    """
+    job = None if basis.planner is None else basis.planner.fleet.job
+    joins = "allow_marketplace_clusters" in to and isinstance(job, Job) and not job.marketplace_clusters
+    return joins or bool(to.keys() & CHANGES_OF_JOB)
 
 
 def _with_limits(basis: Basis, to: Mapping[str, Any]) -> Basis:

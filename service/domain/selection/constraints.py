@@ -177,7 +177,7 @@ def _mainstream_check(catalog: Catalog, asked: tuple[str, ...], method: str | No
     runs = {name: types_where(catalog.derive(software_mask, name)) for name in software_names(catalog, ("toolkit",))}
     platforms = set(zip((each.platform or "" for each in types), in_full.tolist(), strict=True))
     usual, others = ({name for name, full in platforms if full is is_full} - {CPU, ""} for is_full in (True, False))
-    named = [sorted({*usual, name} & runs.keys()) for name in sorted(others)]
+    named = [sorted(usual & runs.keys()), *(sorted({*usual, name} & runs.keys()) for name in sorted(others - usual))]
     options = tuple(
         ({"workload.software.platforms": [*asked, *names]}, fails & union(runs[name] for name in names))
         for names in named

@@ -55,6 +55,8 @@ class Check(NamedTuple):
     """Whether types fail it with the offers that pass, and may not with others."""
     changes_plans: bool = False
     """Whether its relaxation changes the plans of a job, so that types may keep several limits that they miss."""
+    last_resort: bool = False
+    """Whether it is relaxed only where nothing is admitted: its relaxation takes estimates of its own."""
 
 
 class FailedConstraint(NamedTuple):

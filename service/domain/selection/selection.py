@@ -68,7 +68,12 @@ def select(
     helped = passing.only(failing_one | out.by_limits)
     failed = [
         FailedConstraint(
-            check.code, check.ground, check.fails, rejected, check.rule, helped if check.changes_plans else None
+            check.code,
+            check.ground,
+            check.fails,
+            rejected,
+            None if check.last_resort and admitted.types else check.rule,
+            helped if check.changes_plans else None,
         )
         for check in checks
     ]

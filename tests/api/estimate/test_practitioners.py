@@ -416,3 +416,31 @@ def test_preemptible_machines_are_referred_to_spot(client: TestClient) -> None:
     assert response.status_code == 422
     assert "are `spot`" in response.json()["detail"]
     assert client.get("/instances?max_price=5").json()["errors"][0]["near"] == ["max_usd_per_hour"]
+
+
+@pytest.mark.parametrize(
+    "software", [{"framework": "nanoGPT"}, {"framework": "pytorch", "libraries": ["torch.compile"]}], ids=str
+)
+def test_compiled_training_takes_about_the_four_days_that_nanogpt_states(
+    software: dict[str, Any], client: TestClient
+) -> None:
+    """GPT-2 of 124M on eight A100 with 40 GB: 600,000 steps of 480 samples of 1,024 tokens in about four days."""
+    work = {
+        "task": "training",
+        "model": "gpt2",
+        "purpose": "pretrain",
+        "precision": ["bf16"],
+        "sequence_length": 1024,
+        "global_batch_size": 480,
+        "amount": {"steps": 600_000},
+    }
+    machine = {"gpu": "a100-sxm4-40gb", "gpu_count": 8}
+    compiled, plain = (
+        post_estimate(client, {"workload": {**work, "software": each}, "machine": machine})
+        for each in (software, {"framework": "pytorch"})
+    )
+    hours = compiled["estimate"]["hours"]
+    assert 84 < hours["likely"] < 108
+    assert hours["likely"] < 0.8 * plain["estimate"]["hours"]["likely"]
+    assert hours["low"] < 96 < hours["high"]
+    assert "extrapolates" in {warning["code"] for warning in compiled["warnings"]}

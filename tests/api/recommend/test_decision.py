@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.api.answers import post_recommend
+from tests.builders.request_bodies import relaxed
+
 JOB = {
     "task": "training",
     "model": "llama-3.1-8b",
@@ -200,3 +203,83 @@ def test_a_required_feature_needs_the_hardware_and_the_version_of_the_framework(
     answer = client.post("/recommend", json=body).json()
     assert {choice["specs"]["family"] for choice in answer["choices"]} == admitted
     assert "software_libraries" in codes(answer["rejections"])
+
+
+# Numbers of nodes
+
+PRETRAINING = {"task": "training", "model": "mpt-70b", "purpose": "pretrain", "amount": {"tokens": 1e12}}
+
+
+@pytest.mark.parametrize("gpu", ["a100-sxm4-40gb", "l40s-48gb"])
+@pytest.mark.parametrize(("objective", "figure"), [("cheapest", "usd"), ("fastest", "hours")])
+def test_more_nodes_never_have_the_worse_first_choice(
+    gpu: str, objective: str, figure: str, client: TestClient
+) -> None:
+    def first(nodes: int) -> Any:
+        asked = {"workload": PRETRAINING, "constraints": {"gpu": [gpu], "max_nodes": nodes}, "objective": objective}
+        return post_recommend(client, {**asked, "limit": 1})["choices"][0]["estimate"][figure]["likely"]
+
+    found = [first(nodes) for nodes in range(8, 22)]
+    assert found == sorted(found, reverse=True)
+    assert found[-1] < found[0]
+
+
+# Precisions
+
+
+@pytest.mark.parametrize(
+    ("work", "limits", "precisions"),
+    [
+        ({"precision": ["fp8"]}, {"gpu": ["A100"]}, ["fp8", "bf16"]),
+        ({"precision": ["fp8"]}, {"gpu": ["A100"], "deadline_hours": 24}, ["fp8", "bf16"]),
+        ({"model": "resnet-50", "amount": {"samples": 1e8}}, {"family": ["g4dn"]}, ["bf16", "fp16"]),
+    ],
+)
+def test_a_job_whose_precision_runs_nowhere_is_pointed_to_the_one_that_admits_the_most(
+    work: dict[str, Any], limits: dict[str, Any], precisions: list[str], client: TestClient
+) -> None:
+    none = ask(client, workload=work, constraints=limits)
+    relax = codes(none["rejections"])["precision"]["relax"]
+    assert none["counts"]["admitted"] == 0
+    assert relax["to"] == {"workload.precision": precisions}
+    some = ask(client, workload={**work, "precision": precisions}, constraints=limits)
+    assert some["counts"]["admitted"] == relax["admits"] > 0
+    assert codes(some["rejections"])["precision"]["relax"] is None
+
+
+# Relaxations of long jobs and of clusters
+
+
+LONG = {**PRETRAINING, "amount": {"tokens": 1e11}, "fault_tolerant": False}
+FULL = {"task": "training", "model": "llama-3.1-70b", "method": "full", "amount": {"tokens": 1e9}}
+
+
+@pytest.mark.parametrize(
+    ("code", "work", "limits", "to"),
+    [
+        ("interruptions", LONG, {"market": ["spot"], "max_nodes": 16}, {"workload.fault_tolerant": True}),
+        ("interruptions", LONG, {"market": ["spot"], "max_usd_per_hour": 30}, {"workload.fault_tolerant": True}),
+        ("gpu_memory", FULL, {"provider": ["vast"], "max_nodes": 4}, {"allow_marketplace_clusters": True}),
+        (
+            "gpu_memory",
+            FULL,
+            {"provider": ["vast"], "max_nodes": 4, "deadline_hours": 100},
+            {"allow_marketplace_clusters": True},
+        ),
+    ],
+)
+def test_what_would_admit_more_admits_as_many_as_it_says(
+    code: str, work: dict[str, Any], limits: dict[str, Any], to: dict[str, Any], client: TestClient
+) -> None:
+    body = {"workload": work, "constraints": limits, "limit": 1}
+    before = post_recommend(client, body)
+    relax = codes(before["rejections"])[code]["relax"]
+    assert relax["to"] == to
+    after = post_recommend(client, relaxed(body, to))
+    assert after["counts"]["admitted"] == before["counts"]["admitted"] + relax["admits"]
+
+
+def test_runs_that_resume_and_never_end_have_no_such_relaxation(client: TestClient) -> None:
+    work = {**PRETRAINING, "fault_tolerant": True}
+    answer = post_recommend(client, {"workload": work, "constraints": {"market": ["spot"], "max_nodes": 4}})
+    assert codes(answer["rejections"])["interruptions"]["relax"] is None

@@ -61,6 +61,26 @@ def test_a_question_without_software_is_answered_with_gpus_that_run_the_mainstre
     assert again["counts"]["admitted"] == answer["counts"]["admitted"] + refused["relax"]["admits"]
 
 
+def test_a_platform_that_admits_nothing_more_is_not_named(client: TestClient) -> None:
+    """QLoRA of 70B on one GPU lacks nothing but code for ROCm on an MI350X."""
+    work = {"task": "training", "model": "llama-3.3-70b", "method": "qlora", "amount": {"samples": 1000}}
+    ask = {"workload": work, "constraints": {"max_gpu_count": 1}, "limit": 1}
+    answer = post(client, "/recommend", **ask)
+    relax = rejected(answer)["mainstream"]["relax"]
+    names = relax["to"]["workload.software.platforms"]
+    assert "cann" not in names
+    again = post(client, "/recommend", **{**ask, "workload": {**work, "software": {"platforms": names}}})
+    assert again["counts"]["admitted"] == answer["counts"]["admitted"] + relax["admits"]
+
+
+@pytest.mark.parametrize(("versions", "partly"), [("==1.15", True), ("==2.3", True), (">=2.10", False)])
+def test_tensorflow_without_cuda_11_runs_on_ampere_in_part(client: TestClient, versions: str, partly: bool) -> None:
+    """Only builds of NVIDIA's own have code for it."""
+    work = {"task": "training", "model": "resnet-50", "software": {"framework": f"tensorflow{versions}"}}
+    answer = post(client, "/recommend", workload=work, constraints={"instance": ["p4d.24xlarge"]})
+    assert ("software_partly" in {each["code"] for each in answer["choices"][0]["warnings"]}) is partly
+
+
 @pytest.mark.parametrize("named", [{"gpu": ["ascend-910"]}, {"gpu_vendor": ["huawei"]}, {"platform": ["cann"]}])
 def test_naming_hardware_names_its_platform(client: TestClient, named: Any) -> None:
     ask = {"workload": {"task": "training"}, "constraints": named}

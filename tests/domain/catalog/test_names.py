@@ -17,6 +17,21 @@ def test_a_card_that_never_was_is_near_its_series() -> None:
     assert near_names("T100", CARDS)[0] == "t4"
 
 
+@pytest.mark.parametrize(
+    ("name", "known", "near"),
+    [
+        ("rnn", ["cnn", "recurrent"], ()),
+        ("wav2vec2-large", ["e5-large", "vit-large"], ()),
+        ("object-detection", ["detection", "diffusion"], ("detection",)),
+        ("kuda", ["cuda", "rocm"], ("cuda",)),
+        ("lama-3-8b", ["llama-3-8b", "gemma-3-4b"], ("llama-3-8b",)),
+        ("g5", ["g5.xlarge", "g5.2xlarge", "g5g.xlarge", "p5.48xlarge"], ("g5.2xlarge", "g5.xlarge")),
+    ],
+)
+def test_what_begins_otherwise_is_another_thing(name: str, known: list[str], near: tuple[str, ...]) -> None:
+    assert near_names(name, known) == near
+
+
 def test_nothing_is_near_nonsense() -> None:
     assert near_names("qqqqqqq", CARDS) == ()
 

@@ -39,6 +39,8 @@ from service.domain.jobs.stacks import (
         ("llama cpp", "llama.cpp", "llama.cpp"),
         ("maxtext", "maxtext", "maxtext"),
         ("nxd", "neuronx-distributed", "neuronx-distributed"),
+        ("torch.compile", "torch-compile", "torch-compile"),
+        ("nanoGPT", "torch-compile", "torch-compile"),
         ("abacus", "unknown", "unknown"),
         (None, "unknown", "unknown"),
     ],
@@ -46,6 +48,13 @@ from service.domain.jobs.stacks import (
 def test_a_name_or_requirement_finds_its_stack_and_release(text: str | None, line: str, profile: str) -> None:
     software = software_called(text)
     assert (software.line, software.profile) == (line, profile)
+
+
+def test_a_library_that_compiles_pytorch_makes_it_another_stack() -> None:
+    assert software_called("torch==2.3").using(["dali", "torch.compile"]) == SoftwareStack("torch-compile")
+    for name in ("torchtitan", "torch==2.3"):
+        assert software_called(name).using(["dali"]) == software_called(name)
+    assert software_called("torchtitan").using(["torch.compile"]) == software_called("torchtitan")
 
 
 def test_every_stack_is_found_by_its_own_name_and_no_name_stands_twice() -> None:

@@ -42,6 +42,9 @@ def test_heads_are_divided_evenly_but_on_neuron_cores() -> None:
 def test_layers_are_no_fewer_than_stages() -> None:
     with pytest.raises(QuestionError, match="32 layers cannot be cut into 64"):
         check_fixed(FixedLayout(pipeline=64), training(), cluster(nodes=8))
+    with pytest.raises(QuestionError, match="32 layers cannot be cut into 16 pieces"):
+        check_fixed(FixedLayout(pipeline=4, virtual_stages=16), training(), cluster())
+    check_fixed(FixedLayout(pipeline=4, virtual_stages=8), training(), cluster())
 
 
 def test_experts_are_divided_evenly() -> None:

@@ -25,7 +25,7 @@ from service.domain.physics.estimate import Estimate
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster, faster
 from tests.builders.gpus import gpu_with_peaks
-from tests.builders.jobs import LARGE_MODEL, LLAMA_3_8B, model, training
+from tests.builders.jobs import GPT_175B, LARGE_MODEL, LLAMA_3_8B, model, training
 from tests.oracles.layouts import fastest_layout, samples_per_second
 from tests.strategies.layouts import clusters, fixed_layouts, training_configs
 
@@ -243,6 +243,23 @@ def test_a_caller_may_cross_slow_links() -> None:
     found = best_layout(UNFITTED, training(), cluster(gpus=2, nodes=4), FixedLayout(tensor=8))
     assert found.layout.tensor == 8
     assert found.tensor_across_slow_links
+
+
+def test_stages_are_interleaved_where_the_stack_can_and_few_micro_batches_leave_bubbles() -> None:
+    """GPT-3 on 1,344 nodes of 8 H100 had 8 pieces on each of 6 stages in MLPerf, for 6 micro-batches of one sample."""
+    many = cluster(gpu_with_peaks(memory_gb=80, tflops=989, bandwidth=3350), nodes=1344, link=900, network_gbps=3200)
+    gpt = training(model=model(GPT_175B, 175e9), sequence_length=2048, global_batch=2688)
+
+    def found(stack: str, fixed: FixedLayout | None = None) -> Estimate:
+        return best_layout(UNFITTED, replace(gpt, software=SoftwareStack(stack)), many, fixed or FixedLayout())
+
+    interleaved, plain = found("megatron-lm"), found("gpt-neox")
+    assert interleaved.layout.virtual_stages > 1
+    assert interleaved.layout.accumulation % interleaved.layout.pipeline == 0
+    assert 96 % (interleaved.layout.pipeline * interleaved.layout.virtual_stages) == 0
+    assert plain.layout.virtual_stages == 1
+    assert samples_per_second(interleaved) > 1.1 * samples_per_second(plain)
+    assert samples_per_second(found("megatron-lm", FixedLayout(virtual_stages=1))) < samples_per_second(interleaved)
 
 
 def test_stacks_that_cut_no_matrices_shard() -> None:

@@ -45,6 +45,13 @@ def test_samples_come_as_fast_as_the_cores_and_the_network_of_all_nodes_bring_th
     assert feed_of(two, SampleLoading()) == {}
 
 
+def test_one_thread_uses_one_core_of_each_node() -> None:
+    one_thread = SampleLoading(samples_per_second_per_vcpu=50, single_threaded=True)
+    assert feed_of(cluster_of_instance(EIGHT, 2), one_thread) == {"host_cpu": 100}
+    part = instance_type("part", gpu_count=1, vcpus=0.5)
+    assert feed_of(cluster_of_instance(part, 1), one_thread) == {"host_cpu": 25}
+
+
 def test_what_is_unknown_of_a_host_binds_nothing() -> None:
     unknown = cluster_of_instance(instance_type("unknown", vcpus=None, network_gbps=None))
     assert feed_of(unknown, SampleLoading(samples_per_second_per_vcpu=50, sample_mb=0.1)) == {}

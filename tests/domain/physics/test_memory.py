@@ -81,6 +81,16 @@ def test_checkpointing_keeps_the_boundaries_of_layers_and_one_layer() -> None:
     assert boundaries["boundaries"] < kept["kept"] / 10
 
 
+def test_interleaved_stages_hold_more_micro_batches() -> None:
+    """1 + (p - 1) / (p v) times the activations of whole stages (Korthikanti et al. 2022)."""
+    whole, pieces, many = (
+        figures(training_parts(training(), Layout(pipeline=8, accumulation=64, virtual_stages=virtual)))["kept"]
+        for virtual in (1, 2, 4)
+    )
+    assert pieces / whole == pytest.approx(1 + 7 / 16)
+    assert many / whole == pytest.approx(1 + 7 / 32)
+
+
 def test_a_network_keeps_the_values_that_its_training_saves() -> None:
     resnet = model(family="cnn", transformer=None, activation_values_per_sample=11.1e6, saved_values_per_sample=21.5e6)
     parts = {

@@ -17,7 +17,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.layouts.fleet_columns import types_that_fit_with
-from service.domain.recommend.fleet import FleetEstimate, estimate_fleet, job_checks
+from service.domain.recommend.fleet import MAX_NODES, FleetEstimate, estimate_fleet, job_checks, node_counts
 from service.domain.typeset import TypeSet, types_where
 from tests.oracles.fleet import NodeEstimate, checks_missed, estimate_on_nodes
 from tests.strategies.catalogs import World
@@ -58,6 +58,19 @@ def reasons(found: FleetEstimate[Job], catalog: Catalog) -> list[set[str]]:
         for place in members(check.fails, catalog):
             failed[place].add(check.code)
     return failed
+
+
+numbers_of_nodes = st.integers(1, MAX_NODES)
+
+
+@given(numbers_of_nodes, numbers_of_nodes, numbers_of_nodes)
+def test_more_nodes_are_tried_under_a_higher_limit_and_none_fewer(one: int, another: int, third: int) -> None:
+    least, most, more = sorted((one, another, third))
+    tried = node_counts(least, most)
+    assert tried[0] == least
+    assert tried[-1] * 1.5 > most or tried[-1] == least
+    assert list(tried) == sorted(set(tried))
+    assert tried == tuple(count for count in node_counts(least, more) if count <= most)
 
 
 @settings(max_examples=40)
