@@ -199,7 +199,7 @@ def locked_lines(package: str) -> str:
 
 
 def refuse_taken_port(args: list[str]) -> None:
-    """Checks the port before the environment is created, which may take a minute."""
+    """Raises `Refusal` if the port is taken, before the environment is created, which may take a minute."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--host", default=os.environ.get("SELECTOR_HOST", "127.0.0.1"))
     parser.add_argument("--port", default=os.environ.get("SELECTOR_PORT", "8000"))

@@ -72,7 +72,7 @@ def instance_names(path: Path) -> list[str]:
 
 
 def grow(path: Path, more: int) -> None:
-    """Writes so many more offers, in addition to those of the seed."""
+    """Writes this many offers in addition to those of the seed."""
     engine = connect(f"sqlite:///{path}")
     with engine.begin() as connection:
         connection.execute(update(CATALOG_VERSION).values(importing=True))  # turns the triggers off

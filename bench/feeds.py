@@ -109,7 +109,7 @@ def at(day: int) -> datetime:
 
 
 def capture(types: Sequence[tuple[str, str]], observations: int, day: int, factor: float) -> Capture:
-    """A document with so many prices of known instance types, each in a zone of its own."""
+    """Returns a document with this many prices of known instance types, each in a zone of its own."""
     rows = [_row(*types[index % len(types)], index // len(types), factor) for index in range(observations)]
     return Capture(
         feed=FEED, part="", url="https://feed.example", fetched_at=at(day), sha256=str(day), bytes=0, parser="1",

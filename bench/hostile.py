@@ -1,4 +1,4 @@
-"""Requests of clients that err or mean harm, as bytes on the wire. The service refuses each of them with a 4xx."""
+"""Faulty and hostile requests, as bytes on the wire. The service refuses each of them with a 4xx."""
 
 import json
 from collections.abc import Mapping

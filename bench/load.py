@@ -1,4 +1,4 @@
-"""Sends requests to a server over loopback as fast as it answers, from a client so light that it does not count."""
+"""Sends requests to a server over loopback as fast as it answers; the client itself takes almost no time."""
 
 import asyncio
 import re

@@ -44,7 +44,7 @@ WARM_UP_SHARE = 0.2
 
 LOOK_SECONDS = 0.5
 WINDOW = 20
-"""The number of looks of which the median counts, so that a single large request is no growth."""
+"""The number of samples whose median counts, so that a single large request does not look like growth."""
 
 FAILED = Gate(0, 0, "less")
 P99_TO_P50 = Gate(5, 3, "less")
@@ -91,7 +91,7 @@ def main() -> int:
 
 
 async def sent(server: Server, requests: int, instances: Sequence[str], token: str) -> Mixture:
-    """Sends so many requests over 32 connections, and returns their answers."""
+    """Sends this many requests over 32 connections, and returns their answers."""
     mixture, loop = Mixture(), asyncio.get_running_loop()
     due: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue()
     extra, left = others(token), iter(range(requests * ORDINARY_FOR_EACH_OTHER // (ORDINARY_FOR_EACH_OTHER + 1)))

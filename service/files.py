@@ -6,7 +6,7 @@ SERVICE = Path(__file__).parent
 
 
 def _folder(name: str) -> Path:
-    """A wheel has these folders inside the package (`force-include` in pyproject.toml), a checkout next to it."""
+    """Returns a folder: in a wheel it is inside the package (`force-include` in pyproject.toml), else next to it."""
     packaged = SERVICE / "_files" / name
     return packaged if packaged.is_dir() else SERVICE.parent / name
 

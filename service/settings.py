@@ -1,4 +1,4 @@
-"""Reads the settings from the environment, for `app.py` and `cli/` alone, which pass them on."""
+"""Reads the settings from the environment. Only `app.py` and `cli/` use this module, and pass the settings on."""
 
 from typing import Annotated
 
@@ -29,7 +29,7 @@ def _storage_that_exists(url: str) -> str:
 
 
 def _tracing_that_is_installed(url: str) -> str:
-    """Raises `ValueError` if traces shall be sent and the packages for that are missing."""
+    """Raises `ValueError` if traces are to be sent but the packages for tracing are missing."""
     if url:
         try:
             import service.server.tracing  # noqa: F401 - only whether it can be imported
@@ -39,7 +39,7 @@ def _tracing_that_is_installed(url: str) -> str:
 
 
 def _key_for_a_header(key: SecretStr) -> SecretStr:
-    """Raises `ValueError` for a key that no HTTP header can carry; the message does not show the key."""
+    """Raises `ValueError` for a key that cannot be sent in an HTTP header; the message does not show the key."""
     text = key.get_secret_value()
     if not text or not all("!" <= letter <= "~" for letter in text):
         raise ValueError("a key has only printable ASCII characters, and no spaces")
@@ -80,9 +80,11 @@ class Settings(BaseSettings):
         int, Field(ge=1024, le=10 * 1000**3, description="The largest answer to a batch.")
     ] = 100_000_000
     drain_seconds: Annotated[
-        float, Field(ge=0, le=600, description="How long to answer as not ready before stopping.")
+        float, Field(ge=0, le=600, description="How long `/readyz` answers 503 before the service stops.")
     ] = 0.0
-    grace_seconds: Annotated[int, Field(ge=0, le=600, description="How long to finish answers while stopping.")] = 30
+    grace_seconds: Annotated[
+        int, Field(ge=0, le=600, description="How long answers under way may take while the service stops.")
+    ] = 30
     allowed_hosts: Annotated[
         str,
         Field(max_length=10_000, description="Hosts to answer for, with commas; `*.example.org` allows all below it."),
@@ -142,11 +144,11 @@ def read_settings(**overrides: object) -> Settings:
     """Returns the settings of this process. Raises `SettingsWrong` with a sentence for each invalid one."""
     try:
         return Settings(**{name: value for name, value in overrides.items() if value is not None})  # type: ignore[arg-type]
-    except SettingsError as error:  # the text of a variable that holds JSON is none
+    except SettingsError as error:  # a variable that must hold JSON holds something else
         field = str(error).partition('"')[2].partition('"')[0]
         raise SettingsWrong(f"{PREFIX}{field.upper()}: the value is not JSON.") from None
     except ValidationError as error:
-        raise SettingsWrong("\n".join(_sentence(each) for each in error.errors())) from None
+        raise SettingsWrong("\n".join(_sentence(fault) for fault in error.errors())) from None
 
 
 def _sentence(error: object) -> str:

@@ -97,7 +97,7 @@ class Database:
         self._signal(signal.SIGHUP)
 
     def stop(self) -> None:
-        """Stops what runs, however far `start` got."""
+        """Stops all parts that run, even if `start` failed before its end."""
         if self._bouncer:
             self.reconnect()
             self._bouncer.kill()

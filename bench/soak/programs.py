@@ -19,7 +19,7 @@ def postgres_binaries() -> Path | None:
 
 
 def find_program(name: str) -> str | None:
-    """Returns the path of a program. Debian puts servers where only root's PATH leads."""
+    """Returns the path of a program. Debian installs servers in folders that only root's PATH has."""
     if name == "pg_basebackup":
         folder = postgres_binaries()
         return str(folder / name) if folder else None

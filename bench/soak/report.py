@@ -1,4 +1,4 @@
-"""Counts what became of the requests of a soak, and prints it as one table."""
+"""Counts the results of the requests of a soak, and renders them as one table."""
 
 from bisect import bisect_left
 from collections import Counter, defaultdict

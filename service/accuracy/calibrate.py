@@ -1,4 +1,4 @@
-"""Fits the coefficients and bands of the physics to a table of published runs, and reports how right they are."""
+"""Fits the coefficients and bands of the physics to a table of published runs, and reports their accuracy."""
 
 import csv
 from collections import Counter
@@ -47,7 +47,7 @@ def calibrate(table: Path, catalog: Catalog, write: Path | None) -> str:
 
 
 def _cases_of(table: Path, catalog: Catalog) -> tuple[list[Case], Counter[str]]:
-    """Rows that can be put as questions, and why others cannot."""
+    """Returns the rows that can be asked as questions, and the reasons why others cannot, with counts."""
     cases: list[Case] = []
     refused: Counter[str] = Counter()
     for row in counted_rows(table):
@@ -64,8 +64,8 @@ def _cases_of(table: Path, catalog: Catalog) -> tuple[list[Case], Counter[str]]:
 
 
 def _left_out(cases: Sequence[Case], split: str, better: Better) -> Iterator[tuple[Case, Coefficients]]:
-    """Each case with coefficients that were fitted without its fold."""
-    # Folds follow the source, machine or model, because rows of one group would predict each other.
+    """Yields each case with coefficients that were fitted without the fold of the case."""
+    # Rows of one source, machine or model are in one fold, because they would predict each other.
     fold = [fold_of(case.question.row, split, FOLDS) for case in cases]
     for out in range(FOLDS):
         fitted = fit_all([case for case, index in zip(cases, fold, strict=True) if index != out], better)
@@ -78,7 +78,7 @@ def _left_out(cases: Sequence[Case], split: str, better: Better) -> Iterator[tup
 def _answers_of(results: Sequence[tuple[Case, Coefficients]], bands: ErrorBands) -> list[ScoredAnswer]:
     answers = []
     for case, coefficients in results:
-        # A conclusion is no published figure, so it counts in the fit and not in the score.
+        # The conclusion that a run fitted is no published figure, so it counts in the fit but not in the score.
         if case.scored:
             likely = case.predicted(coefficients)
             new = unseen(coefficients, case.kind, case.features)
@@ -94,7 +94,7 @@ def _answers_of(results: Sequence[tuple[Case, Coefficients]], bands: ErrorBands)
 
 
 def write_coefficients(path: Path, coefficients: Sequence[Coefficient]) -> None:
-    """Replaces the rows of the same source in a file of coefficients, and leaves those of others."""
+    """Replaces the rows of the same sources in a file of coefficients, and keeps all others."""
     sources = {coefficient.source for coefficient in coefficients}
     with path.open(encoding="utf-8", newline="") as file:
         names = [field.name for field in fields(Coefficient)]

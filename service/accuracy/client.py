@@ -29,7 +29,7 @@ class AccuracyClient(Protocol):
 
 @dataclass(slots=True)
 class AnsweredRuns:
-    """The answers, and why some rows have none."""
+    """The answers, and the reasons why some rows have none."""
 
     answers: list[ScoredAnswer] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
@@ -39,7 +39,7 @@ class AnsweredRuns:
 
 
 def ask_table(table: Path, client: AccuracyClient) -> AnsweredRuns:
-    """The answers of the service to every row that counts."""
+    """Returns the answers of the service to every row that counts."""
     runs = AnsweredRuns()
     questions: list[RunQuestion] = []
     for row in counted_rows(table):
@@ -48,7 +48,7 @@ def ask_table(table: Path, client: AccuracyClient) -> AnsweredRuns:
             questions.append(question_of(row))
         except UnansweredRun as why:
             runs.refused[str(why)] += 1
-    # A batch holds fewer items than the service allows, so that no answer takes longer than a client waits.
+    # With fewer items than the service allows, no batch takes longer than the client waits.
     for start in range(0, len(questions), ITEMS_PER_BATCH):
         batch = questions[start : start + ITEMS_PER_BATCH]
         response = client.post("/estimate/batch", json={"items": [question.body for question in batch]})
@@ -67,7 +67,7 @@ def ask_table(table: Path, client: AccuracyClient) -> AnsweredRuns:
 
 
 def _cheapest_hour(client: AccuracyClient, gpu: str) -> RentedGpu | None:
-    """The cheapest hour of a GPU on demand, in any region; None where the catalog has no price or no peak of it."""
+    """Returns the cheapest on-demand hour of a GPU in any region; None if the catalog has no price or no peak."""
     response = client.get("/instances", params={"gpu": gpu, "market": "on_demand", "limit": MOST_INSTANCES})
     response.raise_for_status()
     # A share of a GPU is a machine of its own, which no published run used.
@@ -79,7 +79,7 @@ def _cheapest_hour(client: AccuracyClient, gpu: str) -> RentedGpu | None:
 
 
 def _figure_of(item: Mapping[str, Any], question: RunQuestion) -> Band | None:
-    """The figure of an answer that the row measured, in the row's units."""
+    """Returns the figure of an answer that the row measured, in the units of the row."""
     estimate = item["estimate"]
     match question.quantity:
         case "fits" | "max_context_tokens":
@@ -108,7 +108,7 @@ def _figure_of(item: Mapping[str, Any], question: RunQuestion) -> Band | None:
 
 
 def _with_first_wave(estimate: Mapping[str, Any], question: RunQuestion) -> Band | None:
-    """The mean time to the first token over a benchmark whose clients all begin at once."""
+    """Returns the mean time to the first token over a benchmark whose clients all start at once."""
     first, rate = estimate["seconds_to_first_token"], estimate["prefill_tokens_per_second"]
     if first is None or rate is None:
         return None
@@ -123,6 +123,6 @@ def _scaled(band: Band | None, factor: float) -> Band | None:
 
 
 def _with_band_of_rate(estimate: Mapping[str, Any], likely: float | None, factor: float = 1.0) -> Band | None:
-    """A figure that is proportional to the rate of tokens has the band of that rate."""
+    """Returns a figure that is proportional to the rate of tokens, with the relative band of that rate."""
     rate = estimate["tokens_per_second"]
     return None if likely is None or rate is None else _scaled(rate, likely * factor / rate["likely"])

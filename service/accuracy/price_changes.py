@@ -1,4 +1,4 @@
-"""Fits how prices change to the prices ever recorded, and compares believed prices with those that came later."""
+"""Fits the movement of prices to all recorded prices, and compares believed prices with later ones."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ def calibrate_prices(history: CatalogHistory, today: date, write: Path | None) -
 def fitted_movement(history: CatalogHistory, day: date) -> list[Coefficient]:
     """Returns the coefficients that follow from the prices observed by a day."""
     changes = _changes(
-        history, [each for each in _pairs(history, consecutive=True) if each.observed_later <= day.toordinal()]
+        history, [pair for pair in _pairs(history, consecutive=True) if pair.observed_later <= day.toordinal()]
     )
     distances = _distances(history, day)
     fitted = []

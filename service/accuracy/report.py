@@ -1,4 +1,4 @@
-"""The figures of accuracy as text: error by kind of work, decisions, coverage of the band, machines in order."""
+"""Renders accuracy as text: errors by kind of work, decisions, coverage of the band, and the order of machines."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""How right answers are: errors by kind of work, decisions, coverage of the band, and machines in the right order."""
+"""Scores answers: errors by kind of work, decisions, coverage of the band, and the order of machines."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from service.accuracy.rows import Row, RunQuestion
 class ScoredAnswer:
     """The answer to a question about a published run.
 
-    Of a decision, `likely` is 1 if the run likely fits, and `low` if it does with the usual confidence.
+    For a decision, `likely` is 1 if the run likely fits, and `low` is 1 if it fits with the usual confidence.
     """
 
     question: RunQuestion
@@ -34,7 +34,7 @@ class ScoredAnswer:
 
 
 def subset_of(question: RunQuestion) -> str:
-    """The line of the report that a row counts in."""
+    """Returns the line of the report in which a row counts."""
     row = question.row
     task = "inference" if row["task"].startswith("infer") else "training"
     if question.quantity in ("fits", "max_context_tokens"):
@@ -102,7 +102,7 @@ def scores(answers: Iterable[ScoredAnswer]) -> dict[str, Score]:
     """Scores by line of the report, and of all lines of one task."""
     groups: dict[str, list[ScoredAnswer]] = defaultdict(list)
     for answer in answers:
-        # Decisions have a table of their own: a percentage of error has no meaning for them.
+        # A decision has no error in percent; `decisions` counts them.
         if answer.question.quantity in ("fits", "max_context_tokens"):
             continue
         name = subset_of(answer.question)
@@ -164,9 +164,10 @@ def _by_workload(answers: Iterable[ScoredAnswer]) -> Iterator[list[list[ScoredAn
 
 
 def pairs_in_order(answers: Iterable[ScoredAnswer], apart: float = 0.0) -> tuple[int, int]:
-    """Pairs of machines put in the right order, and all pairs, under workloads that three or more machines ran.
+    """Returns the number of pairs of machines in the right order, and of all pairs.
 
-    The median counts where a machine ran a workload several times; pairs closer than `apart` are left out.
+    Only workloads that three or more machines ran count, and pairs that differ by more than `apart`. For several runs
+    of a workload on one machine, the median counts.
     """
     right = total = 0
     for machines in _by_workload(answers):
@@ -192,7 +193,7 @@ class RentedGpu:
 
 @dataclass(frozen=True, slots=True)
 class Regret:
-    """How much more a way of choosing machines costs than the cheapest machine, over published workloads."""
+    """The extra cost of a way to choose machines over the cheapest machine, for published workloads."""
 
     mean: float
     """Mean over workloads of cost of the choice ÷ lowest cost - 1."""
@@ -237,6 +238,6 @@ SPLITS: dict[str, Callable[[Row], str]] = {
 
 
 def fold_of(row: Row, split: str, folds: int) -> int:
-    """A number below `folds` that is the same for all rows with an equal value, and in every process."""
-    # Python's own hash of a text differs between processes.
+    """Returns a number below `folds` that is the same for all rows with an equal value."""
+    # Python's own hash of a text would differ between processes.
     return int.from_bytes(sha256(SPLITS[split](row).encode()).digest()[:4], "big") % folds

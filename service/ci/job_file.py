@@ -13,9 +13,9 @@ class JobFileWrong(Exception):
 
 
 def read_job(text: str | bytes) -> dict[str, Any]:
-    """Returns the body that the file holds, since JSON is YAML too. Raises `JobFileWrong`."""
+    """Returns the body in a file of YAML or JSON, which is YAML too. Raises `JobFileWrong`."""
     try:
-        # YAML 1.2, where "no" and "12:30" are texts, and not a boolean and a number as in 1.1.
+        # In YAML 1.2, "no" and "12:30" are texts; in 1.1 they are a boolean and a number.
         body = _plain(YAML(typ="safe", pure=True).load(text))
     except DuplicateKeyError as error:
         raise JobFileWrong(f"The file repeats a name: {error.problem}.") from None
@@ -38,14 +38,14 @@ def with_limits(
     if given:
         compared = {**(compared if isinstance(compared, dict) else {}), **given}
         limited = {**limited, "baseline": compared}
-    # Checked here: the service would report a field that the command line never named.
+    # Without this check, the service would report a field that the caller of the command does not know.
     if isinstance(compared, dict) and "usd" not in compared:
         raise JobFileWrong("A percentage needs a baseline: --baseline, or baseline.usd in the file.")
     return limited
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON has it: YAML reads a day as a date, and allows numbers as names."""
+    """Returns the value as JSON has it, without the dates and the numbers as names that YAML allows."""
     if isinstance(value, dict):
         # YAML allows a number as a name, JSON does not.
         return {str(name): _plain(item) for name, item in value.items()}

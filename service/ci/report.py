@@ -61,7 +61,7 @@ def _conclusion(answer: Answer) -> list[str]:
 
 
 def _decisive_entry(answer: Answer) -> Answer | None:
-    """The entry that decided the verdict; without a verdict, the first."""
+    """Returns the entry that decided the verdict; without a verdict, the first."""
     decisive = answer["verdict_of"]
     entries: list[Answer] = answer["cost"]
     # Entries have no id: market, term and region together name one.
@@ -77,7 +77,7 @@ def _way_of(entry: Answer) -> str:
 
 
 def _usd_of(entry: Answer) -> Any:
-    """Dollars of the job, or of a month of a job that does not end; None if unknown."""
+    """Returns the dollars of a job, or of a month of a load; None if unknown."""
     return entry["usd"] or (entry["month"] or {}).get("usd")
 
 
@@ -92,7 +92,7 @@ def _cost_row(entry: Answer) -> tuple[str, ...]:
 
 
 def _part_rows(entry: Answer) -> list[tuple[str, ...]]:
-    """The parts that cost something or may do so, without rounding, which matters to programs only."""
+    """Returns the parts that may cost something, except for the rounding, which only programs need."""
     rows: list[tuple[str, ...]] = []
     for part in entry["parts"]:
         usd = part["usd"]
@@ -103,7 +103,7 @@ def _part_rows(entry: Answer) -> list[tuple[str, ...]]:
 
 
 def _amount(dollars: float) -> str:
-    """Dollars with cents, or with six digits for less than a cent."""
+    """Returns dollars with two decimals, or with six below a cent."""
     return f"{dollars:,.2f}" if dollars == 0 or abs(dollars) >= 0.01 else f"{dollars:.6f}"
 
 

@@ -1,4 +1,4 @@
-"""Commands that prepare and prove the configured database."""
+"""Commands that prepare and check the configured database."""
 
 import contextlib
 import sys
@@ -78,7 +78,7 @@ def migrate() -> None:
 
 @click.command()
 def check() -> int:
-    """Prove that the database is whole."""
+    """Check that the database is complete and consistent."""
     with connected() as engine:
         faults = faults_of(engine)
         for fault in faults:

@@ -51,8 +51,8 @@ def accuracy(table: Path, url: str | None) -> None:
 
 @click.command()
 @click.argument("table", type=FILE, default=PUBLISHED_RUNS)
-@click.option("--prices", is_flag=True, help="Fit how prices change to the recorded prices instead.")
-@click.option("--write", type=FILE, metavar="FILE", help="Such as seed/coefficients.csv.")
+@click.option("--prices", is_flag=True, help="Fit the coefficients of price changes to the recorded prices instead.")
+@click.option("--write", type=FILE, metavar="FILE", help="The file to write, such as seed/coefficients.csv.")
 def calibrate(table: Path, *, prices: bool, write: Path | None) -> None:
     """Fit the coefficients of the physics.
 
@@ -78,7 +78,7 @@ def openapi(renew_examples: bool) -> None:
 
 
 def openapi_text(app: FastAPI) -> str:
-    """Returns the OpenAPI document as it is committed."""
+    """Returns the OpenAPI document as openapi/openapi.json holds it."""
     return json.dumps(jsonable_encoder(app.openapi()), indent=2, sort_keys=True) + "\n"
 
 

@@ -35,7 +35,7 @@ def feeds(context: click.Context) -> None:
 
 
 def _known_feeds(engine: Engine, names: Sequence[str]) -> list[Feed]:
-    """The feeds of these names, or all. Raises `SettingsWrong` for a name that is no feed."""
+    """Returns the feeds with these names, or all. Raises `SettingsWrong` for an unknown name."""
     if unknown := [name for name in names if name not in SOURCES]:
         raise SettingsWrong(f"No feed is called {unknown[0]!r}. Known: {', '.join(sorted(SOURCES))}.")
     readable = [status.feed for status in feed_statuses(engine) if status.feed.id in SOURCES]
@@ -43,7 +43,7 @@ def _known_feeds(engine: Engine, names: Sequence[str]) -> list[Feed]:
 
 
 def _feeds_to_read(engine: Engine, names: Sequence[str], upstream: Upstream) -> list[Feed]:
-    """The feeds of these names, or all that are on. Raises `SettingsWrong` for a name whose key is missing."""
+    """Returns the feeds with these names, or all that are on. Raises `SettingsWrong` for a feed without its key."""
     feeds = {feed: upstream.why_off(feed) for feed in _known_feeds(engine, names)}
     if not names:
         return [feed for feed, why_off in feeds.items() if not why_off]
@@ -58,7 +58,7 @@ def _feeds_to_read(engine: Engine, names: Sequence[str], upstream: Upstream) -> 
 def refresh(names: tuple[str, ...]) -> int:
     """Read feeds from the internet once; by default all that are on.
 
-    Exit code 1 says that a part failed or was refused; the others are imported nevertheless.
+    The exit code is 1 if a part failed or was refused; the other parts are imported.
     """
     problems = 0
     with current_database() as engine:
@@ -83,18 +83,18 @@ def fetch(folder: Path, names: tuple[str, ...]) -> None:
 
 @feeds.command("import")
 @click.argument("path", type=PATH)
-@click.option("--feed", type=click.Choice(sorted(SOURCES)), help="The feed of files that do not show it.")
+@click.option("--feed", type=click.Choice(sorted(SOURCES)), help="The feed of files that cannot be recognised.")
 @click.option(
     "--fetched-at",
     type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%MZ", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S%z"]),
     metavar="TIME",
-    help="When files without a manifest were fetched, in UTC unless it says otherwise.",
+    help="When files without a manifest were fetched, in UTC unless a zone is given. Default: now.",
 )
-@click.option("--rows", is_flag=True, help="Print the outcome of every row, and not only of few.")
+@click.option("--rows", is_flag=True, help="Print the outcome of every row even if there are many.")
 def import_(path: Path, feed: str | None, fetched_at: datetime | None, rows: bool) -> int:
     """Import a folder, a file or a zip of fetched documents.
 
-    Exit code 1 says that a document was refused; the others are imported nevertheless.
+    The exit code is 1 if a document was refused; the other documents are imported.
     """
     now = utc_now()
     if fetched_at and fetched_at.tzinfo is None:
@@ -116,7 +116,7 @@ def import_(path: Path, feed: str | None, fetched_at: datetime | None, rows: boo
 
 @feeds.command("held")
 def held() -> None:
-    """List the prices that wait for a second capture, another feed, or a decision."""
+    """List the held prices, which wait for a second capture, another feed, or a decision."""
     with current_database() as engine:
         print(held_table(held_prices(engine)))
 
@@ -124,14 +124,14 @@ def held() -> None:
 @feeds.command("release")
 @click.argument("name", metavar="FEED")
 def release(name: str) -> None:
-    """Let the prices of a feed count that wait for a confirmation."""
+    """Let the held prices of a feed count."""
     _decide(name, "released")
 
 
 @feeds.command("refuse")
 @click.argument("name", metavar="FEED")
 def refuse(name: str) -> None:
-    """Never let the prices of a feed count that wait for a confirmation, until it shows others."""
+    """Refuse the held prices of a feed: none counts until the feed shows another price for the offer."""
     _decide(name, "refused")
 
 
@@ -145,22 +145,22 @@ def _decide(name: str, decision: Decision) -> None:
 
 @feeds.command("unmapped")
 def unmapped() -> None:
-    """List instance types that are sold and not in the catalog."""
+    """List instance types in feeds that the catalog lacks."""
     with current_database() as engine:
         print(unmapped_table(unmapped_types(engine)))
 
 
 @click.group()
 def offers() -> None:
-    """Enter own offers, which count before those of feeds."""
+    """Enter your own offers, which take precedence over feeds."""
 
 
 @offers.command("import")
 @click.argument("file", type=PATH)
 def import_offers(file: Path) -> int:
-    """Import a CSV of own offers.
+    """Import a CSV of your own offers.
 
-    Exit code 1 says that a line was set aside or a day refused; the others are imported nevertheless.
+    The exit code is 1 if a line was set aside or a day was refused; the other lines are imported.
     """
     problems = 0
     with current_database() as engine:

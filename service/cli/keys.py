@@ -34,7 +34,7 @@ def _scopes(_context: click.Context, _parameter: click.Parameter, text: str) -> 
 
 
 def _start_of_day(_context: click.Context, _parameter: click.Parameter, day: datetime | None) -> datetime | None:
-    """The first instant of a day in UTC, which must not be over."""
+    """Returns the first instant of a day in UTC. Raises `BadParameter` for a day that is not in the future."""
     instant = day and datetime.combine(day, time(), UTC)
     if instant and instant <= datetime.now(UTC):
         raise click.BadParameter(f"{instant.date()} is not in the future.")
@@ -43,13 +43,13 @@ def _start_of_day(_context: click.Context, _parameter: click.Parameter, day: dat
 
 @keys.command("create")
 @click.argument("owner", callback=_owner)
-@click.option("--scopes", callback=_scopes, required=True, help=f"With commas, of: {', '.join(SCOPES)}.")
+@click.option("--scopes", callback=_scopes, required=True, help=f"Separated by commas; known: {', '.join(SCOPES)}.")
 @click.option(
     "--expires",
     type=click.DateTime(["%Y-%m-%d"]),
     callback=_start_of_day,
     metavar="YYYY-MM-DD",
-    help="The day from which the key is not valid.",
+    help="The first day (UTC) on which the key is no longer valid. Default: never.",
 )
 def create(owner: str, scopes: tuple[str, ...], expires: datetime | None) -> None:
     """Create an API key and print it, once. Measurements belong to the OWNER of the key."""
@@ -82,7 +82,7 @@ def _minute(instant: datetime | None) -> str:
 @keys.command("revoke")
 @click.argument("key", metavar="ID")
 def revoke(key: str) -> None:
-    """Make the API key with this ID invalid for ever: the letters between sel_ and the next _."""
+    """Make an API key invalid for ever. Its ID is the part between sel_ and the next _."""
     with current_database() as engine:
         if not revoke_key(engine, key, datetime.now(UTC)):
             raise click.ClickException(f"There is no key {key} that is not revoked.")

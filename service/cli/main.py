@@ -30,7 +30,7 @@ MODULES = {
 
 
 class Commands(click.Group):
-    """Imports the module of a command when the command runs, so that `serve` does not load what only others need."""
+    """Imports the module of a command when the command runs, so that `serve` does not load the modules of others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Returns all commands in the order of the help."""
@@ -46,7 +46,7 @@ class Commands(click.Group):
         return command
 
 
-@click.command("instance-selector", cls=Commands, help="Which machine should run this deep-learning job?")
+@click.command("instance-selector", cls=Commands, help="Find the machine that should run a deep-learning job.")
 def instance_selector() -> None:
     """Does nothing by itself; each command does its own work."""
 

@@ -1,4 +1,4 @@
-"""Commands that ask a question, of the configured database or of a running service."""
+"""Commands that answer a question from the configured database, or through a running service."""
 
 import asyncio
 import json
@@ -81,7 +81,7 @@ def estimate(
 
 
 def _estimate_at(url: str | None, body: dict[str, Any]) -> httpx2.Response:
-    """The answer of a running service, or of the service in this process. Raises `ServiceSilent`."""
+    """Returns the answer of a running service, or of the service in this process. Raises `ServiceSilent`."""
     try:
         if url is None:
             return asyncio.run(_answer_to("POST", "/estimate", json=body))
@@ -91,7 +91,7 @@ def _estimate_at(url: str | None, body: dict[str, Any]) -> httpx2.Response:
 
 
 def _problem_of(answer: httpx2.Response) -> str:
-    """The detail of a problem answer, or a sentence with the status of any other answer."""
+    """Returns the detail of a problem, or a sentence with the status of another answer."""
     try:
         return str(answer.json()["detail"])
     except (ValueError, KeyError, TypeError):

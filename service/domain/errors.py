@@ -49,4 +49,4 @@ class ImpossibleModel(QuestionError):
 
 
 class ImpossibleRun(QuestionError):
-    """A run that lasts longer or needs more than any run can."""
+    """A run with a duration or an amount beyond any possible one."""

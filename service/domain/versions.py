@@ -12,7 +12,8 @@ Version = tuple[int, ...]
 CLAUSE = re.compile(r"(===|==|~=|>=|<=|!=|[<>@])?\s*v?(\d+(?:\.\d+)*)(?:\.\*|[-+.]?[a-z][\w.+-]*|\+[\w.]+)?", re.ASCII)
 NAME = r"[a-z][\w.+-]*(?: [a-z][\w.+-]*)*?"
 REQUIREMENT = re.compile(rf"\s*({NAME})\s*(?:\[[^\]]*\])?(?:\s*([<>=!~@].*)|\s+v?(\d.*))?", re.ASCII)
-MOST_DIGITS = 12
+LONGEST_VERSION = 12
+"""Longest version number that is accepted, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def versions_of(specifier: str, field: str) -> Versions:
     low, before = EVERY.low, EVERY.before
     for clause in specifier.split(","):
         match = CLAUSE.fullmatch(clause.strip())
-        if match is None or len(match[2]) > MOST_DIGITS:
+        if match is None or len(match[2]) > LONGEST_VERSION:
             raise QuestionError(
                 f"'{clause.strip()}' is not a version specifier. Examples: >=2.3, ==12.1 or 12.1.", field=field
             )

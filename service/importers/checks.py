@@ -1,4 +1,4 @@
-"""Checks a seed before it replaces the last good one; each problem is a sentence that names the row."""
+"""Checks a seed before it replaces the present one. Each problem is a sentence that names the row."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -24,17 +24,17 @@ from service.importers.stated_facts import facts_are_found
 from service.importers.table_checks import Problems, check_tables, name_of
 
 ROUNDING = 1.001
-"""Fractions of a card have four digits."""
+"""Tolerance, because fractions of a card have only four digits."""
 
 COUNTED_WITHIN = 0.01
-"""How far counted parameters may differ from published ones: biases, poolers and the like are not counted."""
+"""How far counted parameters may differ from published ones, because biases, poolers and the like are not counted."""
 
 RESERVED_SHARE = 0.2
-"""The share of a card's memory that its parts may lack: 4 GB of 28 on a V710, 20 GB of 180 on a B200."""
+"""Share of a card's memory that may be in none of its parts: 4 GB of 28 on a V710, 20 GB of 180 on a B200."""
 
 
 def check_seed(batch: Batch, folder: Path) -> list[str]:
-    """Returns a sentence for each problem of a seed; a seed without problems may be written."""
+    """Returns a sentence for each problem of a seed; only a seed without problems may be written."""
     prices = lines(folder / "prices.csv")
     runs = lines(folder / "published_runs.csv")
     facts = lines(folder / "stated_facts.csv")
@@ -52,7 +52,7 @@ def check_seed(batch: Batch, folder: Path) -> list[str]:
 
 
 def _parts_fit_their_cards(batch: Batch) -> Problems:
-    """A part has at most the figures of its card, and at least its fraction of the memory."""
+    """Yields parts of cards with larger figures than their card, or with less than their fraction of its memory."""
     cards = {gpu["id"]: gpu for gpu in batch.tables["gpu"]}
     for gpu in cards.values():
         name, card = name_of("gpu", gpu), cards.get(gpu["partition_of"])
@@ -88,7 +88,7 @@ def _twins_have_the_same_gpus(batch: Batch) -> Problems:
 
 
 def _lifecycles_run_forwards(batch: Batch) -> Problems:
-    """States start in the order of a lifecycle; the days of a type itself override those of its family."""
+    """Yields lifecycles whose states are not in order; the days of a type override those of its family."""
     days: dict[tuple[str, str, str], dict[str, date]] = defaultdict(dict)
     for event in batch.tables["lifecycle"]:
         days[event["provider"], event["family"], event["name"]][event["state"]] = event["starts_on"]
@@ -139,7 +139,7 @@ def _scope_values(batch: Batch) -> dict[str, set[str]]:
 
 
 def _measured_machines_exist(batch: Batch) -> Problems:
-    """Measured machines of providers are in the catalog; other machines, such as a caller's own, need not be."""
+    """Yields measured machines of providers that the catalog lacks; machines of other owners may be missing."""
     providers = {provider["id"] for provider in batch.tables["provider"]}
     known = {f"{row['provider']}/{row['name']}" for row in batch.tables["instance_type"]}
     for measurement in batch.tables["measurement"]:
@@ -151,13 +151,13 @@ def _measured_machines_exist(batch: Batch) -> Problems:
 
 
 def _models_are_possible(batch: Batch) -> Problems:
-    """Dimensions are possible and give the published parameters within 1 %, unless the note says why not."""
+    """Yields models with impossible dimensions, and unexplained differences from the published parameters above 1 %."""
     for row in batch.tables["model"]:
         name = name_of("model", row)
         given = [field.name for field in fields(Transformer) if row[field.name] is not None]
         missing = [field.name for field in fields(Transformer) if field.default is MISSING and field.name not in given]
         if given and missing:
-            yield f"{name} is half a transformer: it has {given[0]} and no {', '.join(missing)}."
+            yield f"{name} is an incomplete transformer: it has {given[0]} and no {', '.join(missing)}."
             continue  # the class of the domain cannot be made without them
         try:
             model = model_from_row(row)
@@ -213,7 +213,7 @@ def _names_resolve_to_the_model(batch: Batch, runs: Sequence[SeedLine]) -> Probl
 
 
 def _classes_are_of_one_kind(batch: Batch) -> Problems:
-    """The kind decides whether a class is paid per machine or once, so it is the same in every row."""
+    """Yields storage classes with several kinds; the kind decides whether a class is paid per machine or once."""
     kinds: dict[tuple[str, str], str] = {}
     for price in batch.tables["storage_price"]:
         kind = kinds.setdefault((price["provider"], price["storage_class"]), price["kind"])
@@ -222,7 +222,7 @@ def _classes_are_of_one_kind(batch: Batch) -> Problems:
 
 
 def _tiers_are_contiguous(batch: Batch) -> Problems:
-    """The first tier starts at 0, and each further tier starts where the one before it ends."""
+    """Yields tiers that do not start at 0 or where the tier before them ends."""
     tables: dict[tuple[str, ...], list[Record]] = defaultdict(list)
     for tier in batch.tables["transfer_price"]:
         tables[tier["provider"], tier["from_region"], tier["destination"], tier["valid_from"]].append(tier)

@@ -18,5 +18,5 @@ def load_seed(engine: Engine, folder: Path) -> Written:
     if problems:
         record_failure(engine, FEED, now, "refused", problems[0])
         raise SeedBroken("\n".join(problems))
-    upgrade(engine)  # only now, so that a broken seed leaves an old database as it was
+    upgrade(engine)  # after the check, so that a broken seed leaves an old database unchanged
     return write(engine, batch, now)

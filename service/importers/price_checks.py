@@ -13,10 +13,10 @@ from service.importers.seed import SeedLine
 from service.importers.table_checks import Problems, unknown_word
 
 LARGEST_SHARE_QUARANTINED = 0.2
-"""A larger share means that a feed changed its names; the remaining prices would mislead."""
+"""If a larger share is quarantined, names have changed, and the remaining prices would mislead."""
 
 LONGEST_WITHOUT_A_RATE_DAYS = 45
-"""Exchange rates are monthly, and a price may be observed some days after the last one."""
+"""Exchange rates are monthly, and a price may be observed some days after the last rate."""
 
 
 def _cells_are_possible(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
@@ -24,11 +24,11 @@ def _cells_are_possible(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
     regions = {(region["provider"], region["id"]) for region in batch.tables["region"]}
     sources = {source["id"] for source in batch.tables["source"]}
     words = {**vocabulary("offer"), **vocabulary("price")}
-    # Rows that are set aside may enter the catalog later, so that an error in one is found when it is written.
+    # A row that is set aside may enter the catalog later, so its errors are reported now.
     for line in prices:
         cell = line.cells
         if cell["per_hour"] and float(cell["per_hour"]) <= 0:
-            yield f"{line}: a price is above 0, and unknown would be empty."
+            yield f"{line}: a price must be above 0; an unknown price is an empty cell."
         if not cell["per_hour"] and not cell["note"]:
             yield f"{line} has no price, and its note does not say why."
         if cell["region"] and (cell["provider"], cell["region"]) not in regions:
@@ -38,7 +38,7 @@ def _cells_are_possible(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
         if (cell["market"] == "reserved") != (commitment_in(cell["term"]) is not None):
             yield f"{line}: a reserved price has a term, such as '1y_reserved_no_upfront', and no other price has one."
         if (cell["observed_on"] == "") != (cell["dated"] == "unknown"):
-            yield f"{line}: a price is dated 'unknown' if and only if it has no day."
+            yield f"{line}: a price without a day is dated 'unknown', and no other price is."
         for column, allowed in words.items():
             if cell[column] not in allowed:
                 yield f"{line}: {unknown_word(column, cell[column], allowed)}"
@@ -46,7 +46,7 @@ def _cells_are_possible(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
 
 def _few_are_quarantined(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
     for reason in batch.quarantined.keys() - QUARANTINE_REASONS.keys():
-        yield f"prices.csv: rows are set aside as {reason!r}, which nothing explains."
+        yield f"prices.csv: rows are set aside for {reason!r}, which QUARANTINE_REASONS does not explain."
     quarantined = sum(batch.quarantined.values())
     if quarantined > LARGEST_SHARE_QUARANTINED * len(prices):
         reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(batch.quarantined.items()))

@@ -16,8 +16,8 @@ QUARANTINE_REASONS = {
     "unknown_instance_type": "The catalog has no instance type of that name.",
     "unknown_source": "The source of the price is unknown.",
     "region_missing": "The provider's prices differ by region, and the observation names no region.",
-    "price_not_positive": "A price is above 0.",
-    "undated_beside_dated": "The offer has other prices whose day is catalogued.",
+    "price_not_positive": "The price is not above 0.",
+    "undated_beside_dated": "The price has no day, and other prices of the offer have one.",
     "another_source_for_the_same_day": "A more trusted source has a price for the same day.",
 }
 """Reasons for which an observation does not enter the catalog."""
@@ -27,7 +27,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The price of an offer as a source showed it on a day; null where the source shows none."""
+    """The price of an offer as a source showed it on a day. `per_hour` is None if the source shows no price."""
 
     provider: str
     name: str
@@ -98,11 +98,11 @@ def _refusal(observation: Observation, catalogued: Catalogued) -> str | None:
 
 
 def _one_per_day(chain: list[Observation], retrieved: Mapping[str, date]) -> dict[date, Observation]:
-    """The most trusted observation of each day, in order of days; undated ones only if none has a day."""
+    """Returns the most trusted observation of each day, by day; observations without a day only if none has one."""
     dated = [observation for observation in chain if observation.observed_on]
     chosen: dict[date, Observation] = {}
     # setdefault keeps the first one, so the most trusted source of a day has to come first.
-    for observation in sorted(dated or chain, key=lambda each: MOST_TRUSTED_FIRST.index(each.kind)):
+    for observation in sorted(dated or chain, key=lambda observation: MOST_TRUSTED_FIRST.index(observation.kind)):
         chosen.setdefault(observation.observed_on or retrieved[observation.source], observation)
     return dict(sorted(chosen.items()))
 

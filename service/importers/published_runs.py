@@ -23,7 +23,7 @@ COLUMNS = {
     "samples": "train_samples",
     "note": "notes",
 }
-"""Columns that the table and the file name differently, by the name in the table."""
+"""Name of a column in the table → its name in the file, where the two differ."""
 
 NOT_IN_THE_TABLE = frozenset({
     "model", "family", "params_b", "active_params_b", "layers", "hidden", "heads", "kv_heads", "ffn", "head_dim",
@@ -55,7 +55,7 @@ UNITS = {
 
 
 def run_cells(cells: Mapping[str, str]) -> dict[str, str]:
-    """Returns the cells of the table; text that cannot be converted stays, and its parser refuses it."""
+    """Returns the cells for the table. Text that cannot be converted stays, and its parser refuses it later."""
     rest = dict(cells)
     renamed = {ours: rest.pop(theirs) for ours, theirs in COLUMNS.items() if theirs in rest}
     rest = {name: text for name, text in rest.items() if name not in NOT_IN_THE_TABLE}
@@ -76,7 +76,7 @@ def run_cells(cells: Mapping[str, str]) -> dict[str, str]:
 
 
 def _gpus_and_nodes(total: str, per_node: str) -> tuple[str, str]:
-    """GPUs per node, and nodes; a job smaller than a node has all of its GPUs in one."""
+    """Returns GPUs per node, and nodes. A job smaller than a node has all of its GPUs in one node."""
     if not (total.isdecimal() and per_node.isdecimal()) or "0" in (total, per_node):
         return "", ""
     used = min(int(total), int(per_node))

@@ -1,4 +1,4 @@
-"""Checks single rows beyond the constraints of their tables: a condition that is wrong, and the sentence about it."""
+"""Checks single rows beyond the constraints of their tables: each check is a faulty condition with its sentence."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Reads the seed, the files that come with the code, into one batch, which is checked like that of any feed."""
+"""Reads the seed, the data files that come with the code, into one batch."""
 
 import csv
 import hashlib
@@ -59,13 +59,13 @@ class SeedLine:
 
 
 def read_seed(folder: Path) -> Batch:
-    """Returns all seed files as one batch. Raises `SeedBroken` where a cell cannot be read."""
+    """Returns all seed files as one batch. Raises `SeedBroken` if a cell cannot be read."""
     tables = {table: records(folder / FILE_OF[table], table) for table in TABLE_OF.values()}
     return batch_of(tables, observations_in(folder / "prices.csv"), _content_hash(folder))
 
 
 def batch_of(tables: Mapping[str, list[Record]], observations: Sequence[Observation], content_hash: str) -> Batch:
-    """Returns the batch of these tables, with offers made of the observations."""
+    """Returns a batch of these tables, and of offers that are computed from the observations."""
     catalogued = Catalogued(
         instance_types={(row["provider"], row["name"]) for row in tables["instance_type"]},
         priced_by_region={provider["id"] for provider in tables["provider"] if provider["priced_by_region"]},
@@ -80,7 +80,7 @@ def lines(path: Path) -> list[SeedLine]:
     """Returns the lines of a CSV file below its header. Raises `SeedBroken`."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.reader(file, strict=True)  # else a stray quote would join lines without an error
+            reader = csv.reader(file, strict=True)  # without it, a stray quote would join lines without an error
             header = next(reader, [])
             return [_line_of(path.name, reader.line_num, header, cells) for cells in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -160,11 +160,11 @@ SCALED = {
     "storage_price": ("usd_per_gib_month", "micros_per_gib_month", 6),
     "transfer_price": ("usd_per_gb", "micros_per_gb", 6),
 }
-"""Columns whose table holds whole units: the column of the file, that of the table, and how many digits are whole."""
+"""For tables that store decimals as whole numbers: column in the file, column in the table, and decimal digits."""
 
 
 def _cells_of_table(table: str, line: SeedLine) -> dict[str, str]:
-    """The cells of a line by the columns of its table; text that is no number stays, and its parser refuses it."""
+    """Returns the cells of a line by columns of the table. Text that is no number stays, and its parser refuses it."""
     cells = DERIVED.get(table, dict)(line.cells)
     if table in SCALED:
         column, table_column, digits = SCALED[table]

@@ -1,4 +1,4 @@
-"""Looks up, in a batch, the figures that the articles behind this project state."""
+"""Checks that a batch has the figures that the articles behind this project state."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ def _with_per_hour(price: Record) -> Record:
 
 
 def _in_force(fact: Mapping[str, str], rows: Sequence[Record]) -> Sequence[Record]:
-    """The rows that are valid on the day of the fact, or all rows if it has none."""
+    """Returns the rows that are valid on the day of the fact, or all rows if the fact has no day."""
     if not fact["as_of"]:
         return rows
     day = date.fromisoformat(fact["as_of"])

@@ -1,4 +1,4 @@
-"""Checks records against the constraints of their tables before they are written; each breach is a sentence."""
+"""Checks records against the constraints of their tables before they are written. Each violation is a sentence."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ Tables = Mapping[str, Sequence[Record]]
 Problems = Iterator[str]
 
 SPOKEN_KEYS: dict[str, Names] = {"framework_support": ("software", "scope", "scope_value", "task")}
-"""Columns by which people name a row, where the key itself is longer."""
+"""Columns that name a row in sentences, for tables whose key is longer."""
 
 BEYOND_FOREIGN_KEYS = (
     ("billing_rule", "provider service", "instance_type", "provider service"),
@@ -49,7 +49,7 @@ def check_tables(tables: Tables) -> Problems:
 
 
 def row_key(table: str, record: Record) -> str:
-    """Returns a row's key as people write it: `aws/p4d.24xlarge`, `aws/trn1//preview`."""
+    """Returns the key of a row as text, such as `aws/p4d.24xlarge` or `aws/trn1//preview`."""
     values = (record[column] for column in SPOKEN_KEYS.get(table) or key_columns(table))
     return "/".join(
         value.isoformat() if isinstance(value, date) else str(value) for value in values if value is not None
@@ -57,7 +57,7 @@ def row_key(table: str, record: Record) -> str:
 
 
 def name_of(table: str, record: Record) -> str:
-    """Returns the file and the key of a row, with which a sentence about it begins."""
+    """Returns the file and the key of a row, for the beginning of a sentence."""
     return f"{FILE_OF[table]}, {row_key(table, record)}"
 
 
@@ -102,11 +102,11 @@ def _numbers_not_above_0(table: str, tables: Tables) -> Problems:
     for record in tables[table]:
         for column in columns:
             if record[column] is not None and record[column] <= 0:
-                yield f"{name_of(table, record)}: {column} is {record[column]}, and unknown would be empty."
+                yield f"{name_of(table, record)}: {column} is {record[column]}; an unknown figure is an empty cell."
 
 
 def _missing_texts(table: str, tables: Tables) -> Problems:
-    """A required text must not be empty, except in a key after its first column, where empty stands for all."""
+    """Yields required texts that are empty. In a key, columns after the first may be empty, which means all values."""
     may_be_empty = key_columns(table)[1:]
     needed = [name for name, field in fields_of(table).items() if field.type is str and not field.nullable]
     for record in tables[table]:

@@ -1,4 +1,4 @@
-"""Starting the server, and stopping it without losing an answer."""
+"""Starts the server, and stops it without losing an answer."""
 
 import asyncio
 import gc
@@ -20,18 +20,18 @@ from service.settings import Settings
 
 DRAIN_VARIABLE = "SELECTOR_DRAIN_SECONDS"
 LAST_RESORT_SECONDS = 5.0
-"""After the grace: how long the process may still take before it ends at once, whatever its threads do."""
+"""How long the process may run after the grace period before it is ended, even if threads still work."""
 
 
 class DrainingServer(uvicorn.Server):
-    """A server that first reports itself as not ready, then answers what is under way, and then stops."""
+    """A server that stops in steps: it reports itself as not ready, finishes answers under way, and ends."""
 
     drain_seconds = 0.0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Opens the sockets, and resumes garbage collection."""
         await super().startup(sockets)
-        # Modules and the catalog stay. The collector, which `service.__main__` suspended, need not look through them.
+        # Modules and the catalog stay in memory, so the collector, which `service.__main__` suspended, can skip them.
         gc.freeze()
         gc.enable()
 
@@ -82,7 +82,7 @@ def serve(settings: Settings) -> None:
         timeout_keep_alive=limits.idle_seconds,
         timeout_graceful_shutdown=settings.grace_seconds,
     )
-    # uvicorn raises the signal again after it has stopped. Without a handler that would end the process with an error.
+    # After its end, uvicorn raises the signal again; without a handler, the process would end with an error.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _exit_without_error)
     if settings.workers > 1:
@@ -94,7 +94,7 @@ def serve(settings: Settings) -> None:
 
 
 def _serve_with_processes(config: uvicorn.Config, settings: Settings) -> None:
-    # The processes are spawned: they share nothing with this one but the environment.
+    # The processes are spawned, so only environment variables reach them.
     os.environ[DRAIN_VARIABLE] = str(settings.drain_seconds)
     os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", mkdtemp(prefix="selector-metrics-"))
     multiprocess.Process = DrainingProcess  # type: ignore[misc]  # the supervisor has no setting for it

@@ -1,7 +1,7 @@
 """HTTP connections with limits on size, time and number.
 
-The parser of uvicorn accepts any number of header fields of any length and waits for them for ever. One such connection
-can take all memory, and many can take all descriptors. This protocol refuses or closes them.
+uvicorn's parser accepts any number of header fields of any length and waits for them without a timeout. One such
+connection can use all memory, and many can use all file descriptors. This protocol refuses or closes them.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from uvicorn.server import ServerState
 from service.api.http.observe import REFUSALS
 
 Phase = Literal["header", "body", "answer", "idle", "refused"]
-"""A connection waits for a request's header or body, the answer, the next request, or its end after a refusal."""
+"""State of a connection: it waits for the header or body of a request, the answer, the next request, or its end."""
 
 SWEEP_SECONDS = 0.5
 LINGER_SECONDS = 2.0
@@ -31,7 +31,7 @@ class ConnectionLimits:
     """How much a connection may send and how long it may take.
 
     The sizes are those of Apache (LimitRequestFields 100, LimitRequestFieldSize and LimitRequestLine 8190), the times
-    and the least rate those of its mod_reqtimeout; the idle time is nginx's keepalive_timeout.
+    and the lowest rate those of its mod_reqtimeout; the idle time is nginx's keepalive_timeout.
     """
 
     header_fields: int = 100
@@ -81,7 +81,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # A connection's life
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Registers the connection, and refuses it where its address has too many."""
+        """Registers the connection, and refuses it if its address has too many."""
         super().connection_made(transport)
         register = _register_of(self.server_state, self.loop)
         register.add(self)
@@ -94,7 +94,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parses what has arrived, within the limit of the header."""
+        """Parses data within the limit of the header; drops data after a refusal."""
         if self.phase == "refused":
             return  # read and dropped, so that the client can read the refusal
         if self.phase == "idle":
@@ -106,12 +106,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(431, "The header of the request is too large.")
 
     def send_400_response(self, msg: str) -> None:
-        """Answers what the parser cannot read; a refusal that stopped the parser has been answered already."""
+        """Answers a request that the parser cannot read, unless a refusal has been sent already."""
         if self.phase != "refused":
             self._refuse(400, "This is not a valid HTTP request.")
 
     def shutdown(self) -> None:
-        """Answers what is under way, and lets an idle client send one more request instead of cutting it off."""
+        """Finishes the answer under way, and lets an idle client send one more request before the connection ends."""
         self.draining = True
         self._since = self.loop.time()
         if self.cycle is not None and not self.cycle.response_complete:
@@ -132,7 +132,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._stop(414, f"The URL is longer than {self.limits.url_bytes} bytes.")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Refuses a field that is too long, and a field too many."""
+        """Refuses a field that is too long or exceeds the number of fields."""
         if len(name) + len(value) > self.limits.header_field_bytes:
             self._stop(431, f"A header field is longer than {self.limits.header_field_bytes} bytes.")
         if len(self.headers) >= self.limits.header_fields:
@@ -216,7 +216,7 @@ class BoundedProtocol(HttpToolsProtocol):
         raise _Refused
 
     def _refuse(self, status: int, sentence: str, header: str = "") -> None:
-        """Answers with a problem and stops reading. While another answer is under way, the connection just ends."""
+        """Answers with a problem and stops reading. If another answer is under way, only closes the connection."""
         if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
             self.transport.abort()
             return
@@ -232,7 +232,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def _problem(status: int, sentence: str, header: str) -> bytes:
-    """The bytes of an RFC 9457 problem that closes the connection."""
+    """Returns the bytes of an answer with an RFC 9457 problem that closes the connection."""
     title = HTTPStatus(status).phrase
     problem = {"type": "about:blank", "title": title, "status": status, "detail": sentence, "errors": []}
     body = json.dumps(problem)

@@ -86,7 +86,7 @@ CHANGES = {
         "gpus",
         A100,
         {"memory_gb": "0"},
-        "gpus.csv, a100-sxm4-40gb: memory_gb is 0.0, and unknown would be empty.",
+        "gpus.csv, a100-sxm4-40gb: memory_gb is 0.0; an unknown figure is an empty cell.",
     ),
     "no name": ("gpus", A100, {"name": ""}, "gpus.csv, a100-sxm4-40gb has no name."),
     # hardware
@@ -176,11 +176,11 @@ CHANGES = {
         {"kv_heads": "7"},
         ": 32 heads cannot share 7 kv_heads evenly: the number of heads must be a multiple of kv_heads.",
     ),
-    "half a transformer": (
+    "an incomplete transformer": (
         "models",
         {"id": "llama-3-8b"},
         {"heads": ""},
-        "is half a transformer: it has layers and no heads.",
+        "is an incomplete transformer: it has layers and no heads.",
     ),
     "dimensions of another model": (
         "models",
@@ -265,13 +265,13 @@ CHANGES = {
         "prices",
         PRICE,
         {"per_hour": "0"},
-        ": a price is above 0, and unknown would be empty.",
+        ": a price must be above 0; an unknown price is an empty cell.",
     ),
     "price below nothing": (
         "prices",
         PRICE,
         {"per_hour": "-1"},
-        ": a price is above 0, and unknown would be empty.",
+        ": a price must be above 0; an unknown price is an empty cell.",
     ),
     "no price, no reason": ("prices", PRICE, {"per_hour": ""}, " has no price, and its note does not say why."),
     "region of a price": ("prices", PRICE, {"region": "us-east-9"}, ": regions.csv has no aws us-east-9."),
@@ -298,7 +298,7 @@ CHANGES = {
         "prices",
         PRICE,
         {"dated": "unknown"},
-        ": a price is dated 'unknown' if and only if it has no day.",
+        ": a price without a day is dated 'unknown', and no other price is.",
     ),
     "currency": (
         "prices",
@@ -323,7 +323,7 @@ CHANGES = {
         "billing_rules",
         EC2_RULE,
         {"increment_seconds": "0"},
-        ": increment_seconds is 0, and unknown would be empty.",
+        ": increment_seconds is 0; an unknown figure is an empty cell.",
     ),
     "storage without a price": (
         "storage_prices",

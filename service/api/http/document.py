@@ -122,7 +122,7 @@ def _problem_statuses(operation: Node, names: set[str]) -> Iterator[str]:
         yield "414"
     if names or "requestBody" in operation:
         yield "422"
-    if "201" in operation["responses"] or operation["operationId"].endswith("_batch"):
+    if "known_at" in names or "requestBody" in operation:
         yield "503"
 
 

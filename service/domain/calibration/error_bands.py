@@ -89,7 +89,7 @@ class ErrorBands:
         low, high = (exp(self.values.get(f"band.{part}.{end}", {}).get("", 0.0)) for end in ("low", "high"))
         return Band(rate * low, rate, rate * high)
 
-    def of(self, kind: StepKind, features: Features, new: Sequence[str]) -> "ErrorFactors":
+    def error_factors(self, kind: StepKind, features: Features, new: Sequence[str]) -> "ErrorFactors":
         """Returns the factors of low, likely and high rates of a question."""
         return ErrorFactors(*self.factors(kind, features, new), self.caution(kind, features, new))
 
@@ -97,25 +97,24 @@ class ErrorBands:
         self, likely: float, kind: StepKind, features: Features, new: Sequence[str], *, of_rate: bool = True
     ) -> Band:
         """Returns the band around an estimated rate, or around estimated seconds if `of_rate` is false."""
-        return self.of(kind, features, new).around(likely, of_rate=of_rate)
+        return self.error_factors(kind, features, new).around(likely, of_rate=of_rate)
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorFactors:
-    """Truth ÷ estimate of rates at the 10th and 90th percentile, and `middle`, the factor on the likely rate."""
+    """Truth ÷ estimate of rates at the 10th and 90th percentile, and the factor on the likely rate."""
 
     low: float
     high: float
-    middle: float
+    caution: float
 
     def around(self, likely: float, *, of_rate: bool = True) -> Band:
         """Returns the band around an estimated rate, or around estimated seconds if `of_rate` is false."""
-        low, high, middle = self.low, self.high, self.middle
+        low, high, caution = self.low, self.high, self.caution
         if not of_rate:
             # Errors are those of rates, and a time is the inverse of a rate.
-            low, high, middle = 1.0 / high, 1.0 / low, 1.0 / middle
-        centre = likely * middle
-        return Band(min(centre, likely * low), centre, max(centre, likely * high))
+            low, high, caution = 1.0 / high, 1.0 / low, 1.0 / caution
+        return Band(likely * low, likely, likely * high).with_likely(likely * caution)
 
 
 def bands_by_gpu(

@@ -91,7 +91,7 @@ TRAINING = _kind(
     bounded=("matrix", "attention"),
     # A run that is timed as a whole also evaluates and saves, and a larger micro-batch uses a GPU better.
     signs={"measured": 1, "log_micro": -1},
-    banded_by=(("class", "precision"), ("class",)),
+    banded_by=(("stack",), ("class", "precision"), ("class",)),
 )  # fmt: skip
 """Steps of training."""
 
@@ -153,7 +153,7 @@ The factors before the fit are those of engines with continuous batching. Coeffi
 priors, because a few sources have most of the runs. Other stacks have the feature `apart`, with wide priors.
 """
 
-FIRST_TOKEN = StepKind("first_token", {}, {}, banded_by=(("class",),))
+FIRST_TOKEN = StepKind("first_token", {}, {}, banded_by=(("stack",), ("class",)))
 """Error bands of the time to the first token. Its seconds have the coefficients of GENERATION."""
 
 FORWARD = _kind(
@@ -169,10 +169,12 @@ FORWARD = _kind(
     },
     {
         "matrix": (1.5, {WIDE: (EVERYTHING,), MIDDLE: ("family", "class"), NARROW: ("architecture precision",)}),
-        "memory": (0.5, {WIDE: (EVERYTHING, "family"), MIDDLE: ("class", "model"), NARROW: ("architecture",)}),
+        "memory": (1.0, {
+            WIDE: (EVERYTHING, "family", "class family"), MIDDLE: ("class", "model"), NARROW: ("architecture",),
+        }),
         "weights": (1.0, {WIDE: (EVERYTHING,)}),
         # PyTorch starts the 250 kernels of ResNet-50 in 10 ms, on a T4 and on a V100: 40 us each.
-        "launch": (8.0, {WIDE: (EVERYTHING, "stack", "release", "family")}),
+        "launch": (8.0, {WIDE: (EVERYTHING, "stack", "release", "family"), NARROW: ("architecture",)}),
         "step": (0.3, {WIDE: (EVERYTHING, "stack", "release")}),
     },
     # Small batches are timed in milliseconds, which differ more than rates of full GPUs do.
@@ -197,13 +199,13 @@ DENOISING = _kind(
         "matrix": (1.5, {WIDE: (EVERYTHING,), MIDDLE: ("class",), NARROW: ("architecture precision",)}),
         "memory": (0.5, {WIDE: (EVERYTHING,), MIDDLE: ("class", "model"), NARROW: ("architecture",)}),
         "weights": (1.0, {WIDE: (EVERYTHING,)}),
-        "launch": (8.0, {WIDE: (EVERYTHING, "stack", "release")}),
+        "launch": (4.0, {WIDE: (EVERYTHING, "stack", "release")}),
         "step": (0.3, {WIDE: (EVERYTHING, "stack", "release")}),
     },
     noise=0.2,
     banded_by=(("class",),),
     on_host=("launch", "step"),
-    overlap=1.5,
+    overlap=2.0,
 )  # fmt: skip
 """Samples of diffusion models: all forward passes of a sample are one step."""
 

@@ -17,7 +17,7 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.measurement_log import Owner, VisibleMeasurements
 from service.domain.catalog.offer import MARKETS, Offers
 from service.domain.catalog.reference import PublishedRun, Reference, SoftwareRule
-from service.domain.typeset import TypeSet, mask_of
+from service.domain.typeset import TypeSet, mask_of, types_where
 
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
@@ -97,6 +97,10 @@ class Catalog:
         """The set of all instance types."""
         return (1 << len(self.instance_types)) - 1
 
+    def types_that(self, predicate: Callable[[InstanceType], bool]) -> TypeSet:
+        """Returns the types for which a predicate is true."""
+        return types_where(np.array([predicate(type_) for type_ in self.instance_types], np.bool_))
+
     def mask(self, types: TypeSet) -> Mask:
         """Returns a mask over all instance types that is true at those in a set."""
         return mask_of(types, len(self.instance_types))
@@ -128,7 +132,7 @@ class Catalog:
     @cached_property
     def software(self) -> tuple[SoftwareRule, ...]:
         """The software rules in force on the catalog's day."""
-        return tuple(rule for rule in self.reference.software if rule.holds_on(self.day))
+        return tuple(rule for rule in self.reference.software if rule.is_in_force_on(self.day))
 
     @cached_property
     def published_runs(self) -> tuple[PublishedRun, ...]:
@@ -217,8 +221,8 @@ def without_cluster(catalog: Catalog) -> Mask:
 
     They are those of marketplaces whose network is unknown: their machines belong to many owners.
     """
-    providers = catalog.reference.providers
+    seller_class = catalog.reference.seller_class_of
     return np.array([
-        type_.gpu is not None and type_.network_gbps is None and providers[type_.provider].seller_class == "marketplace"
+        type_.gpu is not None and type_.network_gbps is None and seller_class(type_.provider) == "marketplace"
         for type_ in catalog.instance_types
     ], np.bool_)  # fmt: skip

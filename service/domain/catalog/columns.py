@@ -64,7 +64,7 @@ WORDS: dict[str, WordColumn] = {
     ),
     "seller_class": WordColumn(
         "class of the seller",
-        lambda t, reference: getattr(reference.providers.get(t.provider), "seller_class", None),
+        lambda t, reference: reference.seller_class_of(t.provider),
         "`hyperscaler`, `neocloud`, `marketplace` or `reseller`, see `/providers`.",
         vocabulary=lambda _: SELLER_CLASSES,
     ),

@@ -126,15 +126,15 @@ class CatalogHistory:
 
     @property
     def _sellers(self) -> "_SellerColumns":
-        providers, types = self.reference.providers, self.instance_types
+        types = self.instance_types
         gpus = {gpu: code for code, gpu in enumerate(sorted({type_.gpu.id for type_ in types if type_.gpu}))}
         sellers = {name: code for code, name in enumerate(sorted({type_.provider for type_ in types}))}
-        classes = [getattr(providers.get(type_.provider), "seller_class", None) for type_ in types]
+        classes = [self.reference.seller_class_of(type_.provider) or "" for type_ in types]
         return _SellerColumns(
             gpu=np.array([gpus[type_.gpu.id] if type_.gpu else -1 for type_ in types], np.int64),
             gpus=np.array([type_.whole_gpus or 1.0 for type_ in types]),
             seller=np.array([sellers[type_.provider] for type_ in types], np.int64),
-            seller_class=np.array([PRICED_LIKE.index(seller_class or "") for seller_class in classes], np.int64),
+            seller_class=np.array([PRICED_LIKE.index(seller_class) for seller_class in classes], np.int64),
         )
 
 

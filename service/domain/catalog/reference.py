@@ -167,7 +167,7 @@ class Prior:
         groups = self.ranking.split(">") if self.ranking else ()
         return tuple(tuple(group.strip().split(",")) for group in groups)
 
-    def holds_on(self, day: date) -> bool:
+    def is_in_force_on(self, day: date) -> bool:
         """Returns whether the rule is in force on a day."""
         return self.valid_from <= day and (self.valid_to is None or day < self.valid_to)
 
@@ -190,7 +190,7 @@ class SoftwareRule:
     source: str
     note: str | None
 
-    def holds_on(self, day: date) -> bool:
+    def is_in_force_on(self, day: date) -> bool:
         """Returns whether the rule is in force on a day."""
         return (self.valid_from or date.min) <= day and (self.valid_to is None or day < self.valid_to)
 
@@ -340,6 +340,10 @@ class Reference:
     interruption_priors: tuple[InterruptionPrior, ...] = ()
     priors: tuple[Prior, ...] = ()
     price_movement: PriceMovement = field(default_factory=PriceMovement)
+
+    def seller_class_of(self, provider: str) -> SellerClass | None:
+        """Returns the class of a seller; None if it, or the provider, is unknown."""
+        return None if (seller := self.providers.get(provider)) is None else seller.seller_class
 
     def cpus_of(self, instance_type: InstanceType) -> Iterator[tuple[str, RegionCpu]]:
         """Yields region and CPU for each region of the provider in which the CPU of machines with this GPU is known."""

@@ -203,6 +203,8 @@ STACKS = (
     Stack("tensorflow", _GRAPH, ("tf", "tf1", "tf2", "keras"), before_flash=True, static_batches=True),
     Stack("paddle", _GRAPH, ("paddlepaddle",), before_flash=True, static_batches=True),
     Stack("pytorch-1", _EAGER, ("torch7",), before_flash=True, static_batches=True),
+    # PyTorch records a network once and starts its kernels without Python.
+    Stack("torchscript", _GRAPH, ("torch-script",), before_flash=True, static_batches=True),
     Stack(
         "pytorch",
         _EAGER,
@@ -344,6 +346,7 @@ OTHER_NAMES = {
     "sklearn": "scikit-learn",
     "synapseai": "synapse",
     "te": "transformer-engine",
+    "torchscript": "pytorch",
 }
 """Other name → name in the rules of software, for names that are no aliases of a stack or mean other software there."""
 

@@ -249,17 +249,18 @@ def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet |
         for of_types in clusters.of_types:
             wanted[of_types[catalog.mask(among)]] = True
     configs, config_of_gpu = catalog.derive(_configs, job, cache=catalog.outlooks)
-    config_of_cluster, first = config_of_gpu[clusters.gpu], 0
-    for _, some in groupby(configs, _together):
-        group = tuple(some)
-        number, first = config_of_cluster - first, first + len(group)
-        indices = np.flatnonzero((number >= 0) & (number < len(group)))
-        here = None if wanted is None else wanted[indices]
-        if len(indices) and (here is None or here.any()):
+    config_of_cluster, start = config_of_gpu[clusters.gpu], 0
+    for _, configs_together in groupby(configs, _together):
+        group = tuple(configs_together)
+        config_in_group = config_of_cluster - start
+        start += len(group)
+        indices = np.flatnonzero((config_in_group >= 0) & (config_in_group < len(group)))
+        wanted_here = None if wanted is None else wanted[indices]
+        if len(indices) and (wanted_here is None or wanted_here.any()):
             table = catalog.derive(_table, nodes, tuple(indices.tolist()), cache=nodes.cache(catalog))
             of_gpu = np.zeros(len(table.gpu_types), np.int64)
-            of_gpu[table.gpu_type] = number[indices]
-            yield _Part(_as_one(group, of_gpu), table, indices, here)
+            of_gpu[table.gpu_type] = config_in_group[indices]
+            yield _Part(_as_one(group, of_gpu), table, indices, wanted_here)
 
 
 def _together(config: Config) -> Hashable:

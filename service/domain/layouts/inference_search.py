@@ -436,12 +436,12 @@ def _forward_engines(search: _InferenceSearch, pairs: _Pairs) -> ForwardEngines:
     rates, of_clusters = clusters.rates(search.configs.by_gpu()), clusters.factors(factors, kind, kind.start)
     of_degrees = factors.of(kind, "*", degree_columns(pairs.layouts))
 
-    def real(term: str, resource: str) -> Number:
+    def rate(term: str, resource: str) -> Number:
         of_cluster = factors.of(kind, term, {}) * of_clusters[term] * rates[resource]
         return np.asarray(of_cluster)[pairs.cluster] * of_degrees
 
     demands = forward_demands(search.configs.on(clusters.gpu_type[pairs.cluster]))
-    return ForwardEngines.of(kind, demands, real)
+    return ForwardEngines.of(kind, demands, rate)
 
 
 def _in_flight(config: InferenceConfig, layouts: LayoutTable, places: Floats) -> tuple[Floats, Floats]:
@@ -491,8 +491,8 @@ def _engines(search: _InferenceSearch, cluster: Indices, layouts: LayoutTable) -
     of_config = engine_factors(factors.coefficients, factors.features).of_terms
     of_degrees = np.exp(factors.of_columns(GENERATION, "*", degree_columns(layouts)))
 
-    def real(term: str, resource: str) -> Number:
+    def rate(term: str, resource: str) -> Number:
         return (of_config[term] * of_clusters[term] * rates[resource])[cluster] * of_degrees
 
     memory, linked_gpus = rates["memory"][cluster], clusters.linked_gpus[cluster]
-    return CalibratedEngines.of(search.configs.on(gpu_types), layouts, linked_gpus, memory, real)
+    return CalibratedEngines.of(search.configs.on(gpu_types), layouts, linked_gpus, memory, rate)

@@ -20,10 +20,10 @@ from service.domain.physics.features import (
 from service.domain.physics.generation import (
     EngineMemory,
     ServedLoad,
+    calibrated_rates,
     engine_factors,
     engine_on,
     engine_with,
-    real_rates,
     requests_in_flight,
     served_load,
 )
@@ -300,10 +300,10 @@ def _estimate_forward(
     kind = inference_kind(config)
     new, host = unseen(calibration.coefficients, kind, features), host_memory_need(config, cluster, layout)
     errors, factors = (
-        calibration.bands.of(kind, features, new),
+        calibration.bands.error_factors(kind, features, new),
         calibration.coefficients.factors(kind, kind.start, features),
     )
-    engine = ForwardEngines.of(kind, forward_demands(config), real_rates(factors, config, cluster))
+    engine = ForwardEngines.of(kind, forward_demands(config), calibrated_rates(factors, config, cluster))
     most = forward_batch(config)
     served = served_load(engine, config, cluster, layout, most, errors.around(1.0))
     in_flight = most if served is None else served.in_flight / served.instances.likely
@@ -314,8 +314,8 @@ def _estimate_forward(
     step = step_of(terms, factors.seconds(terms.seconds))
     if served is None:
         return replace(estimate, step=step, samples_per_second=errors.around(step.rate * cluster.gpus))
-    rate = errors.around(served.requests_per_second / served.instances.likely / errors.middle)
-    return replace(estimate, step=step.at(step.rate * errors.middle), samples_per_second=rate)
+    rate = errors.around(served.requests_per_second / served.instances.likely / errors.caution)
+    return replace(estimate, step=step.at(step.rate * errors.caution), samples_per_second=rate)
 
 
 def _estimate_generation(
@@ -329,7 +329,7 @@ def _estimate_generation(
     memory = EngineMemory.of(calibration.coefficients, config, layout, features)
     plannable = float(plannable_bytes(config, cluster.usable_bytes))
     room = memory.room(config, plannable)
-    errors, of_first = (calibration.bands.of(kind, features, new) for kind in (GENERATION, FIRST_TOKEN))
+    errors, of_first = (calibration.bands.error_factors(kind, features, new) for kind in (GENERATION, FIRST_TOKEN))
     engine = engine_with(factors, config, cluster, layout)
     served = served_load(engine, config, cluster, layout, room, errors.around(1.0))
     if served is not None:
@@ -356,7 +356,7 @@ def _estimate_generation(
     if not (timed and need.may_fit and host.fits):
         return estimate
     at_work = engine_on(factors, config, cluster, layout, room)
-    output, caution = max(1.0, config.output_length), errors.middle
+    output, caution = max(1.0, config.output_length), errors.caution
     rate, first, token = (float(figure) for figure in at_work.figures)
     rate *= output * replicas
     if served is not None and served.tokens is not None:  # the figures of a load include the caution of the bands

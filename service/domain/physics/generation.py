@@ -14,8 +14,8 @@ from service.domain.jobs.serving import Serving
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.disaggregated import serve_load, times_of_load
 from service.domain.physics.inference_roofline import (
+    CalibratedRates,
     EngineTerms,
-    RealRates,
     arrival_demands,
     engine_terms,
     least_step_bytes,
@@ -207,7 +207,7 @@ class CalibratedEngines:
     memory: Number
     """Seconds per byte of memory at its rated speed."""
     weights: Number
-    """Real seconds per byte of weights."""
+    """Calibrated seconds per byte of weights."""
     step: Number
     """Seconds of a step apart from its weights."""
     request: Number
@@ -220,21 +220,19 @@ class CalibratedEngines:
 
     @staticmethod
     def of(
-        config: InferenceConfig, layouts: AnyLayout, linked_gpus: Number, memory: Number, real: RealRates
+        config: InferenceConfig, layouts: AnyLayout, linked_gpus: Number, memory: Number, rate: CalibratedRates
     ) -> "CalibratedEngines":
-        """Returns engines. `memory` is the seconds per byte of memory at its rated speed, `real` has the calibrated
-        rates.
-        """
+        """Returns engines. `memory` is the seconds per byte of memory at its rated speed."""
 
         def total(demands: Demands) -> Number:
-            return sum(amount * real(term, resource) for (term, resource), amount in demands.items())
+            return sum(amount * rate(term, resource) for (term, resource), amount in demands.items())
 
         request = request_demands(config, layouts, linked_gpus)
         return CalibratedEngines(
             config,
             layouts,
             memory,
-            real("weights", "memory"),
+            rate("weights", "memory"),
             total(step_demands(config, layouts)),
             np.maximum(total(request), request["cache", "memory"] * memory),
             total(prompt_demands(config, layouts, linked_gpus)),
@@ -276,7 +274,7 @@ class CalibratedEngines:
         )
 
 
-def real_rates(factors: StepFactors, config: InferenceConfig, cluster: Cluster) -> RealRates:
+def calibrated_rates(factors: StepFactors, config: InferenceConfig, cluster: Cluster) -> CalibratedRates:
     """Returns a function for the calibrated seconds per unit of a resource that a term needs on a cluster."""
     rates, of_terms = seconds_per_unit(config, cluster), factors.of_terms
     return lambda term, resource: rates[resource] * of_terms[term]
@@ -284,9 +282,9 @@ def real_rates(factors: StepFactors, config: InferenceConfig, cluster: Cluster) 
 
 def engine_with(factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout) -> CalibratedEngines:
     """Returns the engine of a language model on one cluster and layout."""
-    real = real_rates(factors, config, cluster)
+    rate = calibrated_rates(factors, config, cluster)
     memory = seconds_per_unit(config, cluster)["memory"]
-    return CalibratedEngines.of(config, layout, cluster.linked_gpus, memory, real)
+    return CalibratedEngines.of(config, layout, cluster.linked_gpus, memory, rate)
 
 
 def served_load(

@@ -35,6 +35,7 @@ from service.domain.physics.training_roofline import (
     ROUTING_SECONDS,
     bytes_moved_forward,
     kernels_forward,
+    layer_bytes,
 )
 
 REQUEST_SECONDS = 1e-5
@@ -52,7 +53,7 @@ TOKENS_PER_STEP = 8192.0
 USUAL_FORWARD_BATCH = 128.0
 """Samples in a forward pass by default (assumed: large enough to fill a GPU)."""
 
-RealRates = Callable[[str, str], Number]
+CalibratedRates = Callable[[str, str], Number]
 """A function of a term and a resource; it returns the calibrated seconds per unit of the resource for this term."""
 
 
@@ -287,7 +288,7 @@ def forward_demands(config: InferenceConfig) -> ForwardDemands:
     if t is not None:
         length = config.mean_length or config.input_length or 1
         flops = length * (2.0 * multiplied_parameters(model) + mean_attention_flops_per_token(t, length))
-        moved = LAYER_BYTES_PER_VALUE * length * t.hidden * t.layers
+        moved = layer_bytes(t, length, fused=not config.software.stack.before_flash) * length * t.layers
         kernels = float(KERNELS_PER_LAYER_FORWARD * t.layers)
     else:
         flops = config.passes * network_flops(model) + (model.other_flops_per_sample or 0.0)
@@ -325,11 +326,11 @@ class ForwardEngines:
     """Seconds by term that each batch takes, whatever its size."""
 
     @staticmethod
-    def of(kind: StepKind, demands: ForwardDemands, real: RealRates) -> "ForwardEngines":
+    def of(kind: StepKind, demands: ForwardDemands, rate: CalibratedRates) -> "ForwardEngines":
         """Returns engines from demands and calibrated seconds per unit of each resource."""
 
         def by_term(part: Demands) -> dict[str, Number]:
-            return {term: amount * real(term, resource) for (term, resource), amount in part.items()}
+            return {term: amount * rate(term, resource) for (term, resource), amount in part.items()}
 
         return ForwardEngines(kind, by_term(demands.sample), by_term(demands.batch))
 

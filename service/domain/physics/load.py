@@ -99,7 +99,7 @@ class Served(NamedTuple):
     least_together: Floats
     """Least figure of each limit while the other limits are kept; infinite where these cannot be kept."""
     prefill: Floats
-    """Instances among them that only read prompts; 0 where all instances read prompts and write answers."""
+    """Part of the instances that only reads prompts; 0 where all instances read prompts and write answers."""
 
     @property
     def fewest(self) -> Floats:

@@ -59,6 +59,9 @@ A100 with SXM and 40 GB (400 W), which has 0.8 times the bandwidth."""
 LAYER_BYTES_PER_VALUE = 34.0
 """Bytes that a transformer layer writes per token and hidden value (Korthikanti et al. 2022, Table 2)."""
 
+SCORE_BYTES = 5.0
+"""Bytes that a layer writes per head and pair of tokens where attention is not fused (the same table)."""
+
 DECODE_SECONDS_PER_VCPU_SAMPLE = 1 / 130
 """Seconds of one CPU core per image: Pillow decodes and augments 100-150 per second."""
 
@@ -175,9 +178,13 @@ def _stage_demands(layout: AnyLayout, linked_gpus: Number, values: Number) -> De
 def _bytes_moved(config: TrainingConfig, t: Transformer, length: float) -> float:
     """Bytes per token: activations of all passes, logits, and without FlashAttention the attention scores."""
     value = activation_bytes(config.precision)
-    scores = 0.0 if config.flash_attention else 5.0 * length * t.heads
-    layers = (LAYER_BYTES_PER_VALUE * t.hidden + scores) * t.layers * traversals(config) * value / 2
+    layers = layer_bytes(t, length, fused=config.flash_attention) * t.layers * traversals(config) * value / 2
     return layers + 12.0 * 2 * logits_per_token(t)
+
+
+def layer_bytes(t: Transformer, length: float, *, fused: bool) -> float:
+    """Returns bytes that a layer moves per token in 16 bits, with the scores where attention is not fused."""
+    return LAYER_BYTES_PER_VALUE * t.hidden + (0.0 if fused else SCORE_BYTES * length * t.heads)
 
 
 def _expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Number, t: Transformer) -> Demands:

@@ -72,7 +72,7 @@ def _pairs(prior: Prior) -> set[tuple[str, str]]:
 
 def _priors_for(catalog: Catalog, task: str, has_subjects: bool) -> tuple[Prior, ...]:
     """Returns the priors on a task that hold on the day; those about a subject only for a question that names one."""
-    priors = (prior for prior in catalog.reference.priors if prior.task == task and prior.holds_on(catalog.day))
+    priors = (prior for prior in catalog.reference.priors if prior.task == task and prior.is_in_force_on(catalog.day))
     return tuple(prior for prior in priors if has_subjects or not prior.subjects)
 
 

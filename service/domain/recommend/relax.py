@@ -98,7 +98,7 @@ def _best(basis: Basis, constraints: Constraints, needs: Requirements, catalog: 
 
 
 def _rejection(basis: Basis, constraint: FailedConstraint, catalog: Catalog) -> Rejection:
-    alone, relaxation = constraint.alone, constraint.relax(catalog)
+    alone, relaxation = constraint.fails_alone, constraint.relax(catalog)
     return Rejection(
         code=constraint.code,
         ground=constraint.ground,

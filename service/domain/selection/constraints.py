@@ -1,4 +1,4 @@
-"""The constraints of a question, each checked on every instance type, so that an empty answer can say what to relax."""
+"""Constraints of a question. All are checked on all instance types, so that an answer can say what to relax."""
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -26,7 +26,7 @@ NO_LIMITS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Constraints(NamedTuple):
-    """The constraints of a question, in the catalog's names. An empty field admits everything."""
+    """The constraints of a question, in the names of the catalog. An empty field admits everything."""
 
     words: Mapping[str, tuple[str, ...]] = NO_LIMITS
     at_least: Mapping[str, float] = NO_LIMITS
@@ -38,21 +38,21 @@ class Constraints(NamedTuple):
     framework: tuple[str, ...] = ()
     task: str | None = None
     mainstream: bool = False
-    """Whether only GPUs that run the mainstream framework in full take part, as the question names no other."""
+    """Whether only GPUs that run the mainstream framework in full pass, because the question names no other."""
     method: str | None = None
-    """The method of training, whose library has to run on these GPUs too."""
+    """The method of training. A library that it needs also has to run on these GPUs."""
     with_gpu: bool = False
-    """Whether machines without a GPU are left out, because the question does not ask for any."""
+    """Whether machines without a GPU are rejected, because the question does not ask for them."""
     of_a_job: bool = False
-    """Whether a job is estimated: code for CPUs alone would then leave out the machines with GPUs."""
+    """Whether a job is estimated. Code for CPUs alone would then reject the machines with GPUs."""
     grows: bool = False
-    """Whether code and precisions have to carry over to a larger machine with fast links."""
+    """Whether the provider must have a larger machine of the same architecture with fast links between its GPUs."""
     in_clusters: bool = False
-    """Whether every choice takes several machines that work together, and all of them have to form a cluster."""
+    """Whether every choice takes several machines that have to form a cluster."""
     platforms: tuple[str, ...] = ()
-    """Platforms of the workload; adding the CPU admits machines without a GPU."""
+    """Platforms that the workload names; with `cpu` among them, machines without a GPU may pass."""
     exclude: tuple[str, ...] = ()
-    """Providers, families, instance types and GPUs."""
+    """Names of providers, families, instance types and GPUs to reject."""
     region: tuple[str, ...] = ()
     country: tuple[str, ...] = ()
     continent: tuple[str, ...] = ()
@@ -62,41 +62,42 @@ class Constraints(NamedTuple):
     max_price_age_days: float | None = None
     needs_price: bool = False
     needs_peak: bool = False
+    """Whether the ranking needs a known peak at one of the precisions."""
     managed_service: str | None = None
-    """The service that rents the machines, which a provider offers on machines of its own alone."""
+    """The managed service that the machines are used through; only providers that offer it pass."""
     data_is_billed: bool = False
-    """Whether storage or transfer is paid for, whose prices differ between the regions of a provider."""
+    """Whether the bill includes storage or transfer, whose prices differ between the regions of a provider."""
     spot_refused: bool = False
-    """Whether the workload is said not to tolerate interruptions, which leaves spot out of a list of markets."""
+    """Whether the workload does not tolerate interruptions, so that spot does not count in a list of markets."""
 
     @property
     def part_of_gpu(self) -> float | None:
-        """The part of a card that is asked for, as the minimum or the maximum of GPUs."""
+        """A minimum or maximum of GPUs between 0 and 1, which asks for a part of a card; None if there is none."""
         counts = [limits["gpu_count"] for limits in (self.at_least, self.at_most) if "gpu_count" in limits]
         return next((count for count in counts if 0 < count < 1), None)
 
     @property
     def usual_platforms(self) -> tuple[str, ...]:
-        """The platforms that the question names, and that of CPUs where types without a GPU take part anyway."""
+        """The platforms that the question names, and `cpu` if types without a GPU may pass anyway."""
         return self.platforms if self.with_gpu or CPU in self.platforms else (*self.platforms, CPU)
 
     @property
     def of_offers(self) -> OfferConstraints:
         """The constraints on offers, except for the price limit."""
         return OfferConstraints(
-            self.region,
-            self.country,
-            self.continent,
-            self.market,
-            self.max_price_age_days,
-            self.needs_price,
-            self.allow_unknown_region,
-            self.data_is_billed,
+            region=self.region,
+            country=self.country,
+            continent=self.continent,
+            market=self.market,
+            max_price_age_days=self.max_price_age_days,
+            needs_price=self.needs_price,
+            allow_unknown_region=self.allow_unknown_region,
+            by_region=self.data_is_billed,
         )
 
 
 def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
-    """Yields the checks of hardware, software and lifecycle."""
+    """Yields the checks of the constraints on instance types: hardware, software and lifecycle."""
     for name, words in asked.words.items():
         yield catalog.derive(word_check, name, words)
     for name, flag in asked.flags.items():
@@ -106,7 +107,7 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
             yield catalog.derive(_precision_check, any_of, asked.precision_support, asked.needs_peak)
     if asked.task:
         yield catalog.derive(_task_check, asked.task)
-    given: tuple[tuple[object, Callable[..., Check], tuple[object, ...]], ...] = (
+    optional: tuple[tuple[object, Callable[..., Check], tuple[object, ...]], ...] = (
         (asked.framework, _framework_check, (asked.framework,)),
         (asked.mainstream, _mainstream_check, (asked.usual_platforms, asked.method, _admits_previews(asked))),
         (asked.with_gpu, _without_gpu_check, (asked.platforms, asked.of_a_job)),
@@ -115,10 +116,10 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
         (asked.exclude, _exclude_check, (asked.exclude,)),
         (asked.managed_service, _managed_service_check, (asked.managed_service,)),
     )
-    yield from (catalog.derive(check, *arguments) for applies, check, arguments in given if applies)
-    # Limits on tflops apply to one precision, the first that is named.
+    yield from (catalog.derive(check, *arguments) for applies, check, arguments in optional if applies)
+    # Limits on tflops apply to the first precision that is named.
     precision = next(iter((*asked.precision_all, *asked.precision_any)), None)
-    for name in {**asked.at_least, **asked.at_most}:  # not cached, since a limit can be any number
+    for name in {**asked.at_least, **asked.at_most}:  # not cached, because limits can be any number
         yield from range_checks(catalog, name, asked.at_least.get(name), asked.at_most.get(name), precision)
 
 
@@ -127,13 +128,13 @@ def _task_check(catalog: Catalog, task: str) -> Check:
 
 
 def types_with_support(catalog: Catalog, support: SupportAsked) -> dict[str, TypeSet]:
-    """Returns the types that run each precision at a level of support."""
+    """Returns, by precision, the types that run it with at least the level of support that is asked for."""
     enough = np.array([level in ENOUGH[support] for level in SUPPORT_LEVELS] + [False])
     return {name: types_where(enough[column]) for name, column in catalog.columns.support.items()}
 
 
 def types_with_peak(catalog: Catalog) -> dict[str, TypeSet]:
-    """Returns the types whose peak at each precision is known."""
+    """Returns, by precision, the types whose peak is known."""
     return {name: types_where(~np.isnan(peak)) for name, peak in catalog.columns.tflops.items()}
 
 
@@ -142,14 +143,14 @@ def _precision_check(catalog: Catalog, any_of: tuple[str, ...], support: Support
     fails = catalog.all_types & ~union(runs[precision] for precision in any_of)
     rated = catalog.derive(types_with_peak)
     usable = {name: types & rated[name] for name, types in runs.items()} if needs_peak else runs
-    # Another precision also admits types whose peak is unknown at all of the named ones.
+    # Relaxing also helps types that run a named precision, but whose peaks at the named ones are unknown.
     unusable = catalog.all_types & ~union(usable[precision] for precision in any_of)
     return Check("precision", "hardware", fails, AddWord("workload.precision", any_of, unusable, WordIndex.of(usable)))
 
 
 def without_gpu(catalog: Catalog) -> TypeSet:
     """Returns the types without a GPU."""
-    return types_where(np.array([each.gpu is None for each in catalog.instance_types], np.bool_))
+    return catalog.types_that(lambda type_: type_.gpu is None)
 
 
 def _without_gpu_check(catalog: Catalog, platforms: tuple[str, ...], of_a_job: bool) -> Check:
@@ -162,38 +163,37 @@ def _admits_previews(asked: Constraints) -> bool:
     return "preview" in asked.words.get("lifecycle", ())
 
 
-def _mainstream_check(catalog: Catalog, asked: tuple[str, ...], method: str | None, previews: bool) -> Check:
+def _mainstream_check(catalog: Catalog, platforms: tuple[str, ...], method: str | None, previews: bool) -> Check:
     """Checks that the mainstream framework runs in full on the GPU.
 
-    Naming a platform admits the GPUs that run the framework there in part, or that run another one. The platform of
-    CPUs stays among them where CPUs take part already. The software of a preview is one too, so a question that admits
-    `previews` admits those on which it runs in part.
+    The relaxation adds platforms to those that the question names, which admits GPUs that run the framework only in
+    part, or another one. Software for GPUs in preview is in preview too, so with `previews` they pass if the framework
+    runs in part.
     """
     types, in_full = catalog.instance_types, catalog.derive(mainstream_gpus_mask, method)
     fails = types_where(~in_full)
     if previews:
-        in_preview = types_where(np.array([each.state_on(catalog.day) == "preview" for each in types], np.bool_))
+        in_preview = catalog.types_that(lambda type_: type_.state_on(catalog.day) == "preview")
         fails &= ~(in_preview & types_where(catalog.derive(software_mask, MAINSTREAM)))
     runs = {name: types_where(catalog.derive(software_mask, name)) for name in software_names(catalog, ("toolkit",))}
-    platforms = set(zip((each.platform or "" for each in types), in_full.tolist(), strict=True))
-    usual, others = ({name for name, full in platforms if full is is_full} - {CPU, ""} for is_full in (True, False))
+    support = set(zip((type_.platform or "" for type_ in types), in_full.tolist(), strict=True))
+    usual, others = ({name for name, full in support if full is is_full} - {CPU, ""} for is_full in (True, False))
     named = [sorted(usual & runs.keys()), *(sorted({*usual, name} & runs.keys()) for name in sorted(others - usual))]
     options = tuple(
-        ({"workload.software.platforms": [*asked, *names]}, fails & union(runs[name] for name in names))
+        ({"workload.software.platforms": [*platforms, *names]}, fails & union(runs[name] for name in names))
         for names in named
     )
     return Check("mainstream", "software", fails, BestOption(fails, options))
 
 
 def _growth_check(catalog: Catalog) -> Check:
-    """Checks that a type can grow: its provider has a machine of its architecture whose GPUs are linked fast."""
-    types = catalog.instance_types
+    """Checks that a type can grow: its provider has a machine of the same architecture with fast links between GPUs."""
     linked = {
-        _line(each)
-        for each in types
-        if each.gpu_count > 1 and each.interconnect not in SLOW_LINKS and each.state_on(catalog.day) == "available"
+        _product_line(type_)
+        for type_ in catalog.instance_types
+        if type_.gpu_count > 1 and type_.interconnect not in SLOW_LINKS and type_.state_on(catalog.day) == "available"
     }
-    fails = types_where(np.array([each.gpu is None or _line(each) not in linked for each in types], np.bool_))
+    fails = catalog.types_that(lambda type_: type_.gpu is None or _product_line(type_) not in linked)
     return Check("growth", "hardware", fails, drop({"workload.growth": None}, fails))
 
 
@@ -202,7 +202,7 @@ def _cluster_check(catalog: Catalog) -> Check:
     return Check("no_cluster_there", "availability", fails, drop({"allow_marketplace_clusters": True}, fails))
 
 
-def _line(instance_type: InstanceType) -> tuple[str | None, ...]:
+def _product_line(instance_type: InstanceType) -> tuple[str | None, ...]:
     gpu = instance_type.gpu
     host = (instance_type.provider, instance_type.service, instance_type.cpu_architecture)
     return (*host, None if gpu is None else gpu.architecture)
@@ -214,13 +214,13 @@ def _framework_check(catalog: Catalog, frameworks: tuple[str, ...]) -> Check:
 
 
 def _exclude_check(catalog: Catalog, names: tuple[str, ...]) -> Check:
-    hits = [_names_of(instance_type) & set(names) for instance_type in catalog.instance_types]
-    fails = types_where(np.array(list(map(bool, hits)), np.bool_))
+    excluding = [_names_of(instance_type) & set(names) for instance_type in catalog.instance_types]
+    fails = types_where(np.array(list(map(bool, excluding)), np.bool_))
     options = tuple(
-        # Leaving a name out of the list admits the types that no other name excludes.
+        # Removing a name from the list admits the types that no other name excludes.
         (
             {"exclude": [other for other in names if other != name]},
-            types_where(np.array([hit == {name} for hit in hits])),
+            types_where(np.array([hits == {name} for hits in excluding])),
         )
         for name in names
     )
@@ -229,13 +229,13 @@ def _exclude_check(catalog: Catalog, names: tuple[str, ...]) -> Check:
 
 def _managed_service_check(catalog: Catalog, service: str) -> Check:
     reference = catalog.reference
-    providers = {each.provider for each in reference.services if each.id == service}
+    providers = {offered.provider for offered in reference.services if offered.id == service}
     providers |= {fee.provider for fee in reference.fees if fee.service == service}
-    fails = np.array([each.provider not in providers for each in catalog.instance_types], np.bool_)
-    return Check("managed_service", "constraint", types_where(fails))
+    fails = catalog.types_that(lambda type_: type_.provider not in providers)
+    return Check("managed_service", "constraint", fails)
 
 
 def _names_of(instance_type: InstanceType) -> set[str]:
-    """The names by which `exclude` can refer to an instance type."""
+    """Returns the names by which `exclude` can refer to an instance type."""
     gpu = {instance_type.gpu.id} if instance_type.gpu else set()
     return {instance_type.id, instance_type.name, instance_type.family, instance_type.provider} | gpu

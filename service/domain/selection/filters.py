@@ -1,6 +1,7 @@
-"""Checks of the filters on words, ranges and flags of an instance type.
+"""Checks of the filters on words, numbers and flags of instance types.
 
-A number or a flag that is unknown cannot meet a filter; it is counted apart from one that is known to miss it.
+An unknown number or flag does not pass a filter; it is a rejection of its own, apart from values that are known to miss
+the filter.
 """
 
 from collections.abc import Iterator
@@ -11,13 +12,13 @@ from service.domain.selection.relax import AddWord, Check, Ground, MoveLimit, dr
 from service.domain.typeset import ThresholdIndex, WordIndex, types_by_code, types_where, union
 
 INCLUDED_WORDS: dict[str, dict[str, tuple[str, ...]]] = {"interconnect": {"nvlink": ("nvswitch",)}}
-"""Words that a requested word includes: NVSwitch is NVLink through a switch."""
+"""Column → word → words that it includes: NVSwitch is NVLink through a switch."""
 
 RANGES: dict[str, tuple[str, str]] = {
     **{name: (column.label, column.note) for name, column in NUMBERS.items() if column.is_filter},
     "tflops": ("peak rate at the precision", "Dense peak of all GPUs at the first precision named."),
 }
-"""Label and note of each range filter. `tflops` has a column for each precision."""
+"""Name of a range filter → its label and note. `tflops` has a column for each precision."""
 
 FILTER_CODES: dict[str, str] = {
     **{name: f"The {column.label} is not among those requested." for name, column in WORDS.items()},
@@ -33,7 +34,7 @@ FILTER_CODES: dict[str, str] = {
         }.items()
     },
 }
-"""The codes of rejections by these filters, with their meanings."""
+"""Codes of rejections by these filters → their meanings."""
 
 
 def word_check(catalog: Catalog, name: str, words: tuple[str, ...]) -> Check:
@@ -45,7 +46,7 @@ def word_check(catalog: Catalog, name: str, words: tuple[str, ...]) -> Check:
 
 
 def flag_checks(catalog: Catalog, name: str, required: bool) -> list[Check]:
-    """Checks that a flag is known and as requested."""
+    """Checks that a flag is known, and true or false as requested."""
     column = catalog.columns.flags[name]
     other, unknown = types_where(column == (not required)), types_where(column == -1)
     rule = drop({name: None}, other | unknown)
@@ -56,11 +57,11 @@ def flag_checks(catalog: Catalog, name: str, required: bool) -> list[Check]:
 def range_checks(
     catalog: Catalog, name: str, at_least: float | None, at_most: float | None, precision: str | None
 ) -> Iterator[Check]:
-    """Checks that a number is known and within the limits; a type fails at most one of these checks.
+    """Checks that a number is known and within limits. A type fails at most one of the checks.
 
-    `precision` is the one at which `tflops` counts.
+    `precision` selects the column of `tflops`.
     """
-    # An index serves every limit, and limits can be any number, so the checks themselves are not cached.
+    # Only the index is cached and not the checks, because limits can be any number.
     index = number_index(catalog, name, precision)
     unknown = catalog.all_types & ~index.known
     below = 0 if at_least is None else index.below(at_least)
@@ -69,7 +70,7 @@ def range_checks(
     if at_least is not None:
         yield Check(f"min_{name}", "hardware", below, MoveLimit(f"min_{name}", "min", below, index))
     if at_most is not None:
-        # A maximum below one GPU asks for machines without a GPU too, which a relaxation to whole GPUs would take away.
+        # A maximum below one GPU admits machines without a GPU; a relaxation to whole GPUs must not be suggested.
         movable = above & index.below(1.0) if name == "gpu_count" and at_most < 1.0 else above
         yield Check(f"max_{name}", "hardware", above, MoveLimit(f"max_{name}", "max", movable, index))
     if unknown:
@@ -78,7 +79,7 @@ def range_checks(
 
 
 def number_index(catalog: Catalog, name: str, precision: str | None = None) -> ThresholdIndex:
-    """The thresholds of a number; `tflops` is the peak of the whole machine at a precision."""
+    """Returns the index of a column of numbers; `tflops` is the peak of the whole machine at a precision."""
     return catalog.derive(_index, name, precision if name == "tflops" else None)
 
 
@@ -87,7 +88,7 @@ def _index(catalog: Catalog, name: str, precision: str | None) -> ThresholdIndex
 
 
 def _word_index(catalog: Catalog, name: str) -> WordIndex:
-    """The types that each word of a column finds, those that include other words last."""
+    """Returns the types that each word of a column finds; words that include others come last."""
     column = catalog.columns.words[name]
     types_of = {column.words[code]: types for code, types in types_by_code(column.codes).items()}
     included = INCLUDED_WORDS.get(name, {})

@@ -1,4 +1,4 @@
-"""Instance types that pass constraints, each with its best offer, in the requested order, and counts of values."""
+"""Lists of instance types that pass constraints, with their default offers, sorting, and counts of values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from service.domain.selection.selection import select
 from service.domain.typeset import union
 
 UNIQUE_COLUMNS = ("instance",)
-"""Columns in which every value occurs once."""
+"""Columns in which every value occurs only once, so that counts say nothing."""
 
 
 def sort_columns(catalog: Catalog) -> tuple[str, ...]:
@@ -29,10 +29,10 @@ def sort_columns(catalog: Catalog) -> tuple[str, ...]:
 
 
 def list_instances(constraints: Constraints, words: str | None, sort: Sequence[str], catalog: Catalog) -> Indices:
-    """Returns a row per instance type that passes: its index, and that of its best offer (-1: none).
+    """Returns a row per instance type that passes: its index, and the index of its default offer (-1: none).
 
-    `words` must all occur in names, families, CPUs, GPUs, aliases, links or networks. `sort` holds some of
-    `sort_columns`, `-` for descending. Raises `QuestionError` for a peak without a precision.
+    All of `words` must occur in the names, family, CPU, GPU, links or network of a type. `sort` has names of
+    `sort_columns`; a leading `-` sorts descending. Raises `QuestionError` for a peak without a precision.
     """
     types, offers = _admitted(constraints, catalog)
     if words:
@@ -57,16 +57,14 @@ def _admitted(constraints: Constraints, catalog: Catalog) -> tuple[Indices, Indi
     return types, catalog.default_offers[types]
 
 
-def _matching(text: str, catalog: Catalog) -> Mask:
-    """Types of which every word of the text is part of a name, CPU, GPU, link or network; case does not matter."""
-    spellings = [{word, fold_gpu(word)} for word in text.lower().split()]
-    searched = catalog.derive(_searched)
-    return np.array(
-        [all(any(word in names for word in spelling) for spelling in spellings) for names in searched], np.bool_
-    )
+def _matching(words: str, catalog: Catalog) -> Mask:
+    """Returns a mask of the types of which some name contains each word of a text; case does not matter."""
+    spellings = [{word, fold_gpu(word)} for word in words.lower().split()]
+    texts = catalog.derive(_searched_texts)
+    return np.array([all(any(word in text for word in spelling) for spelling in spellings) for text in texts], np.bool_)
 
 
-def _searched(catalog: Catalog) -> list[str]:
+def _searched_texts(catalog: Catalog) -> list[str]:
     return [" ".join(_names_of(instance_type, catalog)).lower() for instance_type in catalog.instance_types]
 
 
@@ -80,7 +78,7 @@ def _names_of(instance_type: InstanceType, catalog: Catalog) -> tuple[str, ...]:
 
 
 def _names_of_links(instance_type: InstanceType) -> tuple[str, ...]:
-    """The names of the links between the GPUs, with the words that include them."""
+    """Returns the name of the links between the GPUs, and the words that include it."""
     interconnect = instance_type.interconnect
     if interconnect is None or interconnect == "none":
         return ()
@@ -89,7 +87,7 @@ def _names_of_links(instance_type: InstanceType) -> tuple[str, ...]:
 
 
 def _names_of_network(instance_type: InstanceType, catalog: Catalog) -> tuple[str, ...]:
-    """The names of a network with RDMA."""
+    """Returns the names of the network if it has RDMA."""
     if not instance_type.rdma:
         return ()
     provider = catalog.reference.providers.get(instance_type.provider)
@@ -118,9 +116,9 @@ def _tflops(name: str, constraints: Constraints, catalog: Catalog, types: Indice
 
 
 def count_values(column: str, types: Indices, catalog: Catalog) -> list[tuple[str | float | None, int]]:
-    """Returns each value that the instance types have in a column, with its count; values in order, unknown last.
+    """Returns the values of a column among some instance types with their counts, sorted, unknown (None) last.
 
-    Raises `QuestionError` for a column that does not exist or whose values are all different.
+    Raises `QuestionError` for a column that does not exist, or in which every value occurs once.
     """
     words, numbers = catalog.columns.words, catalog.columns.numbers
     values: list[str | float | None]

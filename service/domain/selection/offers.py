@@ -1,7 +1,7 @@
-"""Offers that pass the constraints on region, market and price, and the offers that miss one of them.
+"""Constraints on offers (region, market and price): the offers that pass, and those that miss one of them.
 
-Few combinations of region, market and price age occur, so each is checked against every offer once and cached. A price
-limit can be any number; it is applied per question, to the cheapest offer of each instance type in each market.
+Questions use few combinations of constraints other than the price limit, so results for these are cached. The price
+limit can be any number; each question applies it to the cheapest offer of each instance type in each market.
 """
 
 from bisect import bisect_right
@@ -18,7 +18,7 @@ from service.domain.catalog.offer import MARKETS
 from service.domain.typeset import ThresholdIndex, TypeSet, mask_of, types_where
 
 PLACES = ("region", "country", "continent")
-"""The constraints on where an offer is."""
+"""Constraints on the place of an offer."""
 
 
 class OfferConstraints(NamedTuple):
@@ -31,30 +31,31 @@ class OfferConstraints(NamedTuple):
     max_price_age_days: float | None = None
     needs_price: bool = False
     allow_unknown_region: bool = False
-    """Whether offers whose region, country or continent is unknown pass constraints on it."""
+    """Whether offers of unknown region, country or continent pass constraints on the unknown one."""
     by_region: bool = False
-    """Whether the cheapest offer of each region represents a type, since the bill depends on more than the price."""
+    """Whether the cheapest offer of each region is kept, because other charges of a bill differ between regions."""
 
 
 @dataclass(frozen=True, eq=False)
 class CheapestOffers:
-    """Offers that represent all offers of their type, such as the cheapest of each type in each market.
+    """Offers that represent their type, such as the cheapest one of each type in each market, as columns.
 
-    Compared by identity: what is derived from them is cached under them.
+    Objects are compared by identity, so that they can be keys of cached results.
     """
 
     instance_type: Indices
     offer: Indices
+    """Index of each offer in the catalog."""
     usd: Floats
     """Price per hour; infinite if unknown."""
     lowest_usd: Floats
-    """Lowest price of each instance type; infinite if it has no offer here or no known price."""
+    """Lowest price of each instance type of the catalog; infinite if it has no offer here, or no known price."""
     types: TypeSet
-    """Types that have an offer here."""
+    """Types with an offer here."""
 
     @classmethod
     def of(cls, offers: NDArray[Any], catalog: Catalog) -> "CheapestOffers":
-        """Builds the columns of the offers with these indices."""
+        """Builds the columns of the offers with these indices in the catalog."""
         types = catalog.offers.instance_type[offers].astype(np.int64)
         usd = np.nan_to_num(catalog.offers.usd_per_hour[offers], nan=np.inf)
         lowest_usd = np.full(len(catalog.instance_types), np.inf)
@@ -63,7 +64,7 @@ class CheapestOffers:
 
     @cached_property
     def prices(self) -> ThresholdIndex:
-        """Finds the types whose lowest price is within a limit."""
+        """Index of the lowest prices of the types."""
         return ThresholdIndex.of(self.lowest_usd)
 
     @cached_property
@@ -72,50 +73,49 @@ class CheapestOffers:
         return types_where(np.isfinite(self.lowest_usd))
 
     def within(self, limit: float | None) -> TypeSet:
-        """Types with an offer that costs no more than the limit."""
+        """Returns the types with an offer that costs at most the limit; all types with an offer if it is None."""
         return self.types if limit is None else self.prices.at_most(limit)
 
-    def candidates(self, types: TypeSet, limit: float | None) -> "AdmittedOffers":
-        """These offers, restricted to some types and to a price limit."""
+    def restricted_to(self, types: TypeSet, limit: float | None) -> "AdmittedOffers":
+        """Returns the part of these offers that belongs to some types and is within a price limit."""
         return AdmittedOffers(self, types & self.within(limit), limit)
 
 
 class AdmittedOffers(NamedTuple):
-    """The part of `cheapest` whose type is in `types` and whose price is within the limit."""
+    """The part of `cheapest` whose type is in `types` and whose price is at most `limit`."""
 
     cheapest: CheapestOffers
     types: TypeSet
-    """Types that have an offer within the limit."""
+    """Types with an offer within the limit."""
     limit: float | None
 
     @property
     def rows(self) -> Indices:
-        """Rows of `cheapest` that belong to this part."""
+        """The rows of `cheapest` that belong to this part."""
         return np.flatnonzero(self.among(self.cheapest.instance_type, self.cheapest.usd))
 
     def among(self, instance_type: NDArray[Any], usd: Floats) -> Mask:
-        """Rows that belong to this part, given columns of types and prices in any order."""
+        """Returns a mask of the rows that belong to this part, given columns of types and prices of any offers."""
         of_types: Mask = mask_of(self.types, len(self.cheapest.lowest_usd)).take(instance_type)
         return of_types if self.limit is None else of_types & (usd <= self.limit)
 
     def tightened(self, catalog: Catalog) -> "AdmittedOffers":
-        """Returns the same offers with the highest price among them as their limit.
+        """Returns the same offers with the highest price among them as the limit.
 
-        Many limits admit the same offers; with the same limit, such parts are equal values.
+        Different limits that admit the same offers become equal values, under which results are cached.
         """
         if self.limit is None:
             return self
-        # Most limits between two such prices admit the same types.
         prices = catalog.derive(_prices_of, self.cheapest, self.types, cache=catalog.outlooks)
         return AdmittedOffers(self.cheapest, self.types, prices[bisect_right(prices, self.limit) - 1])
 
     def only(self, types: TypeSet) -> "AdmittedOffers":
-        """The part of these offers that belongs to some types."""
+        """Returns the part of these offers that belongs to some types."""
         return AdmittedOffers(self.cheapest, self.types & types, self.limit)
 
 
 def _prices_of(_catalog: Catalog, cheapest: CheapestOffers, types: TypeSet) -> list[float]:
-    """Returns the prices of the offers of some types, ascending, after 0."""
+    """Returns 0 and the prices of the offers of some types, ascending."""
     return [0.0, *np.sort(cheapest.usd[mask_of(types, len(cheapest.lowest_usd)).take(cheapest.instance_type)]).tolist()]
 
 
@@ -124,14 +124,15 @@ class NearMisses:
     """Offers that miss one constraint and no other, and the types that this constraint rejects."""
 
     nearest: TypeSet
-    """Types whose nearest offer, the one that misses the fewest constraints, misses this one."""
+    """Types whose nearest offer misses this constraint. The nearest offer misses the fewest constraints."""
     offers: Indices
+    """Indices of these offers in the catalog."""
     code: NDArray[np.int32]
-    """Region, country, continent or market of each row of `cheapest`; the market for all other codes."""
+    """Code of the region, country, continent or market of each row of `cheapest`; the market for other constraints."""
     pair: Indices
-    """Number of the pair of type and `code` of each row of `cheapest`, ascending."""
+    """Number of the combination of type and `code` of each row of `cheapest`, ascending."""
     cheapest: CheapestOffers
-    """The cheapest of these offers for each type, market, term and region, country or continent, old prices apart."""
+    """The cheapest of these offers for each type, `code`, market and term; old prices have rows of their own."""
     by_region: bool
 
     @classmethod
@@ -148,13 +149,13 @@ class NearMisses:
         return cls(nearest, offers, codes[first], np.cumsum(new_pair, dtype=np.int64)[first], cheapest, by_region)
 
     def most_frequent_code(self, rows: Indices) -> int | None:
-        """Returns the code that the most types have in some rows of `cheapest`; None without rows."""
+        """Returns the code that most types have in some rows of `cheapest`; None without rows."""
         # A type may have two offers with a code, one of them with an old price; it counts once.
         first = rows[first_of_run(self.pair[rows])]
         return int(np.bincount(self.code[first]).argmax()) if len(rows) else None
 
     def with_code(self, code: int, catalog: Catalog) -> CheapestOffers:
-        """The cheapest of these offers in one region, country, continent or market."""
+        """Returns the cheapest of these offers in one region, country, continent or market."""
         return catalog.derive(_with_code, self, code, cache=catalog.choices)
 
 
@@ -167,11 +168,11 @@ class OfferChoice:
     """The offers that pass some constraints, and those that miss one of them."""
 
     cheapest: CheapestOffers
-    """The cheapest passing offer of each type in each market and term, old prices apart."""
+    """The cheapest passing offers of each type in each market and term; see `cheapest_of_each_market`."""
     unoffered: TypeSet
     """Types without any offer."""
     near_misses: dict[str, NearMisses]
-    """Near misses by the code of the rejection; constraints that reject nothing are left out."""
+    """Near misses by the code of the rejection, without constraints that reject nothing."""
 
 
 def offer_choice(asked: OfferConstraints, catalog: Catalog) -> OfferChoice:
@@ -180,16 +181,16 @@ def offer_choice(asked: OfferConstraints, catalog: Catalog) -> OfferChoice:
 
 
 def passing_offers(asked: OfferConstraints, types: TypeSet, limit: float | None, catalog: Catalog) -> AdmittedOffers:
-    """Returns all passing offers of some types, not only the cheapest of each market."""
+    """Returns all passing offers of some types, and not only the cheapest one of each market."""
     offers = catalog.offers
     passing = catalog.mask(types)[offers.instance_type] & within(offers.usd_per_hour, limit)
     for misses in _misses(asked, catalog).values():
         passing &= ~misses
-    return CheapestOffers.of(np.flatnonzero(passing), catalog).candidates(types, None)
+    return CheapestOffers.of(np.flatnonzero(passing), catalog).restricted_to(types, None)
 
 
 def offers_of_types(admitted: AdmittedOffers) -> tuple[Indices, Indices]:
-    """Returns each admitted type, in the catalog's order, and its default offer among the admitted ones."""
+    """Returns the index of each admitted type, ascending, and that of its first admitted offer."""
     rows = admitted.rows
     types, offers = admitted.cheapest.instance_type[rows], admitted.cheapest.offer[rows]
     order = np.lexsort((offers, types))  # the rows of a type are in order of preference
@@ -199,10 +200,10 @@ def offers_of_types(admitted: AdmittedOffers) -> tuple[Indices, Indices]:
 
 
 def cheapest_of_each_market(offers: Indices, catalog: Catalog, *, by_region: bool) -> CheapestOffers:
-    """Returns the cheapest of some offers, in ascending order, for each type, market and term, old prices apart.
+    """Returns the cheapest of some offers for each type, market, term, and old or recent price.
 
-    An old price ranks at its high end, and which term costs least depends on the hours of a job. With `by_region`, the
-    cheapest of these in each region is returned.
+    Old prices are kept apart because they rank at their high end, and terms because the hours of a job decide which one
+    is cheapest. With `by_region`, regions are kept apart too. `offers` are indices in ascending order.
     """
     kinds = _kinds(offers, catalog, by_region=by_region)
     # The offers of a type are in order of price in each market, and a stable sort keeps this order.
@@ -212,7 +213,7 @@ def cheapest_of_each_market(offers: Indices, catalog: Catalog, *, by_region: boo
 
 
 def _kinds(offers: Indices, catalog: Catalog, *, by_region: bool) -> NDArray[Any]:
-    """Returns a code of the market, the term, of whether the price is old, and, if asked, of the region of offers."""
+    """Returns a code for the combination of market, term, old or recent price and, with `by_region`, region."""
     columns = catalog.offers
     kinds = ((columns.term[offers] + 1) * len(MARKETS) + columns.market[offers]) * 2 + columns.old[offers]
     of_region = 2 * len(MARKETS) * (len(columns.terms) + 1)
@@ -220,7 +221,7 @@ def _kinds(offers: Indices, catalog: Catalog, *, by_region: bool) -> NDArray[Any
 
 
 def within(column: Floats, limit: float | None) -> Mask:
-    """Rows with a known number that is not above the limit; all rows if there is no limit."""
+    """Returns a mask of the rows with a known number of at most the limit; all rows if the limit is None."""
     if limit is None:
         return np.ones(len(column), np.bool_)
     with np.errstate(invalid="ignore"):
@@ -228,7 +229,7 @@ def within(column: Floats, limit: float | None) -> Mask:
 
 
 def _misses(asked: OfferConstraints, catalog: Catalog) -> dict[str, Mask]:
-    """Offers that miss each constraint, by the code of the rejection."""
+    """Returns masks of the offers that miss each constraint, by the code of the rejection."""
     offers = catalog.offers
     misses: dict[str, Mask] = {
         name: ~catalog.offers_among(name, words) for name in catalog.offer_words if (words := getattr(asked, name))
@@ -249,7 +250,7 @@ def _check_offers(catalog: Catalog, asked: OfferConstraints) -> OfferChoice:
     offers = catalog.offers
     misses = {code: mask for code, mask in _misses(asked, catalog).items() if mask.any()}
     missed_count = sum(misses.values(), np.zeros(len(offers), np.int8))
-    # The cheapest of each market is kept, because a spot offer may be interrupted and the others not.
+    # The cheapest offer of each market is kept, because only spot offers can be interrupted.
     passing = np.flatnonzero(missed_count == 0)
     ordered = np.lexsort((missed_count, offers.instance_type))
     nearest = ordered[first_of_run(offers.instance_type[ordered])]
@@ -275,7 +276,7 @@ def _types_of(offers: NDArray[Any], catalog: Catalog) -> TypeSet:
 
 
 def first_of_run(column: NDArray[Any]) -> Mask:
-    """Rows in which another value begins."""
+    """Returns a mask of the rows whose value differs from that of the row before; the first row is one."""
     first = np.ones(len(column), np.bool_)
     np.not_equal(column[1:], column[:-1], out=first[1:])
     return first

@@ -1,7 +1,7 @@
-"""Checks of single constraints, and how each can be relaxed: the smallest change of the question that admits more.
+"""Checks of constraints, and rules to relax them: the smallest change of the question that admits more.
 
-A check holds a rule, which is plain data. The rule is applied once all checks of a question are known, because only
-types that miss a single constraint are admitted by relaxing it.
+A check has a rule, which is plain data. Rules are applied when all checks of a question are known, because relaxing a
+constraint only helps types that fail no other one.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,9 +21,10 @@ from service.domain.selection.offers import (
 from service.domain.typeset import ThresholdIndex, TypeSet, WordIndex
 
 KeepingOffers = Callable[[CheapestOffers], Mask]
-"""Returns which of some offers keep the limits on the whole job."""
+"""Returns a mask of the offers that keep the limits on the whole job, such as a deadline."""
 
 Ground = Literal["hardware", "software", "availability", "constraint", "data"]
+"""Kinds of reasons of a rejection, as the API states them."""
 
 
 class Relaxation(NamedTuple):
@@ -37,9 +38,9 @@ class RelaxationRule(Protocol):
     """A way to relax one constraint."""
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        """Returns the smallest change that admits some of the rejected offers; null if no change does.
+        """Returns the smallest change that admits some of the rejected offers; None if no change does.
 
-        The rejected offers are those of types that miss exactly one constraint, this one or another.
+        `rejected` are the offers of all types that miss exactly one constraint, this one or another.
         """
 
 
@@ -50,11 +51,11 @@ class Check(NamedTuple):
     ground: Ground
     fails: TypeSet
     rule: RelaxationRule | None = None
-    """Null if no change of the question helps, because data or software is missing."""
+    """None if no change of the question helps, because data or software is missing."""
     of_plans: bool = False
-    """Whether types fail it with the offers that pass, and may not with others."""
+    """Whether it is a limit on the whole job, which types fail with the passing offers but may keep with others."""
     changes_plans: bool = False
-    """Whether its relaxation changes the plans of a job, so that types may keep several limits that they miss."""
+    """Whether its relaxation changes the plans of a job, so that types may then keep several limits at once."""
     last_resort: bool = False
     """Whether it is relaxed only where nothing is admitted: its relaxation takes estimates of its own."""
 
@@ -70,16 +71,16 @@ class FailedConstraint(NamedTuple):
     """Offers of the types that miss exactly one constraint, this one or another."""
     rule: RelaxationRule | None = None
     helped: AdmittedOffers | None = None
-    """Offers of the types that a relaxation of this constraint may admit, where they are more than `rejected`."""
+    """Offers of the types that a relaxation of this constraint may admit; None: those of `rejected`."""
 
     @property
-    def alone(self) -> TypeSet:
+    def fails_alone(self) -> TypeSet:
         """Types that miss this constraint and no other."""
         return self.fails & self.rejected.types
 
     def relax(self, catalog: Catalog) -> Relaxation | None:
-        """Returns the smallest change that admits some of the types; null if no change does."""
-        return self.rule.relax(self.helped or self.rejected, catalog) if self.rule and self.alone else None
+        """Returns the smallest change that admits some of the types; None if no change does."""
+        return self.rule.relax(self.helped or self.rejected, catalog) if self.rule and self.fails_alone else None
 
 
 class AddWord(NamedTuple):
@@ -92,13 +93,13 @@ class AddWord(NamedTuple):
     """Types that have each word. Among words that admit equally many types, the first is added."""
     or_drop: bool = False
     """Whether to remove the constraint if no word admits anything."""
-    own: WordIndex | None = None
-    """Types by the word that describes each of them best. Where there are any, the word is chosen by them."""
+    best: WordIndex | None = None
+    """Types by the word that describes them best. If a rejected type is among them, they decide about the word."""
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
-        """Returns the change to the list of words; None where no word helps."""
+        """Returns the change of the list of words; None if no word helps."""
         types = rejected.types & self.fails
-        word = (None if self.own is None else self.own.most_frequent(types)) or self.vocabulary.most_frequent(types)
+        word = (None if self.best is None else self.best.most_frequent(types)) or self.vocabulary.most_frequent(types)
         if word is not None:
             return Relaxation({self.field: [*self.words, word]}, rejected.only(types & self.vocabulary.types_of[word]))
         return Relaxation({self.field: []}, rejected.only(types)) if self.or_drop else None
@@ -110,11 +111,11 @@ class MoveLimit(NamedTuple):
     field: str
     side: Literal["min", "max"]
     fails: TypeSet
-    """Types that another limit may admit."""
+    """Types that another limit can admit."""
     numbers: ThresholdIndex
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
-        """Returns the limit that admits a type at the nearest value."""
+        """Returns the limit at the nearest value of a rejected type; None if there is none."""
         types = rejected.types & self.fails
         if not types:
             return None
@@ -126,16 +127,16 @@ class MoveLimit(NamedTuple):
 
 
 class BestOption(NamedTuple):
-    """Makes the change that admits the most types, at least one of which fails the constraint."""
+    """Makes the change that admits the most types; at least one of them must fail the constraint."""
 
     fails: TypeSet
     options: tuple[tuple[Mapping[str, object], TypeSet], ...]
-    """Changes and the types that pass after each. Among changes that admit equally many types, the first is made."""
+    """Changes, each with the types that pass after it. Of changes that admit equally many types, the first is made."""
     otherwise: Mapping[str, object] | None = None
-    """The change that admits all types, for when no option admits any."""
+    """The change to make if no option admits any type; it admits all of them."""
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
-        """Returns the best change; None where none helps."""
+        """Returns the best change; None if none helps."""
         helpful = [(to, rejected.types & types) for to, types in self.options if rejected.types & types & self.fails]
         if helpful:
             to, types = max(helpful, key=lambda option: option[1].bit_count())
@@ -144,7 +145,7 @@ class BestOption(NamedTuple):
 
 
 def drop(to: Mapping[str, object], types: TypeSet) -> BestOption:
-    """Returns the rule that removes a constraint, which admits the types."""
+    """Returns the rule that removes a constraint by a change, which admits the types."""
     return BestOption(types, ((to, types),))
 
 
@@ -162,22 +163,22 @@ class AddOfferWord(NamedTuple):
     keeping: KeepingOffers | None = None
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        """Returns the added word that admits the most types; None where no offer keeps the other constraints."""
+        """Returns the added word that admits the most types; None if no offer keeps the limits on the job."""
         if self.keeping is None or self.spot_refused:
-            # Most questions that differ in limits alone leave the same offers to choose from.
+            # Questions that differ only in limits often have the same rejected offers, so the result is cached.
             part = rejected.tightened(catalog)
-            most = catalog.derive(_most_frequent_code, self.near_misses, part, cache=catalog.outlooks)
+            code = catalog.derive(_most_frequent_code, self.near_misses, part, cache=catalog.outlooks)
         else:
-            most = self.near_misses.most_frequent_code(_keeping_rows(rejected, self.keeping))
-        if most is None:
+            code = self.near_misses.most_frequent_code(_keeping_rows(rejected, self.keeping))
+        if code is None:
             return None
-        word = catalog.offer_words[self.field].words[most]
-        offers = self.near_misses.with_code(most, catalog)
+        word = catalog.offer_words[self.field].words[code]
+        offers = self.near_misses.with_code(code, catalog)
         to: dict[str, object] = {self.field: [*self.words, word]}
-        # Spot is left out of several markets, unless the job can resume.
+        # In a list of markets, spot only counts for a job that tolerates interruptions.
         if self.spot_refused and "spot" in (word, *self.words):
             to["workload.fault_tolerant"] = True
-        return Relaxation(to, offers.candidates(rejected.types, rejected.limit))
+        return Relaxation(to, offers.restricted_to(rejected.types, rejected.limit))
 
 
 def _most_frequent_code(_catalog: Catalog, near_misses: NearMisses, rejected: AdmittedOffers) -> int | None:
@@ -190,19 +191,19 @@ class AllowUnknownRegion(NamedTuple):
     keeping: KeepingOffers | None = None
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
-        """Returns the change that admits these offers; null if none keeps the limits on the whole job."""
+        """Returns the change that admits these offers; None if none keeps the limits on the whole job."""
         if not len(_keeping_rows(rejected, self.keeping)):
             return None
         return Relaxation({"allow_unknown_region": True}, rejected)
 
 
 class RaisePriceAge(NamedTuple):
-    """Raises the age limit of prices to the lowest age that admits something."""
+    """Raises the limit on the age of prices to the lowest age that admits an offer."""
 
     near_misses: NearMisses
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation:
-        """Returns the age of the newest price among the offers that fail by age alone."""
+        """Returns the age of the newest price among the offers that fail by age alone; no limit if all are undated."""
         offers, indices = catalog.offers, self.near_misses.offers
         indices = indices[rejected.among(offers.instance_type[indices], offers.usd_per_hour[indices])]
         ages = offers.age_days[indices]
@@ -213,24 +214,24 @@ class RaisePriceAge(NamedTuple):
 
 
 class RaisePriceLimit(NamedTuple):
-    """Raises the price limit to the lowest price above it that admits something."""
+    """Raises the price limit to the lowest price above it that admits an offer."""
 
     limit: float
     keeping: KeepingOffers | None = None
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
-        """Returns the lowest price above the limit; None where there is none."""
+        """Returns the lowest price above the limit; None if there is none."""
         cheapest = rejected.cheapest
         if self.keeping is None:
             limit = cheapest.prices.least(rejected.types)  # all prices of the rejected types are above the limit
         else:
             usd = cheapest.usd[_keeping_rows(rejected, self.keeping)]
             limit = float(usd.min(initial=np.inf, where=usd > self.limit))
-        admitted = cheapest.candidates(rejected.types, limit)
+        admitted = cheapest.restricted_to(rejected.types, limit)
         return None if limit == np.inf else Relaxation({"max_usd_per_hour": limit}, admitted)
 
 
 def _keeping_rows(offers: AdmittedOffers, keeping: KeepingOffers | None) -> Indices:
-    """Returns the rows of offers that keep the limits on the whole job; all rows if there are none."""
+    """Returns the rows of offers that keep the limits on the whole job; all rows if there are no limits."""
     rows = offers.rows
     return rows if keeping is None else rows[keeping(offers.cheapest)[rows]]

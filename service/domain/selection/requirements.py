@@ -1,6 +1,6 @@
-"""The requirements of a workload on a machine: software, platforms, number formats and host memory.
+"""Requirements of a workload on a machine: software, platforms, number formats and host memory.
 
-Software is checked by the rules in force on the catalog's day, in the versions that the caller names.
+Software is checked by the rules in force on the catalog's day, in the versions that the caller states.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,14 +28,15 @@ from service.domain.typeset import TypeSet, WordIndex, types_where, union
 from service.domain.versions import EVERY, Versions, known_versions
 
 FEWEST_EXPONENT_BITS = 6
-"""A format with fewer, such as fp16 with 5, ends at 65,504 or below, so values that overflow in fp16 do so in it."""
+"""Formats with fewer exponent bits have at most the range of fp16 (65,504), so values that overflow in fp16 overflow in
+them too."""
 
 TASKS_WITHOUT_GPU = frozenset({"classical", "sequential", "development"})
-"""Tasks that need no GPU, so that code for CPUs runs on any machine."""
+"""Tasks that need no GPU, so code for CPUs does them on any machine."""
 
 
 class Requirement(NamedTuple):
-    """A piece of software in some of its versions, by the catalog's name."""
+    """A piece of software, as the catalog names it, in some of its versions."""
 
     software: str
     versions: Versions = EVERY
@@ -49,7 +50,7 @@ class Numerics:
     fp16_overflows: bool = False
 
     def tolerated(self, precisions: Iterable[str], catalog: Catalog) -> tuple[str, ...]:
-        """Returns the precisions with enough bits, and with a wider range than fp16 if that overflows."""
+        """Returns the precisions with enough bits, and with a wider range than fp16 if values overflow in fp16."""
         return tuple(name for name in precisions if self._tolerates(name, catalog))
 
     def _tolerates(self, name: str, catalog: Catalog) -> bool:
@@ -59,7 +60,7 @@ class Numerics:
         return _bits(name, catalog) >= (self.min_bits or 0) and not (self.fp16_overflows and is_narrow)
 
     def relaxed(self, precisions: Iterable[str], catalog: Catalog) -> Iterator[tuple[str, "Numerics"]]:
-        """Yields each field that can be relaxed, with the relaxed numerics; the smallest change of it comes first."""
+        """Yields changes, as field and changed numerics; for each field the smallest change comes first."""
         if self.fp16_overflows:
             yield "fp16_overflows", replace(self, fp16_overflows=False)
         if self.min_bits is not None:
@@ -73,24 +74,24 @@ class PrecisionRequirement:
 
     numerics: Numerics
     preferred: tuple[str, ...]
-    """In order of preference."""
+    """Precisions in order of preference."""
     tolerated: tuple[str, ...]
     """The preferred precisions that the numerics allow."""
     free: bool = False
-    """Whether the caller named no precision, so that the fastest is used and not the first."""
+    """Whether the caller names no precision. The fastest one is then used, and not the first."""
     support: SupportAsked = "native"
     needs_peak: bool = False
     """Whether the ranking needs a known peak."""
 
     @property
     def usable(self) -> tuple[str, ...]:
-        """The tolerated precisions, or all that are preferred if none is tolerated."""
+        """The tolerated precisions, or all preferred ones if none is tolerated."""
         return self.tolerated or self.preferred
 
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """The requirements of a workload. The defaults require nothing."""
+    """Requirements of a workload. The defaults require nothing."""
 
     framework: Requirement | None = None
     engine: Requirement | None = None
@@ -100,19 +101,20 @@ class Requirements:
     libraries: tuple[Requirement, ...] = ()
     """Libraries that must all run."""
     optional: tuple[Requirement, ...] = ()
-    """Libraries that reject nothing, but whose absence is a warning."""
+    """Libraries whose absence is a warning and rejects nothing."""
     custom_cuda_kernels: bool = False
+    """Whether kernels that are written in CUDA must run as they are."""
     host_memory_gib: float | None = None
     precision: PrecisionRequirement | None = None
     of_a_job: bool = False
-    """Whether a job is estimated. Its stack and precision are then not relaxed, as others would change the estimate."""
+    """Whether a job is estimated. Its stack and precision are then not relaxed, as the estimate depends on them."""
     platform_named_by: frozenset[str] | None = None
-    """Fields that name the platform of the code; without any, the code is taken to be of the mainstream framework. None
-    where the question names hardware, or where the task needs no framework."""
+    """Fields of the question that name the platform of the code; without any, the mainstream framework is assumed. None
+    if the question names hardware, or if the task needs no framework."""
     cpu_suffices: bool = False
-    """Whether the task needs no GPU, so that code for CPUs runs on any machine."""
+    """Whether the task needs no GPU, so that code for CPUs does it on any machine."""
     method: str | None = None
-    """The method of training, whose library mainstream code needs."""
+    """The method of training, for which the mainstream framework may need a library."""
 
     @property
     def software(self) -> tuple[Requirement, ...]:
@@ -120,7 +122,7 @@ class Requirements:
         return tuple(needed for needed in (self.framework, self.engine, *self.libraries) if needed)
 
     def can_drop(self, name: str) -> bool:
-        """Returns whether the question names its platform without this field, or does not have to."""
+        """Returns whether the platform is named by another field too, or need not be named."""
         return self.platform_named_by is None or bool(self.platform_named_by - {name})
 
 
@@ -136,10 +138,10 @@ def precision_requirement(
     support: SupportAsked = "native",
     needs_peak: bool = False,
 ) -> PrecisionRequirement | None:
-    """Returns the precisions that a workload can use: of those it names, or else of the usual ones of its task.
+    """Returns the precisions that a workload can use, among those it names, or else the usual ones of its task.
 
-    If no usual precision is tolerated, all with enough bits take their place, the narrowest first. None if the workload
-    tolerates every precision.
+    If no usual precision is tolerated, all floating-point formats with enough bits replace them, the narrowest first.
+    None if the workload tolerates every precision.
     """
     preferred = named or usual
     if not preferred or numerics == Numerics():
@@ -152,16 +154,16 @@ def precision_requirement(
 
 
 def not_run(needs: Requirements, index: int, catalog: Catalog) -> list[str]:
-    """Returns the required software that is not known to run on a type."""
+    """Returns the required software that is not known to run on an instance type."""
     return [needed.software for needed in needs.software if _support(needed, index, catalog) not in RUNS]
 
 
 def partly_run(needs: Requirements, index: int, catalog: Catalog) -> list[tuple[str, str | None]]:
-    """Returns software that runs on a type only in part, or is optional and does not run, with the note of its rule."""
+    """Returns software that runs only in part on an instance type, or is optional and does not run, with notes."""
     partly = [needed for needed in needs.software if _support(needed, index, catalog) == "partly"]
     lacking = [needed for needed in needs.optional if _support(needed, index, catalog) != "yes"]
     rules = {needed: catalog.derive(rules_by_type, needed.software)[index] for needed in (*partly, *lacking)}
-    return [(each.software, next((rule.note for rule in rules[each] if rule.note), None)) for each in rules]
+    return [(needed.software, next((rule.note for rule in rules[needed] if rule.note), None)) for needed in rules]
 
 
 def _support(needed: Requirement, index: int, catalog: Catalog) -> str | None:
@@ -169,12 +171,12 @@ def _support(needed: Requirement, index: int, catalog: Catalog) -> str | None:
 
 
 def requirement_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
-    """Yields one check for each requirement."""
+    """Yields the checks of all requirements."""
     yield from _software_checks(needs, catalog)
     if needs.platforms:
         yield catalog.derive(_platforms_check, needs.platforms, needs.cpu_suffices, needs.of_a_job)
     if needs.host_memory_gib is not None:
-        # Too little memory ends a run, because there is no swap; unknown memory passes and is answered with a warning.
+        # Too little memory ends a run, because there is no swap. Unknown memory passes with a warning.
         index = number_index(catalog, "memory_gib")
         fails = index.below(needs.host_memory_gib)
         yield Check("host_memory_gib", "hardware", fails, MoveLimit("workload.host.memory_gib", "min", fails, index))
@@ -186,18 +188,18 @@ def _software_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
     for name, requirement in (("framework", needs.framework), ("engine", needs.engine), ("cuda", needs.cuda)):
         if requirement is not None:
             fails = catalog.all_types & ~_runs(requirement, catalog)
-            # The estimate assumes this stack, and no estimate depends on the version of CUDA.
+            # The estimate depends on the framework and the engine, but not on the version of CUDA.
             is_fixed = needs.of_a_job and name != "cuda"
             change = _without(name, fails, needs, catalog)
             rule = None if is_fixed else WidenVersions(f"workload.software.{name}", requirement, fails, change)
             yield Check(f"software_{name}", "software", fails, rule)
     if needs.libraries:
-        # Relaxing drops all libraries, because the one that is missing differs between types.
+        # The relaxation drops all libraries, because different ones are missing on different types.
         fails = union(catalog.all_types & ~_runs(library, catalog) for library in needs.libraries)
         without = drop(*_without("libraries", fails, needs, catalog, empty=[]))
         yield Check("software_libraries", "software", fails, without)
     if needs.custom_cuda_kernels:
-        # Kernels must run as they are, because a port to another platform is different code.
+        # Partial support is not enough, because a port to another platform is different code.
         fails = catalog.all_types & ~_runs(Requirement("custom-cuda-kernels"), catalog, ("yes",))
         to = {"workload.software.custom_cuda_kernels": False}
         yield Check("custom_cuda_kernels", "software", fails, drop(to, fails))
@@ -208,9 +210,10 @@ Change = tuple[Mapping[str, object], TypeSet]
 
 
 def _without(name: str, fails: TypeSet, needs: Requirements, catalog: Catalog, empty: object = None) -> Change:
-    """Returns the change that drops a piece of software, or names the mainstream framework in its place.
+    """Returns the change that drops a piece of software, or replaces it with the mainstream framework.
 
-    Without other software the code is of the mainstream framework. A change that rejects types that pass now is none.
+    If no other field names the platform, the mainstream framework is assumed after the change. A change that rejects
+    types which pass now admits none.
     """
     field, passing = f"workload.software.{name}", catalog.all_types & ~fails
     if needs.can_drop(name):
@@ -224,14 +227,14 @@ def _without(name: str, fails: TypeSet, needs: Requirements, catalog: Catalog, e
 
 
 def _runs(requirement: Requirement, catalog: Catalog, enough: tuple[str, ...] = RUNS) -> TypeSet:
-    """The types on which software is known to run in one of the required versions."""
+    """Returns the types on which software is known to run in one of the required versions."""
     return types_where(catalog.derive(software_mask, *requirement, enough))
 
 
 class WidenVersions(NamedTuple):
-    """Widens the versions of a piece of software to the nearest range that runs on the most types.
+    """Widens the versions of a piece of software to the range that admits the most types.
 
-    If no version runs on any of the types, the software is no longer required.
+    If no version runs on any of the types, the requirement is dropped.
     """
 
     field: str
@@ -251,48 +254,49 @@ class WidenVersions(NamedTuple):
         return wider or drop(*self.without).relax(rejected, catalog)
 
     def _wider_versions(self, types: TypeSet, catalog: Catalog) -> list[Versions]:
-        """The required versions, widened to reach each range that runs on one of the types."""
+        """Returns the required versions, each time extended to one of the ranges that run on rejected types."""
         if self.requirement.versions == EVERY:
             return []
         rules = catalog.derive(rules_by_type, self.requirement.software)
         indices = np.flatnonzero(catalog.mask(types & self.fails)).tolist()
         ranges = {known_versions(rule.versions) for i in indices for rule in rules[i] if rule.supported in RUNS}
-        # Sorted, because a set has another order in every process, and the first of equal options is taken.
+        # Sorted, because the order of a set differs between processes, and the first of equal options is taken.
         return sorted({self.requirement.versions.extended_to(known) for known in ranges}, key=str)
 
 
 def _platforms_check(catalog: Catalog, platforms: tuple[str, ...], cpu_suffices: bool, of_a_job: bool) -> Check:
-    """Code for CPUs runs on machines with GPUs too; if it also has a platform for GPUs, it needs no other machines.
+    """Checks that code for one of the platforms runs.
 
-    A job for CPUs alone is estimated on machines without GPUs, since it would leave a GPU idle.
+    Code for CPUs alone also runs on machines with GPUs, except if a job is estimated, which would leave the GPU idle.
+    With a platform of GPUs besides, `cpu` admits machines without a GPU only.
     """
     runs = {name: _runs(Requirement(name), catalog) for name in (*platforms, *software_names(catalog, ("toolkit",)))}
     if not cpu_suffices and (of_a_job or platforms != ("cpu",)) and "cpu" in runs:
         runs["cpu"] &= catalog.derive(without_gpu)
     fails = catalog.all_types & ~union(runs[name] for name in platforms)
     others = {name: types for name, types in runs.items() if name not in platforms}
-    # XLA compiles for GPUs of other platforms as well, and is none that most of their code is written for.
+    # Platforms that types are made for are suggested first: XLA also compiles for GPUs whose code is mostly for CUDA.
     column = catalog.columns.words["platform"]
-    own = {name: types & types_where(column.among([name])) for name, types in others.items()}
-    rule = AddWord("workload.software.platforms", platforms, fails, WordIndex.of(others), own=WordIndex.of(own))
+    best = {name: types & types_where(column.among([name])) for name, types in others.items()}
+    rule = AddWord("workload.software.platforms", platforms, fails, WordIndex.of(others), best=WordIndex.of(best))
     return Check("software_platforms", "software", fails, rule)
 
 
 def _precision_check(catalog: Catalog, required: PrecisionRequirement, fixed: bool) -> Check:
     supported, peaks = catalog.derive(types_with_support, required.support), catalog.derive(types_with_peak)
-    # A format that only stores numbers is no rate of the hardware, so it runs everywhere.
+    # Formats that only store numbers have no rate in the hardware, and run everywhere.
     runs = {name: supported.get(runs_as(name), catalog.all_types) for name in required.preferred}
     rated = {name: types & peaks.get(name, 0) for name, types in runs.items()}
     fails = catalog.all_types & ~union(runs[name] for name in required.tolerated)
 
     def admitted(numerics: Numerics) -> TypeSet:
-        """Types that pass with other numerics.
+        """Returns the types that pass with other numerics.
 
-        Where peaks rank, these are types with a known peak in a newly tolerated format.
+        If peaks rank, these are types with a known peak in a newly tolerated format.
         """
         precisions = numerics.tolerated(required.preferred, catalog)
         if not required.needs_peak:
-            # Without limits on formats there is no requirement; types that run none of them fail another check too.
+            # Without numerics there is no requirement. Types that run none of the formats fail another check.
             if numerics == Numerics():
                 return fails
             return fails & union(runs[name] for name in precisions)

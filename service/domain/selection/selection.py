@@ -40,6 +40,7 @@ OFFER_CODES: dict[str, Ground] = {
     "no_offer": "data",
     "max_usd_per_hour": "constraint",
 }
+"""Codes of rejections by constraints on offers, with their grounds."""
 
 
 class Selection(NamedTuple):
@@ -52,20 +53,20 @@ class Selection(NamedTuple):
 def select(
     asked: Constraints, catalog: Catalog, more: Iterable[Check] = (), keeping: KeepingOffers | None = None
 ) -> Selection:
-    """Checks every constraint on every instance type and offer, and `more` checks on every type.
+    """Checks all constraints on all instance types and offers, and `more` checks on all types.
 
-    `keeping` finds the offers that keep the limits on the whole job, if there are any.
+    `keeping` finds the offers that keep the limits on the whole job; None if the job has no limits.
     """
     choice, limit = offer_choice(asked.of_offers, catalog), asked.max_usd_per_hour
     checks = [*type_checks(asked, catalog), *more]
-    # Types that fail one check alone are those that relaxing it can admit.
+    # Relaxing a check can only admit types that fail no other one.
     failing, failing_one = in_any_and_in_one(check.fails for check in checks)
-    passing = choice.cheapest.candidates(catalog.all_types, limit)
+    passing = choice.cheapest.restricted_to(catalog.all_types, limit)
     admitted, rejected = passing.only(~failing), passing.only(failing_one)
     by_limits = union(check.fails for check in checks if check.of_plans)
     by_others = union(check.fails for check in checks if not check.of_plans)
-    out = _Rejected(catalog.all_types & ~admitted.types, failing, by_limits & ~by_others)
-    helped = passing.only(failing_one | out.by_limits)
+    rejected_types = _Rejected(catalog.all_types & ~admitted.types, failing, by_limits & ~by_others)
+    helped = passing.only(failing_one | rejected_types.by_limits)
     failed = [
         FailedConstraint(
             check.code,
@@ -77,56 +78,56 @@ def select(
         )
         for check in checks
     ]
-    failed += _failed_by_offers(asked, choice, out, keeping, catalog)
+    failed += _failed_by_offers(asked, choice, rejected_types, keeping, catalog)
     return Selection(admitted, [constraint for constraint in failed if constraint.fails])
 
 
 class _Rejected(NamedTuple):
-    """The rejected types."""
+    """The types that a question rejects."""
 
     types: TypeSet
     failing: TypeSet
-    """Types that fail a check, and not only constraints on offers."""
+    """Types that fail a check; all others fail constraints on offers only."""
     by_limits: TypeSet
-    """Types that fail no check but limits on the job, which another offer may keep."""
+    """Types that fail no check but limits on the job, which they may keep with another offer."""
 
 
 def _failed_by_offers(
-    asked: Constraints, choice: OfferChoice, out: _Rejected, keeping: KeepingOffers | None, catalog: Catalog
+    asked: Constraints, choice: OfferChoice, rejected: _Rejected, keeping: KeepingOffers | None, catalog: Catalog
 ) -> Iterator[FailedConstraint]:
-    """The constraints on offers; a type that fails none of the other checks is rejected by these alone."""
-    cheapest, limit, only_by_offers = choice.cheapest, asked.max_usd_per_hour, out.types & ~out.failing
+    """Yields the constraints on offers that reject types; they alone reject a type that fails no check."""
+    cheapest, limit, only_by_offers = choice.cheapest, asked.max_usd_per_hour, rejected.types & ~rejected.failing
     for code, near_misses in choice.near_misses.items():
-        kept = _kept(out, near_misses.cheapest, keeping)
-        helped = near_misses.cheapest.candidates(only_by_offers | kept, limit)
-        fails = (out.types & near_misses.nearest & ~cheapest.types) | (helped.types & only_by_offers)
+        kept = _kept(rejected, near_misses.cheapest, keeping)
+        helped = near_misses.cheapest.restricted_to(only_by_offers | kept, limit)
+        fails = (rejected.types & near_misses.nearest & ~cheapest.types) | (helped.types & only_by_offers)
         rule = _offer_rule(code, near_misses, asked, keeping)
-        # A spot price that is unknown is missing data; a provider without spot machines does not meet the constraint.
+        # If a provider sells spot machines, a missing spot price is missing data and not a missed constraint.
         unknown = catalog.derive(sold_at_spot) if code == "market" and asked.market == ("spot",) else 0
         if unknown & fails:
             yield FailedConstraint("spot_price_unknown", "data", fails & unknown, helped, rule)
         if fails & ~unknown:
             yield FailedConstraint(code, OFFER_CODES[code], fails & ~unknown, helped, rule)
-    yield FailedConstraint("no_offer", "data", out.types & choice.unoffered, AdmittedOffers(cheapest, 0, limit))
+    yield FailedConstraint("no_offer", "data", rejected.types & choice.unoffered, AdmittedOffers(cheapest, 0, limit))
     if limit is not None:
         too_expensive = cheapest.types & ~cheapest.within(limit)
-        helped_types = only_by_offers | _kept(out, cheapest, keeping)
+        helped_types = only_by_offers | _kept(rejected, cheapest, keeping)
         helped = AdmittedOffers(cheapest, helped_types & cheapest.prices.known, None)
         yield FailedConstraint("max_usd_per_hour", "constraint", too_expensive, helped, RaisePriceLimit(limit, keeping))
 
 
-def _kept(out: _Rejected, offers: CheapestOffers, keeping: KeepingOffers | None) -> TypeSet:
-    """Types that miss limits on the job with the offers that pass, and keep them with one of `offers`."""
-    if keeping is None or not out.by_limits:
+def _kept(rejected: _Rejected, offers: CheapestOffers, keeping: KeepingOffers | None) -> TypeSet:
+    """Returns the types that miss limits on the job with the passing offers, and keep them with one of `offers`."""
+    if keeping is None or not rejected.by_limits:
         return 0
     kept = np.bincount(offers.instance_type[keeping(offers)], minlength=len(offers.lowest_usd)) > 0
-    return out.by_limits & types_where(kept)
+    return rejected.by_limits & types_where(kept)
 
 
 def sold_at_spot(catalog: Catalog) -> TypeSet:
-    """Returns the types of the providers that sell spot machines."""
-    sellers = [catalog.reference.providers.get(each.provider) for each in catalog.instance_types]
-    return types_where(np.array([seller is not None and bool(seller.spot_term) for seller in sellers], np.bool_))
+    """Returns the types of providers that sell spot machines."""
+    sellers = {id_ for id_, provider in catalog.reference.providers.items() if provider.spot_term}
+    return catalog.types_that(lambda type_: type_.provider in sellers)
 
 
 def _offer_rule(

@@ -16,6 +16,7 @@ STACKS_OF_BENCHMARKS = {
     "pytorch-1",
     "paddle",
     "early-vllm",
+    "torchscript",
 }
 """Code that only its publisher runs, and stacks whose rules have the name of the framework or engine."""
 

@@ -159,6 +159,17 @@ def test_a_class_of_stacks_has_bands_of_its_own_where_the_kind_says_so() -> None
         assert bands.factors(kind, {"family": "llm", "class": "new"}, ())[1] > 1.1
 
 
+def test_a_stack_with_runs_has_bands_of_its_own_and_others_those_of_their_class() -> None:
+    known = [Miss(KIND, {"family": "llm", "class": "eager", "stack": "ours"}, (), (i - 50) / 1000) for i in range(101)]
+    others = [Miss(KIND, {"family": "llm", "class": "eager", "stack": "many"}, (), (i - 50) / 100) for i in range(101)]
+    kind = replace(KIND, banded_by=(("stack",), ("class",)))
+    bands = calibration_of(fitted_bands([replace(miss, kind=kind) for miss in [*known, *others]])).bands
+    high = {
+        stack: bands.factors(kind, {**others[0].features, "stack": stack}, ())[1] for stack in ("ours", "many", "new")
+    }
+    assert high["ours"] < 1.15 < high["new"] < high["many"]
+
+
 def test_an_unknown_stack_is_estimated_with_caution() -> None:
     """Where runs took 1.25 times the estimate of a question without a stack, such a question is expected to."""
     bands = calibration_of(fitted_bands([], [Miss(KIND, {"family": "llm"}, ("stack",), -0.2)] * 20)).bands

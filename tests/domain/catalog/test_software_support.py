@@ -7,6 +7,7 @@ import pytest
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import SoftwareRule
 from service.domain.catalog.software_support import (
+    classical_libraries,
     code_change,
     frameworks_mask,
     mainstream_gpus_mask,
@@ -100,6 +101,14 @@ def test_names_are_those_of_the_kinds_asked_for() -> None:
     known = catalog_with(software_rule("vllm", kind="engine"), software_rule("pytorch"), software_rule("jax"))
     assert software_names(known, ("framework",)) == ["jax", "pytorch"]
     assert software_names(known) == ["jax", "pytorch", "vllm"]
+
+
+def test_libraries_of_classical_machine_learning_have_a_rule_about_this_task() -> None:
+    rules = (software_rule("cuml", task="classical"), software_rule("cuml"), software_rule("nccl"))
+    known = catalog_with(*rules)
+    assert classical_libraries(known) == {"cuml"}
+    assert runs_on(known, "cuml") == runs_on(known, "nccl"), "The rule about the task says nothing about hardware."
+    assert task_mask(known, "classical").all()
 
 
 def test_a_gpu_is_mainstream_where_pytorch_runs_in_full_whatever_its_host() -> None:

@@ -169,6 +169,20 @@ def test_a_stack_that_compiles_a_network_launches_a_kernel_per_layer(family: str
     assert launches("mxnet") == launches("pytorch")
 
 
+def test_attention_that_is_not_fused_writes_the_scores_of_every_pair_of_tokens() -> None:
+    """A layer of 32 heads and a width of 4,096 moves 34 bytes per value of a token, and 5 per pair of tokens."""
+
+    def moved(stack: str, length: float) -> float:
+        config = inference(software=SoftwareStack(stack), input_length=length)
+        return forward_terms(config, cluster(gpus=1)).seconds["memory"] / length
+
+    assert moved("pytorch", 512.0) == pytest.approx(moved("pytorch", 128.0))
+    for length in (128.0, 512.0):
+        assert moved("torchscript", length) / moved("pytorch", length) == pytest.approx(
+            1 + 5 * 32 * length / (34 * 4096)
+        )
+
+
 def test_one_image_waits_for_the_host_and_many_hide_it() -> None:
     """ResNet-50 in PyTorch answers 1 and 8 images in about the same time, and 1,024 in that of their FLOPs."""
     resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)

@@ -39,4 +39,4 @@ def test_priors_conflict_that_rank_two_families_in_opposite_orders(
 def test_a_prior_ends_on_the_day_that_it_names() -> None:
     ending = prior("a", "p2 > g3", until=date(2019, 9, 20))
     days = (date(2015, 12, 31), date(2019, 9, 19), date(2019, 9, 20))
-    assert [ending.holds_on(day) for day in days] == [False, True, False]
+    assert [ending.is_in_force_on(day) for day in days] == [False, True, False]

@@ -82,7 +82,7 @@ def test_types_are_too_expensive_if_offers_miss_the_price_limit_alone_and_none_p
 @given(worlds(), constraints())
 def test_only_this_means_that_without_it_the_type_would_be_in(world: World, asked: Constraints) -> None:
     for constraint in select(asked, world.catalog).failed:
-        for place in members(constraint.alone, world):
+        for place in members(constraint.fails_alone, world):
             kind = world.catalog.instance_types[place]
             hardware = type_misses(asked, kind)
             offers = [offer_misses(asked, offer) for offer in world.offers if offer[0] == place]
@@ -107,7 +107,7 @@ def test_applying_a_relaxation_admits_just_what_it_promised(world: World, asked:
 @given(worlds(), constraints())
 def test_whatever_one_constraint_alone_keeps_out_has_a_relaxation(world: World, asked: Constraints) -> None:
     for constraint in select(asked, world.catalog).failed:
-        if constraint.alone and constraint.code not in ("price_unknown", "precision"):
+        if constraint.fails_alone and constraint.code not in ("price_unknown", "precision"):
             assert constraint.relax(world.catalog) is not None, constraint.code
 
 
@@ -127,7 +127,7 @@ def test_tightened_offers_are_the_same_and_equal_just_where_their_rows_are(
     world: World, asked: Constraints, limits: list[float]
 ) -> None:
     cheapest = select(asked, world.catalog).admitted.cheapest
-    parts = [cheapest.candidates(world.catalog.all_types, limit) for limit in limits]
+    parts = [cheapest.restricted_to(world.catalog.all_types, limit) for limit in limits]
     tight = [part.tightened(world.catalog) for part in parts]
     rows = [part.rows.tolist() for part in parts]
     assert [part.rows.tolist() for part in tight] == rows
