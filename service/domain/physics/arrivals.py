@@ -147,7 +147,12 @@ class ArrivalTimes:
         return self.least_per_token + self.added_per_token.quantile(percentile)
 
     def per_request(self, percentile: float) -> Floats:
-        """Seconds of a whole request that this share does not exceed: from the means and variances of its parts."""
+        """Seconds of a whole request that this share does not exceed: from the means and variances of its parts.
+
+        An answer of one token ends with its first.
+        """
+        if (self.tokens <= 1.0).all():
+            return self.first_token(percentile)
         per_token = self.least_per_token + self.added_per_token.mean
         later_tokens = np.maximum(0.0, self.tokens - 1.0)
         wait_variance = self.p_waits * (self.wait.variance + self.wait.mean**2) - (self.p_waits * self.wait.mean) ** 2
@@ -257,6 +262,8 @@ def _batch_times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats,
     utilisation = np.minimum(rate * full_batch / places, ALMOST_ONE)
     size_variance = np.maximum(0.0, rate * batch * (1.0 - 2.0 * p_no_arrival) + p_no_arrival * (1.0 - p_no_arrival))
     size_variance = size_variance / (1.0 - np.minimum(rate * work, ALMOST_ONE) ** 2)
+    # A number between 1 and the places varies no more than this (Bhatia and Davis, 2000).
+    size_variance = np.minimum(size_variance, (size - 1.0) * (places - size))
     high, low = (serving.answer.longest_of(size, share) for share in WITHIN_A_DEVIATION)
     variance = work**2 * size_variance + ((high - low) / 2.0 * (seconds.step + size * seconds.request)) ** 2
     variation = variance / batch**2

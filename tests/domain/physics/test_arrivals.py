@@ -230,3 +230,15 @@ def test_the_rate_of_clients_that_meet_adds_the_seconds_that_littles_law_says() 
     assert np.allclose(added[reached], seconds[reached])
     assert (arrivals._rate_that_adds(step / 2.0, most, step, prompt, 2.0) == 0.0).all()
     assert (arrivals._rate_that_adds(seconds, rate / 2.0, step, prompt, 2.0) <= rate / 2.0).all()
+
+
+@pytest.mark.parametrize("load", [0.2, 0.5, 0.8, 0.9])
+def test_samples_one_at_a_time_wait_as_pollaczek_and_khinchin_say(load: float) -> None:
+    """A queue before one server that takes a second for each: its mean, and the percentiles of a simulation."""
+    times, lengths = EngineTimes(0.25, 0.0, 0.75, 0.0), [1] * 20_000
+    found = modelled_batches(times, load, 1, Length(1.0))
+    assert found.mean_request[0] == pytest.approx(1.0 + load / (2.0 * (1.0 - load)), rel=1e-6)
+    requests = simulate_batches(times, load, 1, lengths, Random(1))
+    whole = [request.last - request.sent for request in requests]
+    for percentile in (0.5, 0.95, 0.99):
+        assert found.per_request(percentile)[0] == pytest.approx(np.quantile(whole, percentile), rel=0.2)
