@@ -233,15 +233,19 @@ def _tokens_to_read(config: InferenceConfig) -> float:
     return max(1.0, config.input_length) - config.shared_prompt
 
 
-def arrival_demands(config: InferenceConfig) -> Demands:
+def arrival_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
     """Demands of a request on its way to the engine and back, during which other requests go on.
 
-    Engines record the kernels of decoding steps as graphs. A pass over a prompt has a shape of its own, so that its
-    kernels start one by one, and a mixture of experts first sorts its tokens by expert.
+    A stage of a pipeline passes its prompt on and takes the next one, so that each other stage adds its share of the
+    work to the time of the prompt, or of the last part of one that takes several passes. Engines record the kernels of
+    decoding steps as graphs. A pass over a prompt has a shape of its own, so that its kernels start one by one, and a
+    mixture of experts first sorts its tokens by expert.
     """
     t = config.model.transformer
     assert t is not None
-    return {
+    others = (layout.pipeline - 1.0) / max(1.0, _tokens_to_read(config) / TOKENS_PER_STEP)
+    in_others = {key: others * amount for key, amount in prompt_demands(config, layout, linked_gpus).items()}
+    return in_others | {
         ("arrival", "seconds"): ARRIVAL_SECONDS,
         ("prompt_launch", "seconds"): KERNELS_PER_LAYER_FORWARD * t.sublayers / 2 * LAUNCH_SECONDS,
         ("prompt_routing", "seconds"): ROUTING_SECONDS * t.moe_layers,
@@ -258,7 +262,7 @@ def engine_terms(config: InferenceConfig, cluster: Cluster, layout: Layout, runn
         {"weights": weights, **ideal_seconds(step_demands(config, layout), rates)},
         ideal_seconds(request_demands(config, layout, linked_gpus), rates),
         ideal_seconds(prompt_demands(config, layout, linked_gpus) | of_passes, rates),
-        ideal_seconds(arrival_demands(config), rates),
+        ideal_seconds(arrival_demands(config, layout, linked_gpus), rates),
     )
 
 
