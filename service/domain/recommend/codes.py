@@ -154,6 +154,7 @@ class NoteCode(MeaningfulCode):
         "No precision was given, so the weights are served in the format they are published in.",
     )
     READING_SPEED = auto(), "No limit on a time was given for a load, so answers are twice as fast as people read."
+    NO_TIME_LIMIT = auto(), "No limit on a time was given for a load without tokens, and none was applied."
     NO_AMOUNT = auto(), "No amount of work is known, so the ranking is by the cost of an hour."
     NO_DEADLINE = auto(), "No deadline was given, so none was applied."
     BATCH_ASSUMED = auto(), "No batch was given, so that training steps are taken to have a usual number of samples."

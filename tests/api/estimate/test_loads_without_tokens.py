@@ -110,6 +110,16 @@ def test_images_one_at_a_time_wait_as_pollaczek_and_khinchin_say(client: TestCli
     assert 2.2 * mean < found["seconds_per_request"] < 2.6 * mean
 
 
+def test_a_load_without_a_limit_on_its_times_says_so(client: TestClient) -> None:
+    def notes(**limit: Any) -> set[str]:
+        asked = work("sdxl", {"requests_per_second": 0.5, **limit})
+        return {each["code"] for each in post_recommend(client, {"workload": asked, "limit": 1})["notes"]}
+
+    assert "no_time_limit" in notes()
+    for limit in (30, None):
+        assert "no_time_limit" not in notes(max_seconds_per_request=limit)
+
+
 def test_no_number_of_instances_is_faster_than_a_batch_of_one(client: TestClient) -> None:
     serving = {"requests_per_second": 100, "input_length": 300, "max_seconds_per_request": 0.0005}
     answer = post_recommend(client, {"workload": work("bge-reranker-v2-m3", serving)})
