@@ -15,6 +15,7 @@ from service.domain.models.counts import (
     multiplied_parameters,
     network_flops,
     parameters_touched,
+    table_parameters,
 )
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import sequence_cache_bytes
@@ -286,7 +287,8 @@ class ForwardDemands(NamedTuple):
 def forward_demands(config: InferenceConfig) -> ForwardDemands:
     """Demands of all forward passes over a batch of samples, for encoders and for networks known by their FLOPs.
 
-    A diffusion model passes over its samples in every denoising step, and reads its weights once per step.
+    A diffusion model passes over its samples in every denoising step, and reads its weights once per step. Of the
+    tables of a recommender, a sample reads a few rows, which do not count.
     """
     model, t, value = config.model, config.model.transformer, _weight_bytes(config)
     if t is not None:
@@ -300,10 +302,11 @@ def forward_demands(config: InferenceConfig) -> ForwardDemands:
         kernels = kernels_forward(model)
     if config.software.stack.fuses_kernels:
         kernels /= FUSED_KERNELS
+    weights = model.parameters - table_parameters(model)
     return ForwardDemands(
         {("matrix", "flops"): flops, ("memory", "memory"): moved * value / 2},
         {
-            ("weights", "memory"): (config.steps * model.parameters + (model.other_parameters or 0.0)) * value,
+            ("weights", "memory"): (config.steps * weights + (model.other_parameters or 0.0)) * value,
             ("launch", "seconds"): config.steps * kernels * LAUNCH_SECONDS,
             ("step", "seconds"): config.steps * 1e-3,
         },

@@ -10,6 +10,7 @@ from service.domain.models.model import Model
 from service.domain.physics.estimate import estimate_config
 from service.domain.physics.inference_roofline import (
     arrival_demands,
+    forward_demands,
     forward_terms,
     prompt_demands,
     request_demands,
@@ -87,6 +88,13 @@ def test_a_prompt_passes_through_all_stages_before_its_first_token(tokens: float
         for layout in (Layout(tensor=2), Layout(tensor=2, pipeline=stages))
     )
     assert cut == pytest.approx(share * alone)
+
+
+def test_a_recommender_reads_a_few_rows_of_its_tables() -> None:
+    """DLRM has 48 GB of tables, of which no batch reads much."""
+    tables = model(None, 24.1e9, family="recommender", forward_flops_per_sample=4.9e6)
+    demands = forward_demands(inference(model=replace(tables, active_parameters=2.4e6)))
+    assert demands.batch["weights", "memory"] == pytest.approx(2 * 2.4e6)
 
 
 def test_spread_experts_are_read_by_the_gpus_that_hold_them() -> None:
