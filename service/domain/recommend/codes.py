@@ -63,6 +63,10 @@ class WarningCode(MeaningfulCode):
     GPU_MEMORY = auto(), "The job does not fit in the memory of each GPU, or fits with a probability below 90 %."
     HOST_MEMORY = auto(), "The job does not fit in the memory of the host."
     HOST_BOUND = auto(), "The CPUs prepare samples more slowly than the GPUs can process them."
+    IMAGES_PER_VCPU = (
+        auto(),
+        "The GPUs read images faster than CPUs usually prepare them, and no rate of a vCPU is given.",
+    )
     NO_CLUSTER_THERE = (
         auto(),
         "The machines are those of a marketplace, each of another owner, and no network joins them.",

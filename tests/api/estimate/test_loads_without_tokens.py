@@ -130,6 +130,27 @@ def test_no_number_of_instances_is_faster_than_a_batch_of_one(client: TestClient
     assert post_recommend(client, {"workload": work("bge-reranker-v2-m3", serving), "limit": 1})["choices"]
 
 
+@pytest.mark.parametrize(
+    ("rate", "host", "warned"),
+    [
+        (100, {}, False),
+        (700, {}, True),  # 4 vCPUs usually prepare 520 images per second
+        (700, {"gpu_decoding": True}, False),
+        (700, {"cpu_samples_per_second_per_vcpu": 500}, False),
+    ],
+)
+def test_images_that_cpus_usually_prepare_too_slowly_are_stated(
+    client: TestClient, rate: float, host: dict[str, Any], warned: bool
+) -> None:
+    asked = work("resnet-50", {"requests_per_second": rate}, software={"engine": "tensorrt"}, host=host)
+    answer = post_estimate(client, {"workload": asked, "machine": "aws/g4dn.xlarge"})
+    texts = [each["text"] for each in answer["warnings"] if each["code"] == "images_per_vcpu"]
+    assert len(texts) == warned
+    if warned:
+        assert answer["load"]["instances"] == 1
+        assert "read 700 images per second, and its 4 vCPUs usually prepare 520" in texts[0]
+
+
 def test_speech_has_the_lengths_of_its_audio(client: TestClient) -> None:
     """A request is 30 s of audio: 1,500 frames and about 100 tokens."""
     usual = load(client, "whisper-large-v3", requests_per_second=2)
