@@ -22,10 +22,9 @@ from typing import NamedTuple
 import numpy as np
 
 from service.domain.arrays import Floats, Mask, Number, taken
-from service.domain.band import NORMAL
 from service.domain.jobs.serving import Serving
 from service.domain.physics.serving import EngineTimes, steady_state, steps_per_token
-from service.domain.random_time import RandomTime
+from service.domain.random_time import POINTS, RandomTime
 
 TERMS_OF_THE_TAIL = 64
 """Numbers of running requests, counted down from a full engine, whose probabilities are added up; those of smaller
@@ -45,9 +44,6 @@ WITHIN_A_DEVIATION = (0.8413, 0.1587)
 FULL_BATCHES = 0.8
 """Factor in the exponent of the probability of a full batch: the more places, the smaller that probability. Fitted to
 the simulation of `tests/oracles/serving.py`."""
-
-POINTS = np.array([NORMAL.inv_cdf((point + 0.5) / 16) for point in range(16)])
-"""Equally likely values of a standard normal variable, at which the batch is computed that a request finds."""
 
 HALVINGS = 24
 """Halvings of the interval that holds a percentile, down to less than one part in ten million."""
@@ -227,7 +223,7 @@ class BatchTimes(ArrivalTimes):
     a request that does not get into the next one.
     """
 
-    found: Floats
+    batch_times: Floats
     """Seconds of the batch that a request finds, at each of `POINTS`."""
     own_batch: Floats
     """Seconds that the prompts of its own batch take beyond their mean, at each of `POINTS`: a longer batch that it
@@ -240,9 +236,9 @@ class BatchTimes(ArrivalTimes):
         """
         p_empty, p_waits, wait = self.p_empty[:, None], self.p_waits[:, None], self.wait.mean[:, None]
         after = np.maximum(seconds[:, None] - self.own_batch, 0.0)
-        rest = np.minimum(after, self.found)
+        rest = np.minimum(after, self.batch_times)
         decay = np.exp((rest - after) / wait) - np.exp(-after / wait)
-        at_points = (1.0 - p_empty) * (1.0 - rest / self.found) + p_waits * wait / self.found * decay
+        at_points = (1.0 - p_empty) * (1.0 - rest / self.batch_times) + p_waits * wait / self.batch_times * decay
         return np.asarray(at_points.mean(axis=1))
 
 
@@ -285,10 +281,10 @@ def _batch_times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats,
     others = (1.0 - p_empty) * np.minimum(rate * mean_found, places - 1.0)
     least_first_token = seconds.arrival + seconds.of_steps(1.0) + (1.0 + others) * seconds.of_request(1.0)
     wait = (1.0 + variation) * full_batch * utilisation / (2.0 * (1.0 - utilisation) * places)
-    found = RandomTime(mean_found, mean_found**2 * variation / (1.0 + variation))
+    time_found = RandomTime(mean_found, mean_found**2 * variation / (1.0 + variation))
     # Requests that arrive in the time of a batch join the next one; their number is Poisson distributed.
     joining, prompt = np.minimum(rate * mean_found, places - 1.0), seconds.of_request(1.0)
-    own_batch = np.sqrt((prompt * joining / mean_found) ** 2 * found.variance + prompt**2 * joining)
+    own_batch = np.sqrt((prompt * joining / mean_found) ** 2 * time_found.variance + prompt**2 * joining)
     return replace(
         _batch_times(seconds, rate, size, np.asarray(least_first_token), serving),
         p_empty=p_empty,
@@ -296,16 +292,9 @@ def _batch_times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats,
         step=np.asarray(batch * np.sqrt((1.0 + variation) * (1.0 + 2.0 * variation))),
         mean_added=mean_found / 2.0,
         wait=RandomTime(wait, wait**2),
-        found=_at_points(found),
+        batch_times=time_found.at_points(),
         own_batch=own_batch[:, None] * POINTS,
     )
-
-
-def _at_points(time: RandomTime) -> Floats:
-    """Returns the seconds at `POINTS` (Wilson and Hilferty, 1931)."""
-    mean = np.maximum(time.mean, 1e-30)[:, None]
-    deviation = np.sqrt(time.variance)[:, None] / (3.0 * mean)
-    return np.asarray(mean * np.maximum(1.0 - deviation**2 + POINTS * deviation, 1e-3) ** 3)
 
 
 def _batch_times_of_clients(seconds: EngineTimes, clients: Floats, places: Floats, serving: Serving) -> BatchTimes:
@@ -340,7 +329,7 @@ def _batch_times(seconds: EngineTimes, rate: Floats, size: Floats, first_token: 
         least_per_token=np.asarray(steps * (seconds.step + size * seconds.request)),
         tokens=np.full(len(rate), serving.answer.mean),
         answer_variation=zero,
-        found=np.ones((len(rate), len(POINTS))),
+        batch_times=np.ones((len(rate), len(POINTS))),
         own_batch=np.zeros((len(rate), len(POINTS))),
     )
 
