@@ -8,6 +8,9 @@ import numpy as np
 from service.domain.arrays import Floats, Number
 from service.domain.band import NORMAL
 
+POINTS = np.array([NORMAL.inv_cdf((point + 0.5) / 16) for point in range(16)])
+"""Equally likely values of a standard normal variable."""
+
 
 @dataclass(frozen=True, slots=True)
 class RandomTime:
@@ -41,3 +44,9 @@ class RandomTime:
         turn = np.maximum(d, (z + sqrt(max(0.0, z**2 - 5.0))) / 5.0 + 1e-9)
         over_mean, at_turn = (np.maximum(1.0 - x**2 + z * x, 0.0) ** 3 for x in (d, turn))
         return np.asarray(self.mean * np.maximum(over_mean, d / turn * at_turn))
+
+    def at_points(self) -> Floats:
+        """Seconds at each of `POINTS`, in a second dimension (Wilson and Hilferty, 1931)."""
+        mean = np.maximum(self.mean, 1e-30)[:, None]
+        d = np.sqrt(self.variance)[:, None] / (3.0 * mean)
+        return np.asarray(mean * np.maximum(1.0 - d**2 + POINTS * d, 1e-3) ** 3)

@@ -69,6 +69,14 @@ def _host_bound(rate: float, fed: float, vcpus: float | None = None) -> str:
     )
 
 
+def _images_per_vcpu(rate: float, vcpus: float, usual: float) -> str:
+    return (
+        f"The GPUs of a node read {_rate(rate)} images per second, and its {vcpus:g} vCPUs usually prepare "
+        f"{_rate(usual)}, which the estimate does not count: send `host.cpu_samples_per_second_per_vcpu`, or "
+        "`host.gpu_decoding`."
+    )
+
+
 def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float) -> str:
     return (
         f"The GPUs of a node could take {_rate(rate)} samples per second, but {gbps:g} Gbps deliver only {_rate(read)} "
@@ -159,6 +167,7 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
         f"{samples:,.0f} sample{'' if samples == 1 else 's'}."
     ),
     EstimateWarningCode.HOST_BOUND: _host_bound,
+    EstimateWarningCode.IMAGES_PER_VCPU: _images_per_vcpu,
     EstimateWarningCode.SLOW_READS: _slow_reads,
     EstimateWarningCode.PRECISION_REDUCED: "{gpu} runs {precision} only at a very low rate or by conversion.".format,
     EstimateWarningCode.PRECISION_STORED: _precision_stored,

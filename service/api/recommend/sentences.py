@@ -507,6 +507,10 @@ NOTES: Mapping[NoteCode, Sentence] = {
         "No limit on a time was given, so answers are twice as fast as people read: at most {seconds:g} s per token. "
         "The time to the first token has no limit. Give another limit, or null for none."
     ),
+    NoteCode.NO_TIME_LIMIT: (
+        "No limit on the time of a request was given, so the instances are the fewest that carry the load, and "
+        "`seconds_per_request` of each choice says how long requests take. Give `max_seconds_per_request` to limit it."
+    ),
     NoteCode.NO_AMOUNT: lambda given: (
         (
             "The work of the given hours is unknown, because the job is not estimated to run on that machine"

@@ -24,7 +24,7 @@ from service.domain.jobs.config import PREFERENCE_LOSSES
 from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
-from service.domain.jobs.stacks import UNKNOWN, similar_stack, software_called, software_name
+from service.domain.jobs.stacks import UNKNOWN, similar_stacks, software_called, software_name
 from service.domain.models.described import DIMENSIONS, described, model_like, recognised, with_dimensions_of
 from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model
@@ -113,7 +113,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         assumed_network_gbps=work.assume_network_gbps,
         dimensions_of=None if like is None else like.name,
         unrecognised_software=unrecognised,
-        similar_stacks=tuple(filter(None, map(similar_stack, unrecognised))),
+        similar_stacks=tuple(near for name in unrecognised for near in similar_stacks(name)),
         **{name: getattr(work, name) for name in AS_SENT},
     )
     _check_pairs(work)

@@ -93,7 +93,7 @@ class Job:
     unrecognised_software: tuple[str, ...] = ()
     """Names of the framework and the engine that no stack has."""
     similar_stacks: tuple[str, ...] = ()
-    """Names of stacks that the unrecognised names differ from by a letter or two."""
+    """Names of stacks that the unrecognised names may mean: those that a server runs, or a name nearly the same."""
     dimensions_of: str | None = None
     """The model whose dimensions are assumed, for a language model of which only the parameters are known."""
 

@@ -185,7 +185,7 @@ STACKS = (
     Stack("gpt-neox", _MEGATRON),
     Stack("deepspeed-inference", _ENGINE, static_batches=True),
     Stack("fastertransformer", _ENGINE, ("ft",), static_batches=True),
-    Stack("deepspeed-mii", _ENGINE),
+    Stack("deepspeed-mii", _ENGINE, ("mii",)),
     Stack("deepspeed", _FSDP),
     Stack(
         "transformers",
@@ -358,12 +358,23 @@ def software_name(name: str, known: Collection[str]) -> str | None:
     return next((spelling for spelling in names if spelling in known), None)
 
 
-def similar_stack(name: str) -> str | None:
-    """Returns the name of a stack that differs from a name by a letter or two; None if there is none.
+_ENGINES_OF_SERVERS: Mapping[str, tuple[str, ...]] = {
+    "nim": ("tensorrt-llm", "vllm", "sglang"),  # NVIDIA's page on the profiles of NIM for LLMs, 2026-03-03
+    "dynamo": ("sglang", "tensorrt-llm", "vllm"),  # its README of 2026
+    "triton": ("tensorrt", "onnxruntime", "pytorch", "tensorflow", "vllm"),  # README of its backends
+}
+"""By a word of the name of a server, the stacks that do its work: which of them is for the caller to say."""
+
+
+def similar_stacks(name: str) -> tuple[str, ...]:
+    """Returns the stacks that a server of this name runs, or else the one whose name differs by a letter or two.
 
     Names that are less similar may be those of software without a stack.
     """
-    return next(iter(get_close_matches(name.lower()[:LONGEST_NAME], _BY_NAME, n=1, cutoff=VERY_CLOSE)), None)
+    words = (word.removesuffix("server") for word in re.findall("[a-z]+", name.lower()))
+    if server := next((word for word in words if word in _ENGINES_OF_SERVERS), None):
+        return _ENGINES_OF_SERVERS[server]
+    return tuple(get_close_matches(name.lower()[:LONGEST_NAME], _BY_NAME, n=1, cutoff=VERY_CLOSE))
 
 
 def aliases_of(name: str) -> list[str]:

@@ -86,7 +86,7 @@ class DegreeLimits:
     """Limits that a model and its stack set on the degrees of parallelism."""
 
     heads: int = 1
-    """Number that tensor degrees must divide."""
+    """Number that tensor degrees must divide; 0 where heads are padded, so that any degree does."""
     layers: int = 1
     """Most pipeline stages."""
     padding: float = 1.0
@@ -215,16 +215,17 @@ def _gpus_that_a_replica_spans(config: Config, degrees: Columns, fixed: FixedLay
 
 
 def _limits(config: Config) -> DegreeLimits:
-    t = config.model.transformer
+    t, stack_class = config.model.transformer, config.software.stack_class
     if t is None:
         return DegreeLimits()
+    heads = 0 if stack_class.pads_heads else t.heads
     if isinstance(config, InferenceConfig):
         if config.software.stack.splits_layers:
             return DegreeLimits(layers=t.layers)
-        return DegreeLimits(t.heads, t.layers, experts=t.experts)
+        return DegreeLimits(heads, t.layers, experts=t.experts)
     contexts = max(1, config.sequence_length // LONG_SEQUENCE)
-    if config.software.stack_class.has_model_parallelism:
-        return DegreeLimits(t.heads, t.layers, MOST_PADDING, contexts, t.experts)
+    if stack_class.has_model_parallelism:
+        return DegreeLimits(heads, t.layers, MOST_PADDING, contexts, t.experts)
     return DegreeLimits(contexts=contexts, experts=t.experts)
 
 

@@ -278,7 +278,9 @@ class _Memory(NamedTuple):
     """Fewest bytes with which one request runs."""
     sure: Floats
     """Bytes that suffice with the confidence of the config."""
+    likely: Mask
     fits: Mask
+    """Whether a request fits, likely and with the confidence of the config."""
     holds_weights: Mask
     """Whether the replica fits with the confidence of the config while no request runs."""
 
@@ -288,7 +290,8 @@ def _memory(search: _InferenceSearch, pairs: _Pairs) -> _Memory:
     config = search.configs.on(search.clusters.gpu_type[pairs.cluster])
     room, needed, least, empty = _room_and_bytes(search.factors, config, pairs.layouts, usable)
     sure = np.maximum(needed, least * margin)
-    return _Memory(room, needed, least, sure, (sure <= usable) & (room > 0), empty * margin <= usable)
+    likely, fits = ((room > 0) & (bytes_ <= usable) for bytes_ in (needed, sure))
+    return _Memory(room, needed, least, sure, likely, fits, empty * margin <= usable)
 
 
 def _room_and_bytes(
@@ -314,7 +317,8 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> FastestInference:
     """Returns the best pair of each cluster.
 
     Pairs inside fast links come first, then those that run all requests of the concurrency at once, then the fastest;
-    for a load, the pair on the fewest instances. Where no pair fits, the one that needs the least memory is returned.
+    for a load, the pair on the fewest instances. Where no pair fits with the confidence that is asked for, the best of
+    those that likely fit is returned, and else the one that needs the least memory.
     """
     clusters, serving = search.clusters, search.config.serving
     count = len(clusters)
@@ -323,16 +327,16 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> FastestInference:
         return FastestInference.nothing(count, limits)
     held, kind = pairs.by_gpu(clusters)
     memory = _memory(search, held)
-    rows = np.flatnonzero(pairs.eligible(memory.fits[kind]))
+    surely = pairs.eligible(memory.fits[kind])
+    fits = np.bincount(pairs.cluster[surely], minlength=count) > 0
+    rows = np.flatnonzero(surely | pairs.eligible(memory.likely[kind]) & ~fits[pairs.cluster])
     tried, places = pairs.rows(rows), memory.room[kind[rows]]
     timed, number = tried.by_link(clusters, network=serving is not None and serving.disaggregated)
     places_of_timed = np.zeros(len(timed.row))
     places_of_timed[number] = places
     speed = _speed(search, timed, places_of_timed)
     best = tried.best(np.arange(len(rows)), *(key[number] for key in speed.keys))
-    fitting = tried.cluster[best]
-    fits, index, exists = np.zeros(count, bool), np.zeros(count, np.int64), np.zeros(count, bool)
-    fits[fitting] = True
+    index, exists = np.zeros(count, np.int64), np.zeros(count, bool)
     # Where nothing fits, the answer states the memory of the layout that needs the least.
     full = np.flatnonzero(~fits[pairs.cluster])
     lightest = pairs.best(full, pairs.crossing[full].astype(np.float64), memory.least[kind[full]])
@@ -341,12 +345,13 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> FastestInference:
     spare, most_requests = np.zeros(count), np.zeros(count)
     usable = clusters.usable_bytes[held.cluster]
     np.maximum.at(spare, pairs.cluster, np.where(memory.room > 0, usable / memory.least, 0.0)[kind])
-    np.maximum.at(most_requests, tried.cluster, places * pairs.table.data[tried.row])
+    requests = np.where(fits[tried.cluster], places * pairs.table.data[tried.row], 0.0)
+    np.maximum.at(most_requests, tried.cluster, requests)
 
     def of_best(figures: Floats, otherwise: float) -> Floats:
         column = np.full(count, otherwise)
-        column[fitting] = figures[number[best]]
-        return column
+        column[tried.cluster[best]] = figures[number[best]]
+        return np.where(fits, column, otherwise)
 
     return FastestInference(
         taken(pairs.table, pairs.row[index]),
@@ -360,16 +365,16 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> FastestInference:
         most_requests,
         np.bincount(pairs.cluster, memory.holds_weights[kind], count) > 0,
         of_best(speed.instances, np.inf),
-        _least_of_clusters(count, tried, speed.least_alone[number]),
-        _least_of_clusters(count, tried, speed.least_together[number]),
+        _least_of_clusters(fits, tried, speed.least_alone[number]),
+        _least_of_clusters(fits, tried, speed.least_together[number]),
     )
 
 
-def _least_of_clusters(clusters: int, tried: _Pairs, figures: Floats) -> Floats:
-    """Returns the least figures among the layouts of each cluster; infinite where no layout is tried."""
-    least = np.full((clusters, figures.shape[1]), np.inf)
+def _least_of_clusters(fits: Mask, tried: _Pairs, figures: Floats) -> Floats:
+    """Returns the least figures among the layouts of each cluster; infinite where no layout fits."""
+    least = np.full((len(fits), figures.shape[1]), np.inf)
     np.minimum.at(least, tried.cluster, figures)
-    return least
+    return np.where(fits[:, None], least, np.inf)
 
 
 class _Speed(NamedTuple):

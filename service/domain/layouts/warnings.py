@@ -5,13 +5,14 @@ from enum import StrEnum
 
 from service.domain.catalog.hardware import CPU, Gpu
 from service.domain.catalog.precision import bytes_per_value, format_of, runs_as
-from service.domain.jobs.config import USUAL_CONFIDENCE, InferenceConfig
+from service.domain.jobs.config import USUAL_CONFIDENCE, Config, InferenceConfig
 from service.domain.jobs.job import Job, input_length, output_length
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.generation import ServedLoad
 from service.domain.physics.input_pipeline import feed_of
+from service.domain.physics.training_roofline import DECODE_SECONDS_PER_VCPU_SAMPLE, FAMILIES_OF_IMAGES
 from service.domain.statement import Statement, statement
 
 SLOW_INTERCONNECTS = ("pcie", "none")
@@ -36,6 +37,7 @@ class EstimateWarningCode(StrEnum):
     SLOW_FIRST_TOKEN = "slow_first_token"  # noqa: S105 - a token of an answer
     BATCH_ASSUMED = "batch_assumed"
     HOST_BOUND = "host_bound"
+    IMAGES_PER_VCPU = "images_per_vcpu"
     SLOW_READS = "slow_reads"
     PRECISION_REDUCED = "precision_reduced"
     PRECISION_STORED = "precision_stored"
@@ -70,6 +72,7 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     yield from _length_warnings(job_estimate)
     yield from _load_warnings(estimate.served)
     yield from _feed_warnings(job_estimate, cluster)
+    yield from _image_warnings(job_estimate, cluster)
     yield from _precision_warnings(job_estimate, gpu)
     if (like := job_estimate.job.dimensions_of) is not None:
         yield statement(EstimateWarningCode.DIMENSIONS_ASSUMED, model=like)
@@ -152,3 +155,20 @@ def _feed_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Stat
             EstimateWarningCode.SLOW_READS,
             rate=rate / nodes, gbps=cluster.network_gbps, read=read / nodes, sample_mb=loading.sample_mb,
         )  # fmt: skip
+
+
+def _image_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields images that a network reads faster than CPUs usually prepare them, where the caller gives no rate."""
+    loading, samples = job_estimate.job.loading, job_estimate.estimate.samples_per_second
+    given = loading.gpu_decoding or loading.samples_per_second_per_vcpu is not None
+    if given or not _reads_images(job_estimate.config) or samples is None or cluster.vcpus_per_gpu is None:
+        return
+    rate, vcpus = samples.likely / cluster.nodes, cluster.vcpus_per_gpu * cluster.gpus_per_node
+    if rate > (usual := vcpus / DECODE_SECONDS_PER_VCPU_SAMPLE):
+        yield statement(EstimateWarningCode.IMAGES_PER_VCPU, rate=rate, vcpus=vcpus, usual=usual)
+
+
+def _reads_images(config: Config) -> bool:
+    """Whether samples of inference are images that are read; a diffusion model makes them in several steps."""
+    answers = isinstance(config, InferenceConfig) and config.steps == 1.0
+    return answers and config.model.family in FAMILIES_OF_IMAGES

@@ -24,7 +24,7 @@ import numpy as np
 from service.domain.arrays import Floats, Mask, Number, taken
 from service.domain.jobs.serving import Serving
 from service.domain.physics.serving import EngineTimes, steady_state, steps_per_token
-from service.domain.random_time import RandomTime
+from service.domain.random_time import POINTS, RandomTime
 
 TERMS_OF_THE_TAIL = 64
 """Numbers of running requests, counted down from a full engine, whose probabilities are added up; those of smaller
@@ -147,7 +147,12 @@ class ArrivalTimes:
         return self.least_per_token + self.added_per_token.quantile(percentile)
 
     def per_request(self, percentile: float) -> Floats:
-        """Seconds of a whole request that this share does not exceed: from the means and variances of its parts."""
+        """Seconds of a whole request that this share does not exceed: from the means and variances of its parts.
+
+        An answer of one token ends with its first.
+        """
+        if (self.tokens <= 1.0).all():
+            return self.first_token(percentile)
         per_token = self.least_per_token + self.added_per_token.mean
         later_tokens = np.maximum(0.0, self.tokens - 1.0)
         wait_variance = self.p_waits * (self.wait.variance + self.wait.mean**2) - (self.p_waits * self.wait.mean) ** 2
@@ -218,15 +223,23 @@ class BatchTimes(ArrivalTimes):
     a request that does not get into the next one.
     """
 
+    batch_times: Floats
+    """Seconds of the batch that a request finds, at each of `POINTS`."""
+    own_batch: Floats
+    """Seconds that the prompts of its own batch take beyond their mean, at each of `POINTS`: a longer batch that it
+    finds brings more of them."""
+
     def _p_added_above(self, seconds: Floats) -> Floats:
         """Probability that others add more than these seconds to the time to the first token.
 
         The rest of the batch that a request finds is uniformly distributed; the wait for more batches is exponential.
         """
-        batch, wait = np.maximum(self.step, 1e-30), self.wait.mean
-        rest = np.minimum(seconds, batch)
-        decay = np.exp((rest - seconds) / wait) - np.exp(-seconds / wait)
-        return np.asarray((1.0 - self.p_empty) * (1.0 - rest / batch) + self.p_waits * wait / batch * decay)
+        p_empty, p_waits, wait = self.p_empty[:, None], self.p_waits[:, None], self.wait.mean[:, None]
+        after = np.maximum(seconds[:, None] - self.own_batch, 0.0)
+        rest = np.minimum(after, self.batch_times)
+        decay = np.exp((rest - after) / wait) - np.exp(-after / wait)
+        at_points = (1.0 - p_empty) * (1.0 - rest / self.batch_times) + p_waits * wait / self.batch_times * decay
+        return np.asarray(at_points.mean(axis=1))
 
 
 def _mean_batch(seconds: EngineTimes, rate: Floats, places: Floats, serving: Serving) -> tuple[Floats, Floats, Floats]:
@@ -257,6 +270,8 @@ def _batch_times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats,
     utilisation = np.minimum(rate * full_batch / places, ALMOST_ONE)
     size_variance = np.maximum(0.0, rate * batch * (1.0 - 2.0 * p_no_arrival) + p_no_arrival * (1.0 - p_no_arrival))
     size_variance = size_variance / (1.0 - np.minimum(rate * work, ALMOST_ONE) ** 2)
+    # A number between 1 and the places varies no more than this (Bhatia and Davis, 2000).
+    size_variance = np.minimum(size_variance, (size - 1.0) * (places - size))
     high, low = (serving.answer.longest_of(size, share) for share in WITHIN_A_DEVIATION)
     variance = work**2 * size_variance + ((high - low) / 2.0 * (seconds.step + size * seconds.request)) ** 2
     variation = variance / batch**2
@@ -266,6 +281,10 @@ def _batch_times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats,
     others = (1.0 - p_empty) * np.minimum(rate * mean_found, places - 1.0)
     least_first_token = seconds.arrival + seconds.of_steps(1.0) + (1.0 + others) * seconds.of_request(1.0)
     wait = (1.0 + variation) * full_batch * utilisation / (2.0 * (1.0 - utilisation) * places)
+    time_found = RandomTime(mean_found, mean_found**2 * variation / (1.0 + variation))
+    # Requests that arrive in the time of a batch join the next one; their number is Poisson distributed.
+    joining, prompt = np.minimum(rate * mean_found, places - 1.0), seconds.of_request(1.0)
+    own_batch = np.sqrt((prompt * joining / mean_found) ** 2 * time_found.variance + prompt**2 * joining)
     return replace(
         _batch_times(seconds, rate, size, np.asarray(least_first_token), serving),
         p_empty=p_empty,
@@ -273,6 +292,8 @@ def _batch_times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats,
         step=np.asarray(batch * np.sqrt((1.0 + variation) * (1.0 + 2.0 * variation))),
         mean_added=mean_found / 2.0,
         wait=RandomTime(wait, wait**2),
+        batch_times=time_found.at_points(),
+        own_batch=own_batch[:, None] * POINTS,
     )
 
 
@@ -308,6 +329,8 @@ def _batch_times(seconds: EngineTimes, rate: Floats, size: Floats, first_token: 
         least_per_token=np.asarray(steps * (seconds.step + size * seconds.request)),
         tokens=np.full(len(rate), serving.answer.mean),
         answer_variation=zero,
+        batch_times=np.ones((len(rate), len(POINTS))),
+        own_batch=np.zeros((len(rate), len(POINTS))),
     )
 
 

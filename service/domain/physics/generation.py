@@ -237,7 +237,7 @@ class CalibratedEngines:
             np.maximum(total(request), request["cache", "memory"] * memory),
             total(prompt_demands(config, layouts, linked_gpus)),
             total(pass_demands(config, layouts)),
-            total(arrival_demands(config)),
+            total(arrival_demands(config, layouts, linked_gpus)),
         )
 
     def rows(self, rows: Indices) -> "CalibratedEngines":

@@ -15,6 +15,7 @@ from service.domain.models.counts import (
     multiplied_parameters,
     network_flops,
     parameters_touched,
+    table_parameters,
 )
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import sequence_cache_bytes
@@ -233,15 +234,19 @@ def _tokens_to_read(config: InferenceConfig) -> float:
     return max(1.0, config.input_length) - config.shared_prompt
 
 
-def arrival_demands(config: InferenceConfig) -> Demands:
+def arrival_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
     """Demands of a request on its way to the engine and back, during which other requests go on.
 
-    Engines record the kernels of decoding steps as graphs. A pass over a prompt has a shape of its own, so that its
-    kernels start one by one, and a mixture of experts first sorts its tokens by expert.
+    A stage of a pipeline passes its prompt on and takes the next one, so that each other stage adds its share of the
+    work to the time of the prompt, or of the last part of one that takes several passes. Engines record the kernels of
+    decoding steps as graphs. A pass over a prompt has a shape of its own, so that its kernels start one by one, and a
+    mixture of experts first sorts its tokens by expert.
     """
     t = config.model.transformer
     assert t is not None
-    return {
+    others = (layout.pipeline - 1.0) / max(1.0, _tokens_to_read(config) / TOKENS_PER_STEP)
+    in_others = {key: others * amount for key, amount in prompt_demands(config, layout, linked_gpus).items()}
+    return in_others | {
         ("arrival", "seconds"): ARRIVAL_SECONDS,
         ("prompt_launch", "seconds"): KERNELS_PER_LAYER_FORWARD * t.sublayers / 2 * LAUNCH_SECONDS,
         ("prompt_routing", "seconds"): ROUTING_SECONDS * t.moe_layers,
@@ -258,7 +263,7 @@ def engine_terms(config: InferenceConfig, cluster: Cluster, layout: Layout, runn
         {"weights": weights, **ideal_seconds(step_demands(config, layout), rates)},
         ideal_seconds(request_demands(config, layout, linked_gpus), rates),
         ideal_seconds(prompt_demands(config, layout, linked_gpus) | of_passes, rates),
-        ideal_seconds(arrival_demands(config), rates),
+        ideal_seconds(arrival_demands(config, layout, linked_gpus), rates),
     )
 
 
@@ -282,7 +287,8 @@ class ForwardDemands(NamedTuple):
 def forward_demands(config: InferenceConfig) -> ForwardDemands:
     """Demands of all forward passes over a batch of samples, for encoders and for networks known by their FLOPs.
 
-    A diffusion model passes over its samples in every denoising step, and reads its weights once per step.
+    A diffusion model passes over its samples in every denoising step, and reads its weights once per step. Of the
+    tables of a recommender, a sample reads a few rows, which do not count.
     """
     model, t, value = config.model, config.model.transformer, _weight_bytes(config)
     if t is not None:
@@ -296,10 +302,11 @@ def forward_demands(config: InferenceConfig) -> ForwardDemands:
         kernels = kernels_forward(model)
     if config.software.stack.fuses_kernels:
         kernels /= FUSED_KERNELS
+    weights = model.parameters - table_parameters(model)
     return ForwardDemands(
         {("matrix", "flops"): flops, ("memory", "memory"): moved * value / 2},
         {
-            ("weights", "memory"): (config.steps * model.parameters + (model.other_parameters or 0.0)) * value,
+            ("weights", "memory"): (config.steps * weights + (model.other_parameters or 0.0)) * value,
             ("launch", "seconds"): config.steps * kernels * LAUNCH_SECONDS,
             ("step", "seconds"): config.steps * 1e-3,
         },

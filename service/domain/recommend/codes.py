@@ -63,6 +63,10 @@ class WarningCode(MeaningfulCode):
     GPU_MEMORY = auto(), "The job does not fit in the memory of each GPU, or fits with a probability below 90 %."
     HOST_MEMORY = auto(), "The job does not fit in the memory of the host."
     HOST_BOUND = auto(), "The CPUs prepare samples more slowly than the GPUs can process them."
+    IMAGES_PER_VCPU = (
+        auto(),
+        "The GPUs read images faster than CPUs usually prepare them, and no rate of a vCPU is given.",
+    )
     NO_CLUSTER_THERE = (
         auto(),
         "The machines are those of a marketplace, each of another owner, and no network joins them.",
@@ -154,6 +158,7 @@ class NoteCode(MeaningfulCode):
         "No precision was given, so the weights are served in the format they are published in.",
     )
     READING_SPEED = auto(), "No limit on a time was given for a load, so answers are twice as fast as people read."
+    NO_TIME_LIMIT = auto(), "No limit on a time was given for a load without tokens, and none was applied."
     NO_AMOUNT = auto(), "No amount of work is known, so the ranking is by the cost of an hour."
     NO_DEADLINE = auto(), "No deadline was given, so none was applied."
     BATCH_ASSUMED = auto(), "No batch was given, so that training steps are taken to have a usual number of samples."

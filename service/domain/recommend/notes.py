@@ -6,6 +6,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import near_names
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import purpose_of, sequence_length
+from service.domain.jobs.serving import Serving
 from service.domain.layouts.candidates import usual_batch
 from service.domain.physics.load import TIMES
 from service.domain.recommend.answer import CitedPrior, Note, Question, RankedOffer, Rejection
@@ -93,9 +94,8 @@ def notes_on(
         batch = {"samples": usual, "per_gpu": work.micro_batch, "steps": steps}
         yield Note(NoteCode.BATCH_ASSUMED, ("workload.global_batch_size",), batch)
     load = None if work is None else work.serving
-    if load is not None and load.max_seconds_per_output_token is not None and given.isdisjoint(LIMITS_ON_TIMES):
-        limit = {"seconds": load.max_seconds_per_output_token}
-        yield Note(NoteCode.READING_SPEED, ("workload.serving.max_seconds_per_output_token",), limit)
+    if load is not None and given.isdisjoint(LIMITS_ON_TIMES):
+        yield _usual_limit(load)
     elif job is not None and job.amount is None and not question.limits.of_load:
         yield Note(NoteCode.NO_AMOUNT, ("workload.amount",), {"given": "workload.amount.hours_on" in given})
     if "workload.amount" in given and question.limits.deadline_hours is None:
@@ -107,6 +107,13 @@ def notes_on(
     yield from _notes_on_workload(question, catalog)
     if fields := (*_unknown_subjects(question, catalog), *_fields_without_effect(question)):
         yield Note(NoteCode.NOT_WEIGHED, fields, {"has_job": job is not None})
+
+
+def _usual_limit(load: Serving) -> Note:
+    """Returns the limit on a time that holds where a load names none."""
+    if (seconds := load.max_seconds_per_output_token) is None:
+        return Note(NoteCode.NO_TIME_LIMIT, ("workload.serving.max_seconds_per_request",))
+    return Note(NoteCode.READING_SPEED, ("workload.serving.max_seconds_per_output_token",), {"seconds": seconds})
 
 
 def _notes_on_data(rejected: Sequence[Rejection], *, spot_unpriced: bool) -> Iterator[Note]:

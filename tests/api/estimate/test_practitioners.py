@@ -177,7 +177,15 @@ def test_readers_of_deepseek_are_served_by_eight_linked_gpus(client: TestClient)
     assert first["serving"]["seconds_per_output_token"] < 0.1
 
 
-@pytest.mark.parametrize(("name", "near"), [("vlm", "Did you mean vllm"), ("my-own-server", None)])
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("vlm", "Did you mean vllm"),
+        ("nvidia-nim==1.8", "Did you mean tensorrt-llm or vllm or sglang?"),
+        ("nvcr.io/nvidia/tritonserver:25.01", "Did you mean tensorrt or onnxruntime"),
+        ("my-own-server", None),
+    ],
+)
 def test_an_engine_that_no_stack_has_is_stated_with_near_names(client: TestClient, name: str, near: str | None) -> None:
     work = {"task": "inference", "model": "llama-3.1-8b", "output_length": 100, "software": {"engine": name}}
     answer = post_estimate(client, {"workload": work, "machine": "aws/g6e.xlarge"})

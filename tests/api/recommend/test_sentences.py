@@ -131,6 +131,9 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
         replace(SERVING, serving=OF_READERS), task="inference",
         limits=Limits(of_load=True),
     ),
+    "a load of pictures": lambda: ask(
+        Job("inference", PICTURES, ("fp16",), serving=Serving(10.0)), task="inference", limits=Limits(of_load=True)
+    ),
     "a load of long prompts": lambda: ask(
         replace(SERVING, input_length=16384.0, serving=replace(OF_READERS, prompt=Length(16384.0), concurrency=4.0)),
         task="inference", limits=Limits(of_load=True),

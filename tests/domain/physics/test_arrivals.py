@@ -170,7 +170,7 @@ def modelled_batches(times: EngineTimes, rate: float, places: int, answer: Lengt
     return arrival_times(times.times(np.ones(1)), np.array([rate]), np.array([float(places)]), serving)
 
 
-@pytest.mark.parametrize(("even", "share", "median"), [(True, 0.7, 0.03), (False, 0.55, 0.1)])
+@pytest.mark.parametrize(("even", "share", "median"), [(True, 0.8, 0.02), (False, 0.8, 0.04)])
 def test_static_batches_take_the_times_of_a_simulation(even: bool, share: float, median: float) -> None:
     rows = []
     for case in range(60):
@@ -230,3 +230,29 @@ def test_the_rate_of_clients_that_meet_adds_the_seconds_that_littles_law_says() 
     assert np.allclose(added[reached], seconds[reached])
     assert (arrivals._rate_that_adds(step / 2.0, most, step, prompt, 2.0) == 0.0).all()
     assert (arrivals._rate_that_adds(seconds, rate / 2.0, step, prompt, 2.0) <= rate / 2.0).all()
+
+
+@pytest.mark.parametrize("load", [0.2, 0.5, 0.8, 0.9])
+def test_samples_one_at_a_time_wait_as_pollaczek_and_khinchin_say(load: float) -> None:
+    """A queue before one server that takes a second for each: its mean, and the percentiles of a simulation."""
+    times, lengths = EngineTimes(0.25, 0.0, 0.75, 0.0), [1] * 20_000
+    found = modelled_batches(times, load, 1, Length(1.0))
+    assert found.mean_request[0] == pytest.approx(1.0 + load / (2.0 * (1.0 - load)), rel=1e-6)
+    requests = simulate_batches(times, load, 1, lengths, Random(1))
+    whole = [request.last - request.sent for request in requests]
+    for percentile in (0.5, 0.95, 0.99):
+        assert found.per_request(percentile)[0] == pytest.approx(np.quantile(whole, percentile), rel=0.2)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.5, 0.7])
+@pytest.mark.parametrize("step", [1.0, 5.0])
+def test_batches_of_samples_have_the_percentiles_of_a_simulation(load: float, step: float) -> None:
+    """Long batches are met more often, and bring more samples to the next one, of which each takes a second."""
+    times, places = EngineTimes(step, 0.0, 1.0, 0.0), 128
+    rate = load * places / (step + places)
+    found = modelled_batches(times, rate, places, Length(1.0))
+    requests = simulate_batches(times, rate, places, [1] * 20_000, Random(1))
+    whole = [request.last - request.sent for request in requests]
+    assert found.mean_request[0] == pytest.approx(np.mean(whole), rel=0.03)
+    for percentile in (0.5, 0.95, 0.99):
+        assert found.per_request(percentile)[0] == pytest.approx(np.quantile(whole, percentile), rel=0.12)

@@ -10,6 +10,7 @@ from service.domain.models.model import Model
 from service.domain.physics.estimate import estimate_config
 from service.domain.physics.inference_roofline import (
     arrival_demands,
+    forward_demands,
     forward_terms,
     prompt_demands,
     request_demands,
@@ -72,10 +73,28 @@ def test_a_prompt_takes_two_flops_per_parameter_and_token() -> None:
 
 
 def test_the_kernels_of_a_prompt_start_one_by_one_and_experts_get_their_tokens_first() -> None:
-    dense, experts = (arrival_demands(inference(model=each)) for each in (inference().model, MIXTRAL))
+    dense, experts = (arrival_demands(inference(model=each), Layout(), 1) for each in (inference().model, MIXTRAL))
     assert dense["prompt_launch", "seconds"] == pytest.approx(32 * 12 * 5e-6)
     assert dense["prompt_routing", "seconds"] == 0.0
     assert experts["prompt_routing", "seconds"] == pytest.approx(0.032)
+
+
+@pytest.mark.parametrize(("tokens", "stages", "share"), [(4096.0, 2, 1.0), (4096.0, 4, 1.0), (4 * 8192.0, 4, 7 / 16)])
+def test_a_prompt_passes_through_all_stages_before_its_first_token(tokens: float, stages: int, share: float) -> None:
+    """Stages that share its work shorten the time of a prompt only as far as it takes several passes."""
+    config, work = inference(input_length=tokens), ("prefill", "flops")
+    alone, cut = (
+        prompt_demands(config, layout, 8)[work] + arrival_demands(config, layout, 8)[work]
+        for layout in (Layout(tensor=2), Layout(tensor=2, pipeline=stages))
+    )
+    assert cut == pytest.approx(share * alone)
+
+
+def test_a_recommender_reads_a_few_rows_of_its_tables() -> None:
+    """DLRM has 48 GB of tables, of which no batch reads much."""
+    tables = model(None, 24.1e9, family="recommender", forward_flops_per_sample=4.9e6)
+    demands = forward_demands(inference(model=replace(tables, active_parameters=2.4e6)))
+    assert demands.batch["weights", "memory"] == pytest.approx(2 * 2.4e6)
 
 
 def test_spread_experts_are_read_by_the_gpus_that_hold_them() -> None:
