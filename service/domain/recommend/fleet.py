@@ -197,21 +197,15 @@ class _MoreMemory:
         confidence = catalog.derive(_highest_confidence, self.fleet, among, cache=catalog.outlooks)
         if confidence is not None and (admits := self._with_confidence(confidence, rejected, catalog)):
             return Relaxation({"workload.memory_confidence": confidence}, rejected.only(admits))
-        return self._on_more_nodes(rejected, catalog) or self._in_clusters(rejected, catalog)
-
-    def _on_more_nodes(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        job, among, skipped = self.fleet.job, rejected.types & self.fails, tuple[int, ...]()
-        least, most = min(self.fleet.counts), max(self.fleet.counts)
-        while among and (most := 2 * most) <= MAX_NODES:
-            more = tuple(count for count in node_counts(least, most) if count > most // 2)
-            # Whether limits are kept takes several times as long to estimate as whether the job fits.
-            if not catalog.derive(types_that_run, job, more, among, cache=catalog.outlooks):
-                skipped += more
-            elif admits := self.admitted(job, skipped + more, rejected, catalog):
+        tried = self.fleet.counts
+        least, most = min(tried), max(tried)
+        while rejected.types & self.fails and (most := 2 * most) <= MAX_NODES:
+            # Numbers of nodes that were tried before admit nothing.
+            more = tuple(count for count in node_counts(least, most) if count not in tried)
+            if admits := self.admitted(self.fleet.job, more, rejected, catalog):
                 return Relaxation({"max_nodes": most}, rejected.only(admits))
-            else:
-                skipped = ()
-        return None
+            tried += more
+        return self._in_clusters(rejected, catalog)
 
     def _in_clusters(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         job, counts = self.fleet.job, self.fleet.counts

@@ -139,7 +139,7 @@ def test_a_large_question_has_the_answer_of_a_small_one(asking: TestClient) -> N
 def test_errors_of_a_body_are_described_in_a_thread(
     asking: TestClient, thread_of: Callable[[Any, str], list[str]]
 ) -> None:
-    names = thread_of(problems, "invalid")
+    names = thread_of(problems, "_invalid")
     assert asking.post("/recommend", json={"bogus": 1}).status_code == 422
     assert list(map(is_worker, names)) == [True]
 

@@ -195,7 +195,7 @@ def test_several_gpus_ask_for_other_code_or_independent_runs_or_several_models()
 
 
 def test_cores_that_bind_are_relieved_by_the_gpu() -> None:
-    assert given("gpu_decoding", top=G5, cores_bind=True).startswith("4 vCPUs bind")
+    assert given("gpu_decoding", top=G5, cores_bind=True).startswith("4 vCPUs limit the speed")
     assert not given("gpu_decoding", top=G5)
     assert not given("gpu_decoding", top=MLU_1, cores_bind=True)
 

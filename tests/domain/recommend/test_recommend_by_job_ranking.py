@@ -224,6 +224,12 @@ def test_a_relaxation_admits_what_it_promises(
 def relaxed(asked: Question, to: dict[str, Any]) -> Question:
     if "max_nodes" in to:
         return asked._replace(nodes=(asked.nodes[0], to["max_nodes"]))
+    of_job = {"workload.precision": "precisions", "workload.memory_confidence": "memory_confidence"}
+    if of_job.keys() & to.keys() and asked.modelled is not None:
+        changed: dict[str, Any] = {
+            of_job[path]: tuple(value) if isinstance(value, list) else value for path, value in to.items()
+        }
+        return asked._replace(work=asked.work._replace(job=replace(asked.modelled, **changed)))
     fields = {path.rpartition(".")[2]: value for path, value in to.items()}
     if fields.keys() & LIMITS_BY_FIELD.keys():
         limits, job = asked.limits._replace(**fields), asked.modelled
