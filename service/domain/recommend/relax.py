@@ -29,13 +29,17 @@ CHANGES_OF_JOB = {
 }  # fmt: skip
 """Fields that change the job: a relaxation of one of these has counted the types that it admits by new estimates."""
 
+RESUME = "workload.fault_tolerant"
+"""Field that says whether a run can resume after an interruption."""
+
 HOPELESS = 100.0
 """Weight of a missed constraint that no change of the question can relax; other constraints weigh 1."""
 
 
 def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Rejection, ...]:
     """Returns the rejections of a selection: those with the most types first, and equal ones by code."""
-    rejected = [_rejection(basis, constraint, catalog) for constraint in selection.failed]
+    resuming = next((each for each in selection.failed if each.code == "interruptions"), None)
+    rejected = [_rejection(basis, constraint, resuming, catalog) for constraint in selection.failed]
     return tuple(sorted(rejected, key=lambda rejection: (-rejection.rejects, rejection.code)))
 
 
@@ -97,8 +101,10 @@ def _best(basis: Basis, constraints: Constraints, needs: Requirements, catalog: 
     return ranked_offer(basis, ranked, 0, catalog) if len(ranked.score) else None
 
 
-def _rejection(basis: Basis, constraint: FailedConstraint, catalog: Catalog) -> Rejection:
-    alone, relaxation = constraint.fails_alone, constraint.relax(catalog)
+def _rejection(
+    basis: Basis, constraint: FailedConstraint, resuming: FailedConstraint | None, catalog: Catalog
+) -> Rejection:
+    alone, relaxation = constraint.fails_alone, _relaxed(constraint, resuming, catalog)
     return Rejection(
         code=constraint.code,
         ground=constraint.ground,
@@ -106,6 +112,23 @@ def _rejection(basis: Basis, constraint: FailedConstraint, catalog: Catalog) -> 
         only_this=alone.bit_count(),
         relaxation=None if relaxation is None else _outcome(basis, relaxation, catalog),
         instances=tuple([catalog.ids[index] for index in first_of(alone or constraint.fails, SOME)]),
+    )
+
+
+def _relaxed(constraint: FailedConstraint, resuming: FailedConstraint | None, catalog: Catalog) -> Relaxation | None:
+    """Returns the relaxation of a constraint with all types that it admits.
+
+    A relaxation of the market may let the run resume. It then also admits the types that `resuming` alone rejects, on
+    which the run would otherwise never end.
+    """
+    relaxation = constraint.relax(catalog)
+    if relaxation is None or resuming is None or constraint is resuming or RESUME not in relaxation.to:
+        return relaxation
+    resumed = resuming.relax(catalog)
+    return (
+        relaxation
+        if resumed is None
+        else Relaxation(relaxation.to, relaxation.admitted.joined(resumed.admitted, catalog))
     )
 
 
@@ -157,7 +180,7 @@ def _with_limits(basis: Basis, to: Mapping[str, Any]) -> Basis:
         return basis
     fields = {path.rpartition(".")[2]: value for path, value in to.items()}
     changed = {name: value for name, value in fields.items() if name in LIMITS_BY_FIELD}
-    resumed = planner.resumable if "workload.fault_tolerant" in to else planner
+    resumed = planner.resumable if RESUME in to else planner
     if resumed is planner and not changed:
         return basis
     return basis._replace(planner=replace(resumed, limits=planner.limits._replace(**changed)))

@@ -113,6 +113,11 @@ class AdmittedOffers(NamedTuple):
         """Returns the part of these offers that belongs to some types."""
         return AdmittedOffers(self.cheapest, self.types & types, self.limit)
 
+    def joined(self, other: "AdmittedOffers", catalog: Catalog) -> "AdmittedOffers":
+        """Returns these offers and others, each within its own price limit."""
+        offers = np.concatenate([part.cheapest.offer[part.rows] for part in (self, other)])
+        return CheapestOffers.of(offers, catalog).restricted_to(self.types | other.types, None)
+
 
 def _prices_of(_catalog: Catalog, cheapest: CheapestOffers, types: TypeSet) -> list[float]:
     """Returns 0 and the prices of the offers of some types, ascending."""
