@@ -61,7 +61,10 @@ def _next_sibling(version: Version) -> Version:
 
 
 def known_versions(specifier: str | None) -> Versions:
-    """Returns the versions of a specifier in the catalog, which the import has checked; every version without one."""
+    """Returns the versions that a specifier of the catalog allows, or every version without a specifier.
+
+    The import has checked that specifiers can be read.
+    """
     return EVERY if not specifier else versions_of(specifier, "versions")
 
 

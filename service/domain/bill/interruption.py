@@ -199,8 +199,9 @@ def break_even_rate(work_hours: float, price_ratio: float, checkpoints: Checkpoi
     work = work_hours * SECONDS_AN_HOUR
 
     def more_than_on_demand(per_hour: Number) -> Any:
-        """Returns what spot costs more, in seconds of on-demand. A ratio would overflow where there is hardly
-        any work.
+        """Returns the cost at spot minus the cost on demand, both in seconds at the on-demand price.
+
+        Their ratio would overflow for runs of hardly any work.
         """
         interval = interval_of(checkpoints, work, per_hour)
         return price_ratio * expected_seconds(work, interval, checkpoints, per_hour) - work
