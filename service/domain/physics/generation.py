@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isinf
 
 import numpy as np
 
@@ -123,7 +124,7 @@ def engine_on(factors: StepFactors, config: InferenceConfig, cluster: Cluster, l
 
 def shares_of(config: InferenceConfig, layout: AnyLayout, state: SteadyState, most_running: Number) -> BurstShares:
     """Parts of the time between the ends of two requests, and between two tokens, in a steady state or in a burst."""
-    if not config.burst:
+    if not config.burst or isinf(config.burst):  # an amount of tokens over a tiny length is too many requests to count
         return BurstShares(state.per_request, state.per_token)
     output = max(1.0, config.output_length)
     replicas = replicas_in_use(config, layout)

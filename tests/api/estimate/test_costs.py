@@ -538,6 +538,10 @@ EXTREME: list[Body] = [
         "machine": "aws/p2.16xlarge", "nodes": 10_000, "data_transfer_between_regions_gb": 1e15,
     },
     changed(TRAINING, workload__amount={"samples": 1e15, "epochs": 1e15}),
+    {
+        "workload": {"task": "inference", "model": "qwen2.5-1.5b", "mean_length": TINY, "amount": {"tokens": 1e15}},
+        "machine": "aws/p2.xlarge", "nodes": 8,
+    },
     {"machine": "aws/g5.xlarge", "measured": {"samples_per_second": 1e-9, "samples": 1e15}},
     {"machine": "aws/g5.xlarge", "measured": {"samples_per_second": 1e15, "samples": 1e-310}},
     {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb", "usd_per_hour": 1e15}, "nodes": 10_000, "instances": 10_000},
