@@ -278,6 +278,7 @@ def figures_of(candidates: CheapestOffers, basis: Basis, peaks: Peaks, catalog: 
         paid_speed=speed,
         watts=catalog.columns.numbers["tdp_watts"][candidates.instance_type] * machines,
         risk=(catalog.offers.market[candidates.offer] == SPOT).astype(np.float64),
+        machines=machines,
         gpu_count=gpu_counts(catalog)[candidates.instance_type] * machines,
         gpu_memory_gb=catalog.columns.numbers["gpu_memory_gb"][candidates.instance_type],
         samples=speed,

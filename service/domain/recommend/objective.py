@@ -72,8 +72,10 @@ class Figures:
     watts: Floats
     risk: Floats
     """Probability of an interruption."""
+    machines: Floats
+    """Nodes of all instances."""
     gpu_count: Floats
-    """GPUs of all machines."""
+    """GPUs of all machines; NaN for machines without GPUs."""
     gpu_memory_gb: Floats
     """Memory of one GPU."""
     samples: Floats
@@ -104,7 +106,8 @@ _CRITERIA: Mapping[str, Callable[[Figures], Floats]] = {
     "joules": lambda figures: figures.watts / figures.paid_speed,
     "risk": lambda figures: figures.risk,
     "gpu_count": lambda figures: figures.gpu_count,
-    "fewer_gpus": lambda figures: figures.gpu_count,
+    # A machine without GPUs costs at most as much as one with a GPU.
+    "fewer_gpus": lambda figures: np.where(np.isnan(figures.gpu_count), figures.machines, figures.gpu_count),
     "lower_peak": lambda figures: figures.speed,
     "gpu_memory_gb": lambda figures: figures.gpu_memory_gb,
 }

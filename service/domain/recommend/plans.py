@@ -332,6 +332,7 @@ def _options_without_amount(single: _SingleInstance) -> NodeOptions:
             paid_speed=rate,
             watts=single.watts * instances,
             risk=risk,
+            machines=single.nodes * instances,
             gpu_count=single.gpu_count * instances,
             gpu_memory_gb=single.gpu_memory_gb,
             samples=rate * SECONDS_AN_HOUR,
@@ -377,6 +378,7 @@ def _options_of_amount(planner: Planner, single: _SingleInstance, charges: Charg
         watts=single.watts * instances,
         # 1 - e^-x by expm1, which is exact also where an interruption is unlikely.
         risk=np.where(single.spot, -np.expm1(-np.nan_to_num(per_hour, nan=np.inf) * run.paid), 0.0),
+        machines=machines,
         gpu_count=single.gpu_count * instances,
         gpu_memory_gb=single.gpu_memory_gb,
         samples=single.samples,

@@ -17,7 +17,7 @@ from service.domain.catalog.offer import Offers
 from service.domain.layouts.fleet_columns import EstimateColumns
 from service.domain.pareto import pareto
 from service.domain.recommend.objective import EVEN, NEEDS_PRICE, Figures, Objective, compared, scores
-from service.domain.recommend.plans import SPEED_CRITERIA, SPOT, Plans, gpu_counts
+from service.domain.recommend.plans import SPEED_CRITERIA, SPOT, Plans
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers
 from service.domain.typeset import ThresholdIndex, TypeSet, types_where
 
@@ -120,9 +120,8 @@ def rank(
         score = np.where(plans.keeps, score, np.inf)
     spot = catalog.offers.market[candidates.offer] == SPOT
     total = np.nan_to_num(figures.usd_per_hour, nan=np.inf)
-    machines = figures.gpu_count / gpu_counts(catalog)[candidates.instance_type]
     # `lexsort` sorts by its last key first.
-    order = np.lexsort((candidates.offer, candidates.instance_type, spot, machines, total, compared(score)))
+    order = np.lexsort((candidates.offer, candidates.instance_type, spot, figures.machines, total, compared(score)))
     lacking = np.bincount(candidates.instance_type[np.isnan(score)], minlength=len(catalog.instance_types))
     return Ranked(
         instance_type=candidates.instance_type[order],

@@ -17,7 +17,7 @@ def figures(*rows: tuple[float, float, float, float]) -> Figures:
     usd, speed, watts, risk = (np.array(column) for column in zip(*rows, strict=True))
     return Figures(
         usd, usd, 1 / speed, speed, speed, watts, risk,
-        gpu_count=watts, gpu_memory_gb=speed, samples=speed, data_usd=0 * usd,
+        machines=usd, gpu_count=watts, gpu_memory_gb=speed, samples=speed, data_usd=0 * usd,
     )  # fmt: skip
 
 
@@ -29,6 +29,12 @@ DEAR_FAST = (4.0, 100.0, 400.0, 0.0)
 def test_each_named_objective_has_its_own_winner(name: str, best: int) -> None:
     found = scores(OBJECTIVES[name], figures(CHEAP_SLOW, DEAR_FAST))
     assert int(found.argmin()) == best
+
+
+def test_of_machines_taken_as_cheaper_with_fewer_gpus_one_without_gpus_counts_as_one_with_a_gpu() -> None:
+    # Two machines without GPUs, and machines with two GPUs and with one.
+    some = figures((2, 1, np.nan, 0), (1, 1, 2, 0), (1, 1, 1, 0))
+    assert scores(Objective({"fewer_gpus": 1.0}), some).tolist() == pytest.approx([np.log(2), np.log(2), 0.0])
 
 
 def test_the_best_at_every_term_scores_zero() -> None:

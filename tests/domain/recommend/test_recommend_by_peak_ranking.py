@@ -137,7 +137,7 @@ def score(kind: InstanceType, offer: Offer, asked: Question, objective: Objectiv
             "samples_per_second": lambda: rate,
             "samples_per_usd": lambda: rate / usd,  # type: ignore[operator]
             "joules": lambda: watts / rate,  # type: ignore[operator]
-            "fewer_gpus": lambda: kind.gpu_count or 1,  # a machine without GPUs competes with its like alone
+            "fewer_gpus": lambda: kind.gpu_count or 1,  # without GPUs, as one with a GPU
         }
         value = found[term]()
         assert value is not None
