@@ -205,11 +205,8 @@ class _Search:
             here = shapes[shape].indices
             times = costs[here] @ demands[:, rows]
             for amount, rate in carried:
-                if amount[rows].any():
-                    np.maximum(times, rate[here, None] * amount[rows], out=times)
-            room = usable[here, None]
-            if candidates.crossing[rows].any():
-                room = np.where(candidates.crossing[rows], to_cross[here, None], room)
+                np.maximum(times, rate[here, None] * amount[rows], out=times)
+            room = np.where(candidates.crossing[rows], to_cross[here, None], usable[here, None])
             np.copyto(times, np.inf, where=needed[rows] > room)
             if _host_depends_on_layout(self.config):
                 hosts = self.clusters.hosts_fit_by_layout(self.config, here, candidates.layouts.micro_batch[rows])
