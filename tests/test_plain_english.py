@@ -139,3 +139,10 @@ def test_the_rules_find_what_they_forbid(text: str, is_found: bool, tmp_path: Pa
     path = tmp_path / "example.py"
     path.write_text(text, encoding="utf-8")
     assert bool(list(plain_english(path))) is is_found
+
+
+def test_the_glossary_gives_each_word_one_meaning() -> None:
+    lines = (ROOT / "GLOSSARY.md").read_text(encoding="utf-8").splitlines()
+    words = [line.split("|")[1].strip() for line in lines if line.startswith("| ") and not line.startswith("| word ")]
+    assert len(words) > 40
+    assert sorted(words) == sorted(set(words))
