@@ -35,18 +35,27 @@ class RandomTime:
         faster. Therefore the variance above `steady_variance`, the part that exists without load, counts only as far
         as it raises the quantile.
         """
-        mean, z = np.maximum(self.mean, 1e-30), NORMAL.inv_cdf(probability)
-        # By Wilson and Hilferty the quantile is mean (1 - d^2 + z d)^3, which is greatest at d = z / 2.
-        d, steady_d = (np.sqrt(variance) / (3.0 * mean) for variance in (self.variance, steady_variance))
-        d = np.minimum(d, np.maximum(steady_d, z / 2.0))
+        z = NORMAL.inv_cdf(probability)
+        # The quantile is greatest at d = z / 2.
+        d = np.minimum(self._third(self.variance), np.maximum(self._third(steady_variance), z / 2.0))
         # A greater mean with the same variance must not lower the quantile, as it would above the 98.7th percentile:
         # there (1 - d^2 + z d)^3 / d falls with d until d is the greater root of 5 d^2 - 2 z d + 1.
         turn = np.maximum(d, (z + sqrt(max(0.0, z**2 - 5.0))) / 5.0 + 1e-9)
-        over_mean, at_turn = (np.maximum(1.0 - x**2 + z * x, 0.0) ** 3 for x in (d, turn))
-        return np.asarray(self.mean * np.maximum(over_mean, d / turn * at_turn))
+        return np.asarray(self.mean * np.maximum(_over_mean(d, z), d / turn * _over_mean(turn, z)))
 
     def at_points(self) -> Floats:
-        """Seconds at each of `POINTS`, in a second dimension (Wilson and Hilferty, 1931)."""
-        mean = np.maximum(self.mean, 1e-30)[:, None]
-        d = np.sqrt(self.variance)[:, None] / (3.0 * mean)
-        return np.asarray(mean * np.maximum(1.0 - d**2 + POINTS * d, 1e-3) ** 3)
+        """Seconds at each of `POINTS`, in a second dimension; above 0, so that others can be divided by them."""
+        mean, d = np.maximum(self.mean, 1e-30), self._third(self.variance)
+        return np.asarray(mean[:, None] * np.maximum(_over_mean(d[:, None], POINTS), 1e-9))
+
+    def _third(self, variance: Number) -> Floats:
+        """A third of the standard deviation that belongs to a variance, over the mean."""
+        return np.asarray(np.sqrt(variance) / (3.0 * np.maximum(self.mean, 1e-30)))
+
+
+def _over_mean(d: Floats, z: Number) -> Floats:
+    """Quantile of a gamma distribution over its mean: (1 - d^2 + z d)^3 (Wilson and Hilferty, 1931).
+
+    `z` is the quantile of a standard normal variable, and `d` a third of the standard deviation over the mean.
+    """
+    return np.asarray(np.maximum(1.0 - d**2 + z * d, 0.0) ** 3)

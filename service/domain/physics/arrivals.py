@@ -70,9 +70,10 @@ class ArrivalTimes:
     p_empty: Floats
     """Probability that a request finds the engine empty."""
     p_waits: Floats
-    """Probability that a request finds all places taken."""
-    step: Floats
-    """Seconds of a step without prompts."""
+    """Probability that a request finds no place: all are taken, or with static batches those of the next batch."""
+    step_or_batch: Floats
+    """Seconds of what a request finds at work and waits for: a step without prompts, or a static batch (their root
+    mean square)."""
     p_prompts: Floats
     """Probability that a request at a busy engine finds prompts being read, or to be read before its own."""
     added_by_prompts: RandomTime
@@ -89,7 +90,7 @@ class ArrivalTimes:
     """Mean seconds that others add by Little's law, over those by the queue with processor sharing; 1 for random
     arrivals."""
     wait: RandomTime
-    """Seconds until a place is free, for a request that finds all places taken."""
+    """Seconds that a request without a place waits for one; with static batches, after the batch that it finds."""
     added_per_token: RandomTime
     """Seconds per token beyond `least_per_token`."""
     least_per_token: Floats
@@ -101,7 +102,7 @@ class ArrivalTimes:
 
     def _p_added_above(self, seconds: Floats) -> Floats:
         """Probability that others add more than these seconds to the time to the first token."""
-        rest_of_step = np.maximum(0.0, 1.0 - seconds / self.step)
+        rest_of_step = np.maximum(0.0, 1.0 - seconds / self.step_or_batch)
         with_prompts = np.maximum(rest_of_step, self.added_by_prompts.probability_above(seconds))
         place_is_free = (1.0 - self.p_prompts) * rest_of_step + self.p_prompts * with_prompts
         p_busy = np.maximum(0.0, 1.0 - self.p_empty - self.p_waits)
@@ -186,7 +187,7 @@ class ArrivalTimes:
     def _added_variance(self) -> Floats:
         """Variance of the seconds that others add to the first token, which are 0 where the engine is empty."""
         with_prompts = self.p_prompts * (self.added_by_prompts.variance + self.added_by_prompts.mean**2)
-        mean_square = with_prompts + (1.0 - self.p_prompts) * self.step**2 / 3.0
+        mean_square = with_prompts + (1.0 - self.p_prompts) * self.step_or_batch**2 / 3.0
         # The variance p E[x^2] - (p E[x])^2 falls again once p, the probability of a busy engine, exceeds
         # E[x^2] / 2 E[x]^2. It is kept at its greatest value from there, because no load makes a request faster.
         p_busy = np.minimum(1.0 - self.p_empty, mean_square / np.maximum(2.0 * self.mean_added**2, 1e-30))
@@ -217,11 +218,7 @@ class AnswerTimes(ArrivalTimes):
 
 @dataclass(frozen=True, slots=True)
 class BatchTimes(ArrivalTimes):
-    """Times on engines that start a static batch when the last one has ended.
-
-    `step` is the time of the batch that a request finds, as a root mean square. `wait` is the time of more batches, for
-    a request that does not get into the next one.
-    """
+    """Times on engines that start a static batch when the last one has ended."""
 
     batch_times: Floats
     """Seconds of the batch that a request finds, at each of `POINTS`."""
@@ -289,7 +286,7 @@ def _batch_times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats,
         _batch_times(seconds, rate, size, np.asarray(least_first_token), serving),
         p_empty=p_empty,
         p_waits=(1.0 - p_empty) * np.exp(-FULL_BATCHES * (1.0 - utilisation) * np.sqrt((places - 1.0) / utilisation)),
-        step=np.asarray(batch * np.sqrt((1.0 + variation) * (1.0 + 2.0 * variation))),
+        step_or_batch=np.asarray(batch * np.sqrt((1.0 + variation) * (1.0 + 2.0 * variation))),
         mean_added=mean_found / 2.0,
         wait=RandomTime(wait, wait**2),
         batch_times=time_found.at_points(),
@@ -317,7 +314,7 @@ def _batch_times(seconds: EngineTimes, rate: Floats, size: Floats, first_token: 
         prompt=_prompt_time(seconds, serving, len(rate)),
         p_empty=one,
         p_waits=zero,
-        step=zero,
+        step_or_batch=zero,
         p_prompts=zero,
         added_by_prompts=RandomTime(zero, zero),
         mean_added=zero,
@@ -435,7 +432,7 @@ def _times_in(
         prompt=_prompt_time(seconds, serving, len(places)),
         p_empty=np.where(places <= 1.0, 1.0, queue.p_empty),  # the only request that runs is not slowed down
         p_waits=queue.p_waits,
-        step=step,
+        step_or_batch=step,
         p_prompts=added.p_prompts,
         added_by_prompts=added.by_prompts,
         mean_added=np.where(places <= 1.0, 0.0, added.mean),
