@@ -29,13 +29,13 @@ class AccuracyClient(Protocol):
 
 @dataclass(slots=True)
 class AnsweredRuns:
-    """The answers, and the reasons why some rows have none."""
+    """Answers of a service to questions about published runs, and how many runs have none for which reason."""
 
     answers: list[ScoredAnswer] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
     rows: int = 0
     rented: dict[str, RentedGpu] = field(default_factory=dict)
-    """GPUs of the answers that the catalog sells on demand."""
+    """GPUs of the answers that can be rented on demand, by id."""
 
 
 def ask_table(table: Path, client: AccuracyClient) -> AnsweredRuns:

@@ -24,7 +24,7 @@ class ScoredAnswer:
 
     @property
     def error(self) -> float:
-        """Returns the relative error of the likely figure."""
+        """Returns the relative error of the likely figure: |likely / published - 1|."""
         return abs(self.likely / self.question.value - 1.0)
 
     @property

@@ -31,7 +31,7 @@ def as_json(answer: Answer) -> str:
 
 
 def as_table(answer: Answer) -> str:
-    """Returns columns for a terminal."""
+    """Returns the answer as columns for a terminal."""
     lines = [*_conclusion(answer), "", _table([HEADINGS, *map(_cost_row, answer["cost"])], "plain")]
     entry = _decisive_entry(answer)
     if entry is not None and entry["parts"]:

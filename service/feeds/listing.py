@@ -105,7 +105,7 @@ class Listing:
         return self if self.reason else replace(self, reason=reason)
 
     def at(self, region: str | None, zone: str | None = None) -> "Listing":
-        """Returns the listing in a region and zone."""
+        """Returns the same listing in another region and zone."""
         return replace(self, region=region, zone=zone)
 
     def priced(self, value: Any, times: Decimal = Decimal(1)) -> "Listing":

@@ -30,7 +30,7 @@ COUNTED_WITHIN = 0.01
 """How far counted parameters may differ from published ones, because biases, poolers and the like are not counted."""
 
 RESERVED_SHARE = 0.2
-"""Share of a card's memory that may be in none of its parts: 4 GB of 28 on a V710, 20 GB of 180 on a B200."""
+"""Largest share of a card's memory that belongs to none of its parts: 4 GB of 28 on a V710, 20 GB of 180 on a B200."""
 
 
 def check_seed(batch: Batch, folder: Path) -> list[str]:

@@ -37,14 +37,23 @@ class CompareRequest(DayRequest):
 class ComparedInstanceResponse(ResponseModel):
     """One instance type against the baseline; a ratio is null if one of its figures is unknown."""
 
-    instance: str
-    basis: Literal["measured", "peak"]
+    instance: str = Field(description="The instance type, as `provider/name`.")
+    basis: Literal["measured", "peak"] = Field(
+        description="`measured` under the name of `workload`; `peak`: the dense peak of the machine."
+    )
     speed: float | None = Field(description="Samples per second when measured; else dense peak in TFLOPS.")
-    speed_unit: Literal["samples_per_second", "tflops"]
-    precision: str | None
-    batch_size: int | None
-    usd_per_hour: float | None
-    price: PriceResponse | None
+    speed_unit: Literal["samples_per_second", "tflops"] = Field(
+        description="`samples_per_second` if `basis` is `measured`, else 10^12 operations per second."
+    )
+    precision: str | None = Field(description="Of the measurement, or of the peak; null: unknown.")
+    batch_size: int | None = Field(
+        description="Samples per step of the measurement; null: not stated, or without a measurement."
+    )
+    usd_per_hour: float | None = Field(description="`usd_per_hour` of `price`; null: unknown.")
+    price: PriceResponse | None = Field(
+        description="The lowest on-demand price in the regions asked for, or else the lowest spot price; "
+        "null: no offer."
+    )
     relative_speed: Annotated[float | None, Field(description="`speed` over that of the baseline.")]
     relative_cost: Annotated[float | None, Field(description="`usd_per_hour` over that of the baseline.")]
     relative_peak: float | None = Field(description="Dense peak by the data sheets, over that of the baseline.")
@@ -54,7 +63,9 @@ class ComparedInstanceResponse(ResponseModel):
     speed_per_cost: Annotated[float | None, Field(description="`relative_speed` over `relative_cost`.")]
     samples_per_usd: Annotated[float | None, Field(description="Null unless measured.")]
     evidence: list[str] = Field(description="Ids of the measurements used.")
-    specs: InstanceResponse
+    specs: InstanceResponse = Field(
+        description="The instance type as a list shows it, whose `price` is that of all regions."
+    )
 
     @classmethod
     def of(cls, row: Comparison, catalog: Catalog) -> "ComparedInstanceResponse":
@@ -71,9 +82,9 @@ class ComparedInstanceResponse(ResponseModel):
 class ComparisonResponse(ResponseModel):
     """The instance types in the order of the request, and the baseline of their ratios."""
 
-    baseline: str
+    baseline: str = Field(description="The instance type that the ratios refer to, as `provider/name`.")
     items: list[ComparedInstanceResponse]
-    notes: list[str]
+    notes: list[str] = Field(description="A sentence for each instance type that has no measurement of the workload.")
     catalog: CatalogStamp
 
 

@@ -19,20 +19,22 @@ class FeedResponse(ResponseModel):
     """A feed: how far it is trusted, when it was read, and what became of its rows."""
 
     id: str
-    title: str
+    title: str = Field(description="Name for people.")
     rank: int = Field(description="Where several feeds confirmed a price recently, the one of the lowest rank counts.")
     state: Health = Field(description="`stale`: the feed answers, but its content has not changed for too long.")
     problem: Annotated[str | None, Field(description="Why the last run failed; null if it succeeded.")]
-    url: str | None
+    url: str | None = Field(description="Address at which the feed is read; null: none.")
     setting: str | None = Field(description="The environment variable for the key that the feed needs; null: none.")
     every_hours: Annotated[
         float | None, Field(description="Hours between two runs; null: the feed is not read in the background.")
     ]
-    last_run_at: datetime | None
-    next_run_at: datetime | None
+    last_run_at: datetime | None = Field(description="When the feed was last read; null: never.")
+    next_run_at: datetime | None = Field(
+        description="When the feed is due again; null: never read, or not read in the background."
+    )
     captured_at: datetime | None = Field(description="When the last good content was current.")
     changed_at: datetime | None = Field(description="When the content last changed.")
-    rows_kept: int
+    rows_kept: int = Field(description="Rows of the last capture that became prices.")
     rows_held: int = Field(
         description="Rows that do not count until a second capture, another feed or `instance-selector feeds release` "
         "confirms them."
@@ -70,7 +72,7 @@ class UnmappedTypesResponse(ResponseModel):
     """Instance types that the catalog lacks, those with the most prices first."""
 
     items: list[UnmappedResponse]
-    total: int
+    total: int = Field(description="Instance types that the catalog lacks, also those beyond `limit`.")
 
 
 class UnmappedRequest(RequestModel):

@@ -1,8 +1,7 @@
 """The filters that `GET /instances` and `POST /recommend` share, as request fields and as constraints of the domain."""
 
 import re
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, create_model
@@ -28,6 +27,7 @@ from service.domain.selection.constraints import Constraints
 from service.domain.selection.filters import RANGES
 
 MARKET = "`on_demand`, `spot`, `reserved`, or the term of a commitment such as `1y_reserved_no_upfront`."
+LIFECYCLE = "States on the catalog's day: `announced`, `preview`, `available`, `closed_to_new`, `retired`."
 OTHER_NAMES_OF_SPOT = frozenset({"preemptible", "preemptable", "interruptible", "low_priority", "low-priority"})
 Task = Literal["training", "inference", "hpc", "graphics", "development", "classical", "sequential"]
 PrecisionSupport = Literal["accelerated", "native", "any"]
@@ -71,14 +71,16 @@ class InstanceFilters(ColumnFilters):
     market: Annotated[Names, Field(description=MARKET)] = ()
     lifecycle: Annotated[
         Names,
-        Field(
-            description="States on the catalog's day: `announced`, `preview`, `available`, `closed_to_new`, `retired`."
-        ),
+        Field(description=LIFECYCLE),
     ] = ()
     framework: Annotated[Names, Field(description="Software, all of which must be known to run on the type.")] = ()
     max_usd_per_hour: Annotated[Amount | None, Field(description="Highest price of one machine per hour.")] = None
     max_price_age_days: Annotated[
-        Amount | None, Field(description="A price without a day has no known age and is rejected.")
+        Amount | None,
+        Field(
+            description="Most days since the price was observed. A price without a day has no known age and is "
+            "rejected."
+        ),
     ] = None
 
     def given(self) -> dict[str, Any]:
@@ -166,15 +168,16 @@ def constraints_of(
     catalog: Catalog,
     *,
     prefix: str = "",
-    usual: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    usual_lifecycle: tuple[str, ...],
     **more: Any,
 ) -> Constraints:
-    """Returns the filters as constraints; `usual` replaces some of them. Raises `QuestionError`."""
+    """Returns the filters as constraints, with the usual states of the lifecycle if none is named.
+
+    Raises `QuestionError`.
+    """
     given = filters.given()
     words = {name: resolved(name, given[name], catalog, prefix) for name in (*WORDS, "lifecycle") if name in given}
-    # Only the default is replaced: a caller who names states gets exactly these.
-    if "lifecycle" in usual:
-        words["lifecycle"] = words.get("lifecycle") or usual["lifecycle"]
+    words["lifecycle"] = words.get("lifecycle") or usual_lifecycle
     at_least, at_most = (
         {name: given[field] for name, field in fields.items() if field in given} for fields in (MINIMUMS, MAXIMUMS)
     )
@@ -190,7 +193,7 @@ def constraints_of(
         country=resolved("country", filters.country, catalog, prefix),
         continent=resolved("continent", filters.continent, catalog, prefix),
         allow_unknown_region=filters.allow_unknown_region,
-        market=usual.get("market") or resolved("market", filters.market, catalog, prefix),
+        market=resolved("market", filters.market, catalog, prefix),
         max_usd_per_hour=filters.max_usd_per_hour,
         max_price_age_days=filters.max_price_age_days,
         **more,

@@ -34,7 +34,7 @@ _NOT_SHOWN = (
 
 
 class BoardResponse(ResponseModel):
-    """Totals of the physical board, which may hold several GPUs."""
+    """Totals of the physical board, which may hold several GPUs: figures of one GPU times `gpus`; null: unknown."""
 
     gpus: int
     memory_gb: float | None
@@ -55,11 +55,12 @@ class BoardResponse(ResponseModel):
 class GpuResponse(copy_of(Gpu, *_NOT_SHOWN), ResponseModel):  # type: ignore[misc]
     """A GPU, which may be a part of a card. All figures are of one GPU; null: unknown."""
 
-    cores: int | None = Field(description="CUDA cores or stream processors.")
     board: BoardResponse | None = Field(description="Totals of the board, which may hold several GPUs.")
     successor: str | None = Field(description="The newer GPU that replaces it, if released by the catalog's day.")
     instance_types: int = Field(description="How many instance types on the catalog's day have this GPU.")
-    precisions: dict[str, PrecisionDetailResponse]
+    precisions: dict[str, PrecisionDetailResponse] = Field(
+        description="By the id of the precision, see `/precisions`; one that is missing is unknown."
+    )
 
     @classmethod
     def of(cls, gpu: Gpu, catalog: Catalog) -> "GpuResponse":
@@ -88,7 +89,7 @@ class GpusRequest(PageRequest):
     vendor: Annotated[Names, Field(description="Makers of the chip, such as `nvidia`.")] = ()
     kind: Annotated[Names, Field(description="`gpu`, `tpu`, `npu` or `fpga`.")] = ()
     platform: Annotated[Names, Field(description="Toolkits of its code, such as `cuda` or `rocm`.")] = ()
-    architecture: Annotated[Names, Field(description="Such as `hopper` or `cdna3`.")] = ()
+    architecture: Annotated[Names, Field(description="Such as `hopper` or `cdna-3`.")] = ()
     precision: Annotated[Precisions, Field(description="Number formats, all of which it must run.")] = ()
     precision_support: Annotated[
         PrecisionSupport,

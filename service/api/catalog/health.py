@@ -9,6 +9,7 @@ from anyio import move_on_after, to_thread
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
+from pydantic import Field
 
 from service.api.http.current import CatalogStamp, Live, stamp
 from service.api.http.fields import ResponseModel
@@ -42,7 +43,7 @@ class ReadyResponse(ResponseModel):
 
     status: Literal["ready", "draining", "database_file_lost"]
     catalog: CatalogStamp
-    checked_at: datetime
+    checked_at: datetime = Field(description="When the database was last read without an error.")
     problem: str | None
 
 

@@ -1,7 +1,7 @@
 """An instance type as every endpoint shows it."""
 
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field
 
@@ -22,12 +22,12 @@ class PrecisionRateResponse(ResponseModel):
 class InstanceGpuResponse(ResponseModel):
     """The GPUs of an instance type. Figures are of one GPU, except for `total_memory_gb`; null: unknown."""
 
-    id: str
+    id: str = Field(description="Id of the GPU, see `/gpus/{id}`.")
     name: str
-    kind: str
-    vendor: str
-    architecture: str
-    count: int
+    kind: str = Field(description="`gpu`, `tpu`, `npu` or `fpga`.")
+    vendor: str = Field(description="Maker of the chip, such as `nvidia`.")
+    architecture: str = Field(description="Generation of the chip, such as `hopper` or `cdna-3`.")
+    count: int = Field(description="GPUs of one machine; a part of a card counts as one.")
     fraction: float = Field(description="1 for a whole card; 0.5 where each GPU is half a card.")
     memory_gb: Annotated[float | None, Field(description="Memory of one GPU as it is sold, in GB.")]
     usable_memory_gib: Annotated[
@@ -36,7 +36,9 @@ class InstanceGpuResponse(ResponseModel):
     total_memory_gb: Annotated[float | None, Field(description="Memory of all GPUs together, in GB.")]
     memory_bandwidth_gb_per_second: float | None
     tdp_watts: Annotated[float | None, Field(description="Rated power of one GPU.")]
-    tensor_core_generation: int | None
+    tensor_core_generation: int | None = Field(
+        description="Generation of NVIDIA's tensor cores, 1 for Volta; null for a GPU without them."
+    )
     released_on: Annotated[str | None, Field(description="Year, month or day.")]
     interconnect: Annotated[
         str | None,
@@ -45,7 +47,9 @@ class InstanceGpuResponse(ResponseModel):
     interconnect_gb_per_second: Annotated[
         float | None, Field(description="Per GPU, both directions added; null: unknown or none.")
     ]
-    precisions: dict[str, PrecisionRateResponse]
+    precisions: dict[str, PrecisionRateResponse] = Field(
+        description="By the id of the precision, see `/precisions`: those that the GPU runs, or may run."
+    )
 
 
 class CpuResponse(ResponseModel):
@@ -56,8 +60,46 @@ class CpuResponse(ResponseModel):
     model: str | None = Field(validation_alias="cpu_model")
 
 
-class PriceResponse(ResponseModel):
-    """The price of an offer per hour, with its source."""
+class ListedPriceResponse(ResponseModel):
+    """The price of an offer per hour as its seller lists it, with its source."""
+
+    usd_per_hour: float | None = Field(
+        description="The listed price in US dollars. Null if it is unknown; `unknown_because` then says why."
+    )
+    market: Annotated[str, Field(description="`on_demand`, `spot` or `reserved`.")]
+    term: str | None = Field(description="The commitment of a reserved offer, such as `1y_reserved_all_upfront`.")
+    region: Annotated[str | None, Field(description="Null: the source names no region.")]
+    zone: Annotated[str | None, Field(description="Zone of a spot price; null if the price holds in the whole region.")]
+    currency: Annotated[str, Field(description="The currency of `per_hour`, such as `USD`.")]
+    per_hour: float | None = Field(description="As listed, in the provider's currency; null: unknown.")
+    observed_on: Annotated[
+        date | None, Field(description="The day on which the source showed the price; null: unknown.")
+    ]
+    dated: Annotated[str, Field(description="How well the day is known: `day`, `month`, `not_before` or `unknown`.")]
+    kind: Annotated[
+        str, Field(description="How the price is known: `api`, `published`, `entered` by hand or `assumed`.")
+    ]
+    source: Annotated[str, Field(description="Id of the source.")]
+    unknown_because: Annotated[str | None, Field(description="Why `usd_per_hour` is null; null if it is known.")]
+
+    @classmethod
+    def of(cls, offer: Offer, **more: object) -> Self:
+        """Returns the price of this offer, with `more` fields of a subclass."""
+        _, native = offer.price.listed
+        return cls.like(
+            offer.price,
+            market=offer.market,
+            term=offer.term,
+            region=offer.region,
+            zone=offer.zone,
+            per_hour=None if native is None else number(native),
+            unknown_because=_unknown_because(offer),
+            **more,
+        )
+
+
+class PriceResponse(ListedPriceResponse):
+    """The price of an offer per hour that is believed on the catalog's day, and the listed price that it rests on."""
 
     usd_per_hour: float | None = Field(
         description="The price per machine that is believed on the catalog's day; filters, rankings and limits use it. "
@@ -70,39 +112,19 @@ class PriceResponse(ResponseModel):
     listed_usd_per_hour: float | None = Field(description="As the source lists it on `observed_on`.")
     old: bool = Field(description="Whether no recent observation confirms it; it then ranks at `usd_per_hour_high`.")
     suspect: bool = Field(description="Whether one source alone states it, far below the same GPU elsewhere.")
-    market: Annotated[str, Field(description="`on_demand`, `spot` or `reserved`.")]
-    term: str | None = Field(description="The commitment of a reserved offer, such as `1y_reserved_all_upfront`.")
-    region: Annotated[str | None, Field(description="Null: the source names no region.")]
-    zone: Annotated[str | None, Field(description="Zone of a spot price; null if the price holds in the whole region.")]
-    currency: Annotated[str, Field(description="The currency of `per_hour`, such as `USD`.")]
-    per_hour: float | None = Field(description="As listed, in the provider's currency.")
-    observed_on: Annotated[
-        date | None, Field(description="The day on which the source showed the price; null: unknown.")
-    ]
-    dated: Annotated[str, Field(description="How well the day is known: `day`, `month`, `not_before` or `unknown`.")]
-    kind: Annotated[
-        str, Field(description="How the price is known: `api`, `published`, `entered` by hand or `assumed`.")
-    ]
-    source: Annotated[str, Field(description="Id of the source.")]
-    unknown_because: Annotated[str | None, Field(description="Why `usd_per_hour` is null; null if it is known.")]
 
     @classmethod
-    def of(cls, offer: Offer) -> "PriceResponse":
-        """Returns the price of this offer."""
+    def of(cls, offer: Offer, **more: object) -> Self:
+        """Returns the believed price of this offer."""
         price = offer.price
-        usd, native = price.listed
-        return cls.like(
-            price,
+        usd, _ = price.listed
+        return super().of(
+            offer,
             **ends_of_band(price),
             listed_usd_per_hour=None if usd is None else number(usd),
             old=price.belief is not None and price.belief.old,
             suspect=price.belief is not None and price.belief.suspect,
-            market=offer.market,
-            term=offer.term,
-            region=offer.region,
-            zone=offer.zone,
-            per_hour=None if native is None else number(native),
-            unknown_because=_unknown_because(offer),
+            **more,
         )
 
 
@@ -125,22 +147,26 @@ class InstanceTypeResponse(ResponseModel):
     """The hardware of an instance type."""
 
     provider: str
-    name: str
+    name: str = Field(description="Name of the instance type at the provider, such as `p4d.24xlarge`.")
     service: Annotated[str, Field(description="The service that rents it out, such as `ec2` or `sagemaker`.")]
-    family: str
+    family: str = Field(description="Family of instance types, such as `p4d`.")
     lifecycle: Annotated[str, Field(description="State on the catalog's day, such as `available` or `retired`.")]
-    launched_on: date | None
+    launched_on: date | None = Field(description="The day on which the type became generally available; null: unknown.")
     gpu: Annotated[InstanceGpuResponse | None, Field(description="Null: the machine has no GPU.")]
-    vcpus: float | None
+    vcpus: float | None = Field(description="vCPUs of the machine, as the provider counts them; null: unknown.")
     cpu: CpuResponse
     memory_gib: Annotated[float | None, Field(description="Host memory in GiB; null: unknown.")]
     network_gbps: Annotated[
         float | None, Field(description="Network of the machine in gigabits per second, at its peak; null: unknown.")
     ]
-    rdma: bool | None
-    gpudirect_rdma: bool | None
+    rdma: bool | None = Field(description="Whether the network between machines has RDMA; null: unknown.")
+    gpudirect_rdma: bool | None = Field(
+        description="Whether the network reads the memory of GPUs directly; null: unknown."
+    )
     local_storage_gb: Annotated[float | None, Field(description="Local disks in GB; 0: none, null: unknown.")]
-    bare_metal: bool | None
+    bare_metal: bool | None = Field(
+        description="Whether the renter has the whole machine without a hypervisor; null: unknown."
+    )
     orderable: bool | None = Field(description="Whether the provider takes this name in an order; null: unknown.")
     hypervisor: str | None = Field(description="`nitro` or `xen` at AWS; `none` on bare metal; null: unknown.")
     cpu_fp32_tflops: float | None = Field(description="Dense fp32 peak of all vCPUs; null: unknown.")
@@ -159,8 +185,8 @@ class InstanceTypeResponse(ResponseModel):
 class RegionCpuResponse(ResponseModel):
     """The CPU that a region is known to combine with a GPU."""
 
-    region: str
-    gpu: str
+    region: str = Field(description="Id of the region, see `/regions`.")
+    gpu: str = Field(description="Id of the GPU.")
     cpu: CpuResponse
     source: str
 

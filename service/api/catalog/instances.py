@@ -71,7 +71,7 @@ class FacetResponse(ResponseModel):
     """A value, and how many items of the whole list have it."""
 
     value: Annotated[str | float | None, Field(description="Null: unknown or not applicable.")]
-    count: int
+    count: int = Field(description="Items of the whole list with this value.")
 
 
 class InstancesPageResponse(Page[InstanceResponse]):
@@ -136,7 +136,7 @@ def _constraints(query: InstancesRequest, catalog: Catalog) -> Constraints:
     return constraints_of(
         query,
         catalog,
-        usual={"lifecycle": IN_USE},
+        usual_lifecycle=IN_USE,
         precision_all=precisions,
         precision_support=query.precision_support,
         task=query.task,
@@ -162,12 +162,12 @@ class EvidenceResponse(ResponseModel):
     """A measurement on this machine."""
 
     id: str
-    workload: str
-    framework: str | None
-    nodes: int
-    precision: str | None
-    batch_size: int | None
-    samples_per_second: float
+    workload: str = Field(description="The name under which it was sent.")
+    framework: str | None = Field(description="The framework or engine, as `/frameworks` names it; null: not stated.")
+    nodes: int = Field(description="Machines that ran the workload together.")
+    precision: str | None = Field(description="Null: not stated.")
+    batch_size: int | None = Field(description="Samples per step of all GPUs together; null: not stated.")
+    samples_per_second: float = Field(description="The rate of all nodes together.")
     measured_on: date
     source: str
 
@@ -175,19 +175,21 @@ class EvidenceResponse(ResponseModel):
 class NamePartsResponse(ResponseModel):
     """Parts of the name, if the provider builds names by a rule."""
 
-    letters: str
-    generation: int
-    attributes: list[str]
-    series: str
-    size: str
+    letters: str = Field(description="The letters before the generation: `p` in `p4d.24xlarge`.")
+    generation: int = Field(description="The number in the series: 4 in `p4d.24xlarge`.")
+    attributes: list[str] = Field(description="The letters after the generation: `d` in `p4d.24xlarge`.")
+    series: str = Field(description="Letters and generation: `p4` in `p4d.24xlarge`.")
+    size: str = Field(description="The part after the dot: `24xlarge` in `p4d.24xlarge`.")
 
 
 class InstanceDetailResponse(InstanceTypeResponse):
     """An instance type in full."""
 
-    name_parts: NamePartsResponse | None
+    name_parts: NamePartsResponse | None = Field(
+        description="Null: the provider has no rule for names, or the name does not follow it."
+    )
     gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs to itself; null: unknown.")]
-    vcpus_per_gpu: float | None
+    vcpus_per_gpu: float | None = Field(description="`vcpus` over the number of GPUs; null: unknown, or no GPU.")
     interconnect: Annotated[
         str | None,
         Field(description="How the GPUs are linked, such as `nvlink`; `none` for a single GPU, null: unknown."),
@@ -205,12 +207,23 @@ class InstanceDetailResponse(InstanceTypeResponse):
     superseded_by: Annotated[
         str | None, Field(description="The newer type that is faster, costs no more and has as much memory.")
     ]
-    precisions: dict[str, PrecisionDetailResponse]
-    offers: list[PriceResponse]
-    lifecycle_events: list[LifecycleResponse]
-    software: list[SoftwareSupportResponse]
-    region_cpus: list[RegionCpuResponse]
-    evidence: list[EvidenceResponse]
+    precisions: dict[str, PrecisionDetailResponse] = Field(
+        description="By the id of the precision, see `/precisions`; one that is missing is unknown. Empty "
+        "without a GPU."
+    )
+    offers: list[PriceResponse] = Field(
+        description="Every offer of the type on the catalog's day, in all markets and regions."
+    )
+    lifecycle_events: list[LifecycleResponse] = Field(
+        description="States up to the catalog's day, the first one first."
+    )
+    software: list[SoftwareSupportResponse] = Field(
+        description="Rules in force on the catalog's day that apply to this machine."
+    )
+    region_cpus: list[RegionCpuResponse] = Field(description="CPUs that regions are known to combine with the GPU.")
+    evidence: list[EvidenceResponse] = Field(
+        description="Measurements of named workloads on this machine that the caller may see."
+    )
     source: str
     note: str | None
     catalog: CatalogStamp
@@ -264,7 +277,7 @@ class SimilarRequest(DayRequest):
 class SpecChangeResponse(ResponseModel):
     """A specification that differs."""
 
-    figure: str
+    figure: str = Field(description="Name of the figure with its unit, such as `memory_gib` or `fp16_tflops`.")
     here: Annotated[float, Field(description="The figure of the instance type in the path.")]
     there: Annotated[float, Field(description="The figure of the similar instance type.")]
     ratio: Annotated[FourDecimals, Field(description="`there` over `here`.")]
@@ -274,17 +287,19 @@ class SimilarInstanceResponse(ResponseModel):
     """A similar instance type, with the gains and losses of moving to it."""
 
     distance: FourDecimals = Field(description="0 means equal; each figure counts by the logarithm of its ratio.")
-    gains: list[SpecChangeResponse]
-    loses: list[SpecChangeResponse]
-    precisions_gained: list[str]
-    precisions_lost: list[str]
+    gains: list[SpecChangeResponse] = Field(description="Figures that are higher on the similar type.")
+    loses: list[SpecChangeResponse] = Field(description="Figures that are lower on the similar type.")
+    precisions_gained: list[str] = Field(description="Precisions that only the GPU of the similar type runs natively.")
+    precisions_lost: list[str] = Field(
+        description="Precisions that only the GPU of the instance type in the path runs natively."
+    )
     instance: InstanceResponse
 
 
 class SimilarResponse(ResponseModel):
     """The nearest types, nearest first."""
 
-    instance: str
+    instance: str = Field(description="The instance type in the path, as `provider/name`.")
     items: list[SimilarInstanceResponse]
     catalog: CatalogStamp
 

@@ -53,7 +53,7 @@ Workers = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(whole)]
 class NamedWorkloadRequest(BodyModel):
     """The name of a workload, as an object."""
 
-    name: PrintedName
+    name: Annotated[PrintedName, Field(description="The name of the workload.")]
 
 
 class SoftwareUsedRequest(BodyModel):
@@ -91,7 +91,7 @@ class MeasurementRequest(BodyModel):
     watts: Annotated[Positive | None, Field(description="Power that one machine drew.")] = None
     measured_at: Annotated[Day | None, Field(description="The day of the measurement. Default: today, in UTC.")] = None
     source: Annotated[PrintedName, Field(description="Who or what measured.")] = UNNAMED_SOURCE
-    note: Text | None = None
+    note: Annotated[Text | None, Field(description="A remark, which is shown with the measurement.")] = None
     public: Annotated[
         bool, Field(description="Whether every caller sees and uses it; needs a key with the scope `admin`, too.")
     ] = False

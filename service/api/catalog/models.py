@@ -44,17 +44,15 @@ FP16_BYTES = 2
 class TransformerResponse(copy_of(Transformer)):  # type: ignore[misc]
     """Dimensions; 0: the network has none. A layer of a hybrid is attention, a state space (ssm) or an FFN."""
 
-    context_tokens: int = Field(description="Maximum tokens of a sequence; 0: unknown or unlimited.")
-
 
 class ModelResponse(ResponseModel):
     """An ML model of the catalog."""
 
-    id: str
+    id: str = Field(description="The name that requests use; `aliases` mean the same.")
     name: str
-    family: str
+    family: str = Field(description="Such as `llm`, `moe`, `cnn` or `diffusion`.")
     aliases: list[str]
-    parameters: int
+    parameters: int = Field(description="All parameters, as published.")
     active_parameters: int = Field(description="Parameters that take part in one token or sample.")
     sample: str = Field(description="What one sample is, such as `token` or `image 1024x1024`.")
     forward_flops_per_sample: float | None = Field(
@@ -81,12 +79,14 @@ class ModelResponse(ResponseModel):
     other_flops_per_sample: float | None = Field(
         description="FLOPs of `other_parameters`; in a language model, for each token of an image."
     )
-    audio_seconds_per_sample: float | None
+    audio_seconds_per_sample: float | None = Field(
+        description="Length of the audio of a sample; null for a model that reads no audio."
+    )
     dimensions: TransformerResponse | None = Field(
         description="Null if the model is not a transformer.", validation_alias="transformer"
     )
     published_precision: str | None = Field(description="Number format in which most of the weights are published.")
-    released_on: str | None
+    released_on: str | None = Field(description="Year, month or day; null: unknown.")
     source: str
     note: str | None
 
@@ -149,18 +149,20 @@ class FlopsResponse(ResponseModel):
 
     matrix: float = Field(description="Products with weights; the same at every length.")
     attention: float = Field(description="Attention to the `context_tokens` tokens before this one.")
-    total: float
+    total: float = Field(description="`matrix` + `attention`.")
 
 
 class ComputedResponse(ResponseModel):
     """Figures computed from the dimensions."""
 
-    context_tokens: int
+    context_tokens: int = Field(description="Tokens of the sequence that the figures are for.")
     parameters: int = Field(
         description="Counted from the dimensions; `parameters` of the model is the published count."
     )
-    active_parameters: int
-    parameters_by_part: ParameterPartsResponse
+    active_parameters: int = Field(
+        description="Those of `parameters` that one token uses: of the routed experts only the chosen ones."
+    )
+    parameters_by_part: ParameterPartsResponse = Field(description="Parts that add up to `parameters`.")
     forward_flops_per_token: FlopsResponse = Field(
         description="For a model with an encoder and a decoder: FLOPs of one token on each side."
     )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import date
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from service.api.catalog.filters import MARKET, resolved
-from service.api.catalog.instance_type import PriceResponse
+from service.api.catalog.instance_type import ListedPriceResponse
 from service.api.http.current import Pinned, catalog_on, known_on
 from service.api.http.fields import Day, Names, PageRequest
 from service.api.http.listing import Page, page_answer, require_column
@@ -66,28 +66,21 @@ class PricesRequest(PriceFilters):
     ] = ()
 
 
-class OfferResponse(PriceResponse):
+class OfferResponse(ListedPriceResponse):
     """A listed price of an offer, and the days on which it is in force. `/instances` shows what is believed today."""
 
-    usd_per_hour: float | None = Field(
-        description="The listed price in US dollars. Null if it is unknown; `unknown_because` then says why."
-    )
-    usd_per_hour_low: float | None = Field(description="In this list the same as `usd_per_hour`.")
-    usd_per_hour_high: float | None = Field(description="In this list the same as `usd_per_hour`.")
-    old: bool = Field(description="Always false in this list: listed prices are not judged.")
-    suspect: bool = Field(description="Always false in this list: listed prices are not judged.")
     provider: str
-    instance: str
-    valid_from: date
+    instance: str = Field(description="Name of the instance type at the provider.")
+    valid_from: date = Field(description="The first day on which the price is in force.")
     valid_to: date | None = Field(description="The day on which another price replaced it; null: still in force.")
 
     @classmethod
-    def of_row(cls, row: int, history: CatalogHistory) -> "OfferResponse":
+    def of_row(cls, row: int, history: CatalogHistory) -> Self:
         """Returns a recorded price of the history."""
         instance_type, offer = offer_of(history, row)
         end = offer.price.valid_to
-        return cls(
-            **PriceResponse.of(offer).__dict__,
+        return cls.of(
+            offer,
             provider=instance_type.provider,
             instance=instance_type.name,
             valid_from=day_of(offer.price.valid_from),

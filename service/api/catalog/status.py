@@ -25,10 +25,10 @@ class RowCountsResponse(ResponseModel):
     regions: int
     instance_types: int
     offers: int
-    software_rules: int
-    measurements: int
+    software_rules: int = Field(description="Rules on where software runs that are in force.")
+    measurements: int = Field(description="Measurements of named workloads that the caller may see.")
     published_runs: int
-    sources: int
+    sources: int = Field(description="Publications and price lists that rows cite.")
 
 
 class ProviderFreshnessResponse(ResponseModel):
@@ -36,11 +36,15 @@ class ProviderFreshnessResponse(ResponseModel):
 
     provider: str
     instance_types: int
-    offers: int
-    offers_priced: int
+    offers: int = Field(description="Offers on the catalog's day, with known and unknown prices.")
+    offers_priced: int = Field(description="Offers whose price is known.")
     offers_undated: int = Field(description="Offers whose price has no known day of observation.")
-    prices_oldest: date | None
-    prices_newest: date | None
+    prices_oldest: date | None = Field(
+        description="The earliest day on which one of its prices was observed; null: no dated price."
+    )
+    prices_newest: date | None = Field(
+        description="The latest day on which one of its prices was observed; null: no dated price."
+    )
 
 
 class ImportResponse(copy_of(ImportSummary)):  # type: ignore[misc]

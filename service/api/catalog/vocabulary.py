@@ -29,8 +29,8 @@ class PrecisionResponse(copy_of(Precision)):  # type: ignore[misc]
         float, Field(description="Bits per stored value; in block formats including its share of the block's scales.")
     ]
     runs_as: Annotated[str, Field(description="The precision whose rate a GPU reaches when it multiplies this format.")]
-    gpus_accelerated: int
-    gpus_native: int
+    gpus_accelerated: int = Field(description="GPUs of the catalog that have a matrix engine for it.")
+    gpus_native: int = Field(description="GPUs of the catalog that run it natively without a matrix engine for it.")
 
 
 @router.get("/precisions", summary="List precisions", response_model=Page[PrecisionResponse])
@@ -66,7 +66,9 @@ class ServiceResponse(copy_of(Service, "provider", "lifecycle"), ResponseModel):
     """A service of the provider other than instance types."""
 
     state: str | None = Field(description="Its state on the catalog's day; null: not announced by then.")
-    lifecycle_events: list[ServiceStateResponse]
+    lifecycle_events: list[ServiceStateResponse] = Field(
+        description="States up to the catalog's day, the first one first."
+    )
 
     @classmethod
     def of(cls, service: Service, day: date) -> "ServiceResponse":
@@ -78,26 +80,19 @@ class ServiceResponse(copy_of(Service, "provider", "lifecycle"), ResponseModel):
 class FeeResponse(copy_of(Fee, "provider", "note")):  # type: ignore[misc]
     """The surcharge of a managed service on the price of the machine."""
 
-    family: str = Field(description="The family of machines; empty: every family without a fee of its own.")
-
 
 class ProviderResponse(copy_of(Provider, "priced_by_region"), ResponseModel):  # type: ignore[misc]
     """A provider, its terms, and its share of the catalog."""
 
-    seller_class: Annotated[
-        str | None, Field(description="`hyperscaler`, `neocloud`, `marketplace` or `reseller`; null: unknown.")
-    ]
-    gpus_exclusive: Annotated[
-        bool | None, Field(description="Whether no other customer shares the GPUs; null: unknown.")
-    ]
-    rdma_fabric: Annotated[
-        str | None,
-        Field(description="The RDMA network of its machines: `efa`, `infiniband` or `roce`; null: unknown or none."),
-    ]
-    instance_types: int
-    offers: int
-    services: list[ServiceResponse]
-    fees: list[FeeResponse]
+    instance_types: int = Field(description="Number of its instance types on the catalog's day.")
+    offers: int = Field(
+        description="Number of its offers on the catalog's day: one per instance type, place, market and term."
+    )
+    services: list[ServiceResponse] = Field(description="Its services other than instance types.")
+    fees: list[FeeResponse] = Field(
+        description="Fees of its managed services with a `valid_from` up to the catalog's day; of one service and "
+        "family, the newest is in force."
+    )
 
     @classmethod
     def of(cls, provider: Provider, catalog: Catalog) -> "ProviderResponse":
@@ -134,7 +129,9 @@ class RegionsRequest(PageRequest):
 class RegionResponse(copy_of(Region), ResponseModel):  # type: ignore[misc]
     """A region in which a provider rents machines out."""
 
-    cpus: list[RegionCpuResponse]
+    cpus: list[RegionCpuResponse] = Field(
+        description="The CPUs that the region is known to combine with a GPU; empty: none is known."
+    )
 
     @classmethod
     def of(cls, region: Region) -> "RegionResponse":
@@ -170,21 +167,23 @@ class SoftwareRuleResponse(copy_of(SoftwareRule, "software", "kind")):  # type: 
 class PlatformSupportResponse(ResponseModel):
     """How software runs on a platform."""
 
-    platform: str
+    platform: str = Field(description="Such as `cuda`, `rocm` or `cpu`.")
     supported: Annotated[
         str, Field(description="`yes`, `partly` or `no`, on the GPU of the platform that it suits best.")
     ]
-    sources: list[str]
+    sources: list[str] = Field(description="Ids of the sources of the rules that decide.")
 
 
 class FrameworkResponse(ResponseModel):
     """A framework, engine, toolkit, library or feature, and where it runs."""
 
-    id: str
-    kind: str
+    id: str = Field(description="The name that requests use; `aliases` mean the same.")
+    kind: str = Field(description="`framework`, `engine`, `toolkit`, `library` or `feature`.")
     aliases: list[str]
-    platforms: list[PlatformSupportResponse]
-    rules: list[SoftwareRuleResponse]
+    platforms: list[PlatformSupportResponse] = Field(
+        description="Every platform on which it is known to run or not to run."
+    )
+    rules: list[SoftwareRuleResponse] = Field(description="The rules in force on the catalog's day.")
 
     @classmethod
     def of(cls, name: str, catalog: Catalog) -> "FrameworkResponse":

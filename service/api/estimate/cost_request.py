@@ -106,7 +106,9 @@ class CostRequest(BillingRequest):
             "each. Default: `workload.concurrent_runs`."
         ),
     ] = 1
-    region: Annotated[Names, Field(description="Default: the cheapest region of every market.")] = ()
+    region: Annotated[
+        Names, Field(description="Regions to price, see `/regions`. Default: the cheapest region of every market.")
+    ] = ()
     market: Annotated[
         Names,
         Field(

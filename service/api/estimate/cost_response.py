@@ -33,7 +33,13 @@ OWN_PRICE_SOURCE = "the request"
 class CostPartResponse:
     """One part of the bill. The parts add up exactly to the total, to a millionth, in both currencies."""
 
-    name: PartName
+    name: Annotated[
+        PartName,
+        Field(
+            description="The kind of charge; there is one part `storage` for each entry of the request's "
+            "`storage`, and one `transfer` for each destination of data."
+        ),
+    ]
     usd: Annotated[MoneyResponse | None, Field(description="Dollars; null: unknown, and `reason` says why.")]
     native: Annotated[MoneyResponse | None, Field(description="The amount in the seller's currency; null: unknown.")]
     basis: Annotated[
@@ -44,8 +50,8 @@ class CostPartResponse:
         ),
     ]
     text: Annotated[str, Field(description="How the amount was computed.")]
-    reason: str | None
-    source: str | None
+    reason: Annotated[str | None, Field(description="Why the amount is unknown; null if it is known.")]
+    source: Annotated[str | None, Field(description="Id of the source of the price; null without one.")]
 
     @classmethod
     def of(cls, part: Part) -> "CostPartResponse":
@@ -61,9 +67,9 @@ class CostPartResponse:
 class BillingResponse:
     """How the seller rounds time."""
 
-    increment_seconds: int
-    minimum_seconds: int
-    valid_from: date
+    increment_seconds: Annotated[int, Field(description="Time is billed in whole multiples of this.")]
+    minimum_seconds: Annotated[int, Field(description="The shortest time that is billed for a machine that was used.")]
+    valid_from: Annotated[date, Field(description="The first day on which the rule is in force.")]
     source: str
     note: str | None
 
@@ -72,8 +78,8 @@ class BillingResponse:
 class ExchangeRateResponse:
     """The value of a unit of the seller's currency on a day."""
 
-    usd_per_unit: float
-    on: date
+    usd_per_unit: Annotated[float, Field(description="US dollars for one unit of `currency`.")]
+    on: Annotated[date, Field(description="The day of the rate.")]
     source: str
 
     @classmethod
@@ -88,7 +94,7 @@ class ExchangeRateResponse:
 class PerUnitResponse:
     """The cost of a unit of the work; null for a unit that the run does not count in."""
 
-    usd_per_epoch: MoneyResponse | None
+    usd_per_epoch: Annotated[MoneyResponse | None, Field(description="The whole bill over the epochs.")]
     usd_per_million_tokens: Annotated[
         MoneyResponse | None, Field(description="The whole bill over the tokens that were trained on or generated.")
     ]
@@ -111,8 +117,11 @@ class PerUnitResponse:
 class MonthResponse:
     """The cost of a load for a month of 730 hours: machine time of all instances, without storage and transfer."""
 
-    usd: MoneyResponse | None
-    hours: int
+    usd: Annotated[
+        MoneyResponse | None,
+        Field(description="Null: the price of the machine is unknown, or no number of instances keeps the limits."),
+    ]
+    hours: Annotated[int, Field(description="Always 730.")]
     text: str
 
     @classmethod
@@ -128,7 +137,7 @@ class MonthResponse:
 class CommitmentResponse:
     """The cost of the whole term of a commitment. The bill includes it, unless the caller holds the commitment."""
 
-    plan: str
+    plan: Annotated[str, Field(description="The payment plan of the term, such as `reserved_no_upfront`.")]
     held: Annotated[
         bool,
         Field(description="Whether the caller pays for the term anyway; the bill then has only the used hours."),
@@ -165,7 +174,7 @@ class CommitmentResponse:
 class BreakEvenResponse:
     """How the market compares with renting on demand in the same region."""
 
-    against: Literal["on_demand"]
+    against: Annotated[Literal["on_demand"], Field(description="The market of the comparison.")]
     saves_percent: Annotated[
         float | None,
         Field(description="Saving in percent of the likely bill; negative if it costs more; null: unknown."),
@@ -173,8 +182,8 @@ class BreakEvenResponse:
     interruptions_per_hour: Annotated[
         float | None,
         Field(
-            description="Interruptions per hour at which spot costs as much; null in other markets, or if it "
-            "never pays."
+            description="Interruptions per hour of one instance at which spot costs as much; null in other "
+            "markets, or if it never pays."
         ),
     ]
     text: str
@@ -194,14 +203,29 @@ class PriceUsedResponse:
     """The hourly price of one machine."""
 
     usd_per_hour: Annotated[float | None, Field(description="The price that is believed today and that the bill uses.")]
-    usd_per_hour_low: float | None
-    usd_per_hour_high: float | None
+    usd_per_hour_low: Annotated[
+        float | None,
+        Field(description="Low end of the band of `usd_per_hour`; the same for a price that the caller gave."),
+    ]
+    usd_per_hour_high: Annotated[
+        float | None,
+        Field(description="High end of the band of `usd_per_hour`; the same for a price that the caller gave."),
+    ]
     listed_usd_per_hour: Annotated[float | None, Field(description="The listed price on `observed_on`.")]
     per_hour: Annotated[float | None, Field(description="The listed price in the seller's currency.")]
-    currency: str
-    kind: str
-    observed_on: date | None
-    source: str
+    currency: Annotated[str, Field(description="The currency of `per_hour`, such as `USD`.")]
+    kind: Annotated[
+        str,
+        Field(
+            description="How the price is known: `api`, `published`, `entered` by hand, `assumed`, or `given` by "
+            "the caller."
+        ),
+    ]
+    observed_on: Annotated[
+        date | None,
+        Field(description="The day on which the source showed the price; null: unknown, or given by the caller."),
+    ]
+    source: Annotated[str, Field(description="Id of the source, or `the request`.")]
 
     @classmethod
     def of(cls, bill: MarketBill) -> "PriceUsedResponse":
@@ -218,13 +242,16 @@ class PriceUsedResponse:
 class CostResponse:
     """The cost of the run in one market."""
 
-    market: str
+    market: Annotated[str, Field(description="`on_demand`, `spot` or `reserved`.")]
     term: Annotated[str | None, Field(description="The term of a reserved offer, such as `1y_reserved_all_upfront`.")]
-    region: str | None
-    zone: str | None
-    managed_service: str | None
+    region: Annotated[str | None, Field(description="Null: the source names no region.")]
+    zone: Annotated[str | None, Field(description="Zone of a spot price; null if the price holds in the whole region.")]
+    managed_service: Annotated[
+        str | None,
+        Field(description="Id of the service through which the machines are rented; null: they are rented plainly."),
+    ]
     usd_per_hour: Annotated[float | None, Field(description="Price of all machines; null: unknown.")]
-    price: PriceUsedResponse
+    price: Annotated[PriceUsedResponse, Field(description="The price of one machine that the bill uses.")]
     hours: Annotated[
         BandResponse | None,
         Field(description="Hours that each machine is in use: work, interruptions, set-up and idle time."),
@@ -234,22 +261,35 @@ class CostResponse:
         BandResponse | None,
         Field(description="Calendar hours, including the wait for capacity; null if that wait is unknown."),
     ]
-    billing: BillingResponse | None
-    parts: list[CostPartResponse]
+    billing: Annotated[
+        BillingResponse | None,
+        Field(
+            description="How the seller rounds time; null: unknown, a commitment is paid for, or the caller gave "
+            "the price."
+        ),
+    ]
+    parts: Annotated[
+        list[CostPartResponse], Field(description="The lines of the bill; empty if the hours are unknown.")
+    ]
     usd: Annotated[MoneyResponse | None, Field(description="Null without a price of the machine or an amount of work.")]
     usd_complete: Annotated[
         bool, Field(description="Whether every part is known; otherwise `usd` is a lower bound or null.")
     ]
     missing: Annotated[list[str], Field(description="A sentence for each part that is not known.")]
     native: Annotated[MoneyResponse | None, Field(description="The total in the seller's currency.")]
-    currency: str
+    currency: Annotated[str, Field(description="The seller's currency, in which `native` amounts are.")]
     exchange_rate: Annotated[
         ExchangeRateResponse | None, Field(description="Null if the seller's prices are in dollars.")
     ]
     per_unit: PerUnitResponse
     month: Annotated[MonthResponse | None, Field(description="Null without a load.")]
-    commitment: CommitmentResponse | None
-    break_even: BreakEvenResponse | None
+    commitment: Annotated[
+        CommitmentResponse | None, Field(description="Null for an offer without a term, or without a known price.")
+    ]
+    break_even: Annotated[
+        BreakEvenResponse | None,
+        Field(description="Null on demand, and where the hours or an on-demand offer of the region are unknown."),
+    ]
     unknown_because: Annotated[str | None, Field(description="Why `usd` is null.")]
     text: Annotated[str, Field(description="The cost in a sentence.")]
 
@@ -287,13 +327,16 @@ class VerdictResponse:
     """The entry of `cost` that was compared with the baseline and the budget, and the result in a sentence."""
 
     sentence: str
-    usd: MoneyResponse | None
+    usd: Annotated[
+        MoneyResponse | None,
+        Field(description="The dollars that were compared: of the bill, or of a month of a load; null: unknown."),
+    ]
     change_percent: Annotated[
         float | None, Field(description="Change against the baseline in percent; null without a baseline.")
     ]
-    market: str | None
-    term: str | None
-    region: str | None
+    market: Annotated[str | None, Field(description="`on_demand`, `spot` or `reserved`; null: nothing is offered.")]
+    term: Annotated[str | None, Field(description="The term of a reserved offer; null in other markets.")]
+    region: Annotated[str | None, Field(description="Null: the source names no region.")]
 
     @classmethod
     def of(cls, verdict: Verdict, answer: EstimateAnswer) -> "VerdictResponse":
@@ -317,11 +360,13 @@ class VerdictResponse:
 class GpuHourResponse:
     """The on-demand price per GPU and hour on another machine with the same GPU."""
 
-    instance: str
-    region: str | None
-    gpus: float
-    usd_per_gpu_hour: float
-    observed_on: date | None
+    instance: Annotated[str, Field(description="The other instance type, as `provider/name`.")]
+    region: Annotated[str | None, Field(description="Null: the source names no region.")]
+    gpus: Annotated[float, Field(description="GPUs of that machine.")]
+    usd_per_gpu_hour: Annotated[float, Field(description="The price of that machine over `gpus`.")]
+    observed_on: Annotated[
+        date | None, Field(description="The day on which the source showed the price; null: unknown.")
+    ]
     saves_percent: Annotated[
         float | None, Field(description="Saving over this machine on demand, in percent; negative if it costs more.")
     ]

@@ -43,11 +43,25 @@ class MachineResponse:
     name: Annotated[str | None, Field(description="Null for a machine that was described.")]
     gpu: Annotated[str | None, Field(description="Null for a machine without a GPU, whose CPUs count as one.")]
     platform: Annotated[str | None, Field(description="What its code is written for, such as `cuda`; null: unknown.")]
-    gpus_per_node: int
-    nodes: int
-    interconnect: str
+    gpus_per_node: Annotated[
+        int, Field(description="GPUs of one machine; all CPUs of a machine without GPUs count as one.")
+    ]
+    nodes: Annotated[int, Field(description="Machines of one instance.")]
+    interconnect: Annotated[
+        str,
+        Field(
+            description="Link between the GPUs of a node, such as `nvlink`; where the catalog states none, the "
+            "one that is assumed."
+        ),
+    ]
     link_gb_per_second: Annotated[float, Field(description="Bandwidth between GPUs per GPU, in one direction.")]
-    network_gbps: float
+    network_gbps: Annotated[
+        float,
+        Field(
+            description="Network of one node in gigabits per second; where the catalog states none, the one that "
+            "is assumed."
+        ),
+    ]
     usable_gib_per_gpu: Annotated[float, Field(description="Memory of a GPU that programs can allocate.")]
 
 
@@ -59,7 +73,7 @@ class FitChangeResponse:
         str,
         Field(description="A field of the workload or layout, `nodes`, `usable_memory_gib` or `host_memory_gib`."),
     ]
-    to: int | float | str | bool
+    to: Annotated[int | float | str | bool, Field(description="The value that `code` has to have.")]
     needed_gib: Annotated[
         float, Field(description="After the change, per GPU; per node where the memory of the host is too small.")
     ]
@@ -71,11 +85,17 @@ class EstimateResponse:
     """The estimate of a run on a machine: its physics, its risks, and its cost in every market."""
 
     catalog: CatalogStamp
-    machine: MachineResponse | None
+    machine: Annotated[
+        MachineResponse | None,
+        Field(description="Null for an instance type without a GPU whose CPUs have unknown figures."),
+    ]
     fits: Annotated[
         bool | None, Field(description="Whether the job fits in the memory of its GPUs; null without a job.")
     ]
-    estimate: ModelledEstimateResponse | None
+    estimate: Annotated[
+        ModelledEstimateResponse | None,
+        Field(description="Null: a rate, hours or a named workload were given, and no model."),
+    ]
     code_change_required: Annotated[
         str | None, Field(description="What has to change in code written for CUDA; null if it runs unchanged.")
     ]
@@ -101,7 +121,9 @@ class EstimateResponse:
         VerdictResponse | None,
         Field(description="The entry of `cost` that was judged: the cheapest on-demand one, else the cheapest."),
     ]
-    warnings: list[StatementResponse]
+    warnings: Annotated[
+        list[StatementResponse], Field(description="Risks of the run on this machine, and assumptions of the estimate.")
+    ]
     evidence: Annotated[list[dict[str, str]], Field(description="The published runs nearest to the question.")]
     nearest_changes: Annotated[
         list[FitChangeResponse] | None,

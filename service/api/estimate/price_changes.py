@@ -32,21 +32,23 @@ class PriceChangesRequest(PriceFilters):
 class RunCostChangeResponse(ResponseModel):
     """The likely cost of the run on both days; null if unknown."""
 
-    usd_before: float | None
-    usd_after: float | None
-    change_usd: float | None
-    change_percent: float | None
+    usd_before: float | None = Field(description="Dollars on the day `from`.")
+    usd_after: float | None = Field(description="Dollars on the day `to`.")
+    change_usd: float | None = Field(description="`usd_after` - `usd_before`.")
+    change_percent: float | None = Field(description="`change_usd` in percent of `usd_before`.")
 
 
 class PriceChangeResponse(ResponseModel):
     """An offer whose price changed."""
 
     provider: str
-    instance: str
-    region: str | None
-    zone: str | None
-    market: str
-    term: str | None
+    instance: str = Field(description="Name of the instance type at the provider.")
+    region: str | None = Field(description="Null: the source names no region.")
+    zone: str | None = Field(description="Zone of a spot price; null if the price holds in the whole region.")
+    market: str = Field(description="`on_demand`, `spot` or `reserved`.")
+    term: str | None = Field(
+        description="The commitment of a reserved offer, such as `1y_reserved_all_upfront`; null in other markets."
+    )
     change: ChangeKind = Field(
         description="`more_expensive`, `cheaper`, `new` or `gone`; `known` and `unknown` say that the offer stayed and "
         "its price in dollars became known or unknown."
@@ -57,12 +59,16 @@ class PriceChangeResponse(ResponseModel):
     usd_per_hour_after: Annotated[
         float | None, Field(description="Listed price on the day `to`; null: unknown or none.")
     ]
-    change_usd_per_hour: float | None
+    change_usd_per_hour: float | None = Field(
+        description="`usd_per_hour_after` - `usd_per_hour_before`; null if either price is null."
+    )
     change_percent: Annotated[
         float | None, Field(description="Of the price on the day `from`; null if either price is null.")
     ]
-    source_before: str | None
-    source_after: str | None
+    source_before: str | None = Field(
+        description="Id of the source of the price on the day `from`; null without a price."
+    )
+    source_after: str | None = Field(description="Id of the source of the price on the day `to`; null without a price.")
     run: RunCostChangeResponse | None = Field(description="Null without `hours`.")
 
 

@@ -113,7 +113,9 @@ class MeasuredRateRequest(BodyModel):
 class EstimateRequest(CostRequest):
     """A workload, or a measured rate, or plain hours, on a machine."""
 
-    workload: WorkloadRequest | None = None
+    workload: Annotated[
+        WorkloadRequest | None, Field(description="What runs. Give one of `workload`, `measured` and `hours`.")
+    ] = None
     hours: Annotated[Hours | None, Field(description="Instead of a workload: how long each machine runs.")] = None
     measured: Annotated[MeasuredRateRequest | None, Field(description="Instead of a workload: its measured rate.")] = (
         None
@@ -123,7 +125,9 @@ class EstimateRequest(CostRequest):
         Field(description="An instance type such as `aws/p4d.24xlarge`, or the description of a machine."),
     ]
     nodes: Annotated[AtLeastOne, Field(description="Machines that run one job together.")] = 1
-    layout: LayoutRequest = LayoutRequest()
+    layout: Annotated[
+        LayoutRequest, Field(description="How the job is divided over the GPUs. Default: the fastest layout that fits.")
+    ] = LayoutRequest()
     largest_batch: Annotated[
         bool,
         Field(
@@ -305,7 +309,7 @@ def _own_prices(body: EstimateRequest) -> dict[Market, float]:
     if not isinstance(body.machine, str):
         raise QuestionError("A described machine has its price in machine.usd_per_hour.", field="usd_per_hour")
     if missing := [market for market in body.market if market not in prices]:
-        raise QuestionError(f"usd_per_hour has no price for {missing[0]}.", field="usd_per_hour")
+        raise QuestionError(f"market names {missing[0]}, and usd_per_hour has no price for it.", field="usd_per_hour")
     return {market: usd for market, usd in prices.items() if not body.market or market in body.market}
 
 

@@ -75,11 +75,18 @@ class MemoryResponse:
 class LayoutResponse:
     """How the job is divided over the GPUs."""
 
-    tensor: int
-    pipeline: int
-    data: int
-    context: int
-    expert: int
+    tensor: Annotated[int, Field(description="GPUs over which each layer is divided (tensor parallelism).")]
+    pipeline: Annotated[int, Field(description="Stages into which the layers are divided (pipeline parallelism).")]
+    data: Annotated[
+        int,
+        Field(
+            description="Replicas of the model, each with a share of the batch or of the requests (data parallelism)."
+        ),
+    ]
+    context: Annotated[int, Field(description="GPUs over which each sequence is divided (context parallelism).")]
+    expert: Annotated[
+        int, Field(description="GPUs over which the routed experts of a layer are divided (expert parallelism).")
+    ]
     zero_stage: Annotated[
         int,
         Field(
@@ -89,23 +96,51 @@ class LayoutResponse:
     ]
     micro_batch: Annotated[int, Field(description="Samples per GPU and pass.")]
     accumulation: Annotated[int, Field(description="Micro-batches per optimizer step.")]
-    activation_checkpointing: str
-    virtual_stages: int
+    activation_checkpointing: Annotated[
+        str,
+        Field(
+            description="`none`; `selective`: attention is computed again in the backward pass; `full`: all layers are."
+        ),
+    ]
+    virtual_stages: Annotated[
+        int, Field(description="Groups of layers that each pipeline stage has in turn (interleaved schedule); 1: one.")
+    ]
 
 
 @dataclass(slots=True)
 class ModelledEstimateResponse:
     """A modelled job. Rates are of all nodes together, and null if the job cannot fit."""
 
-    basis: Literal["measured", "scaled", "modelled"]
-    precision: str
+    basis: Annotated[
+        Literal["measured", "scaled", "modelled"],
+        Field(
+            description="`modelled` by formulas; `measured`: at the rate measured under the workload's name on "
+            "this machine; `scaled`: at such a rate of another machine."
+        ),
+    ]
+    precision: Annotated[str, Field(description="The precision of the arithmetic, see `/precisions`.")]
     software_profile: Annotated[str, Field(description="The stack whose efficiency is assumed; `unknown` is cautious.")]
     sample: Annotated[str, Field(description="What one sample is, such as a request or an image.")]
-    samples_per_second: BandResponse | None
+    samples_per_second: Annotated[
+        BandResponse | None, Field(description="Samples of training, or requests of inference.")
+    ]
     tokens_per_second: Annotated[BandResponse | None, Field(description="Output tokens of inference.")]
-    prefill_tokens_per_second: BandResponse | None
-    seconds_to_first_token: BandResponse | None
-    seconds_per_output_token: BandResponse | None
+    prefill_tokens_per_second: Annotated[
+        BandResponse | None, Field(description="Tokens of prompts while engines read prompts only; null for training.")
+    ]
+    seconds_to_first_token: Annotated[
+        BandResponse | None,
+        Field(
+            description="From a request to the first token of its answer, with `concurrency` requests in flight; "
+            "null for training."
+        ),
+    ]
+    seconds_per_output_token: Annotated[
+        BandResponse | None,
+        Field(
+            description="Between two tokens of one answer, with `concurrency` requests in flight; null for training."
+        ),
+    ]
     concurrency: Annotated[float | None, Field(description="Requests in flight on all replicas.")]
     kv_cache_tokens: Annotated[float | None, Field(description="Tokens whose keys and values fit on one replica.")]
     hours: Annotated[
@@ -122,7 +157,13 @@ class ModelledEstimateResponse:
             "published runs."
         ),
     ]
-    joules_per_sample: Annotated[float | None, Field(description="Energy of a sample at the rated power of the GPUs.")]
+    joules_per_sample: Annotated[
+        float | None,
+        Field(
+            description="Energy of a sample at the rated power of the GPUs, or at the measured power that the "
+            "measurement of `basis` states."
+        ),
+    ]
     model_flops_utilisation: Annotated[
         float | None,
         Field(description="Model FLOPs without recomputation, over the dense peak at the job's precision (MFU)."),

@@ -18,7 +18,7 @@ class ServedResponse:
     keeps_limits: Annotated[bool, Field(description="Whether the load is served within its limits.")]
     reason: Annotated[str | None, Field(description="Why the limits are not kept.")]
     engine: Annotated[str, Field(description="The stack whose efficiency is assumed; `unknown` is cautious.")]
-    layout: LayoutResponse
+    layout: Annotated[LayoutResponse, Field(description="The layout of one instance.")]
     instances: Annotated[
         int,
         Field(description="Fewest instances that keep the limits; if none do, the fewest that carry the load."),
@@ -38,14 +38,27 @@ class ServedResponse:
     batch: Annotated[float, Field(description="Mean requests that run at once on a replica at the load.")]
     concurrency: Annotated[float, Field(description="Mean requests in flight on all replicas.")]
     utilisation: Annotated[float, Field(description="The load over the highest load that the replicas can carry.")]
-    requests_per_second: float
+    requests_per_second: Annotated[
+        float, Field(description="The load of all instances together; for a number of users, the rate that they cause.")
+    ]
     output_tokens_per_second: Annotated[
         float | None, Field(description="Tokens of answers per second; null for a model that writes no tokens.")
     ]
     percentile: Annotated[int, Field(description="The share of requests, in percent, that do not exceed the times.")]
-    seconds_to_first_token: float | None
-    seconds_per_output_token: float | None
-    seconds_per_request: float
+    seconds_to_first_token: Annotated[
+        float | None,
+        Field(
+            description="From the arrival of a request to its first token, waiting included; null for a model "
+            "that writes no tokens."
+        ),
+    ]
+    seconds_per_output_token: Annotated[
+        float | None,
+        Field(description="Mean time between two tokens of an answer; null for a model that writes no tokens."),
+    ]
+    seconds_per_request: Annotated[
+        float, Field(description="From the arrival of a request to its end, waiting included.")
+    ]
 
 
 @dataclass(slots=True)
@@ -57,7 +70,12 @@ class PricedLoadResponse(ServedResponse):
         MoneyResponse | None,
         Field(description="Prompts and answers split the price in proportion to the engine's time for each."),
     ]
-    usd_per_million_output_tokens: MoneyResponse | None
+    usd_per_million_output_tokens: Annotated[
+        MoneyResponse | None,
+        Field(
+            description="The share of answers, as above; null without a price, or for a model that writes no tokens."
+        ),
+    ]
     usd_per_thousand_samples: Annotated[
         MoneyResponse | None, Field(description="Dollars for a thousand requests; null without a price.")
     ]

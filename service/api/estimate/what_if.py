@@ -52,15 +52,25 @@ class CombinationResponse:
     """
 
     over: Annotated[dict[str, Any], Field(description="The values of the varied fields.")]
-    fits: bool | None
+    fits: Annotated[
+        bool | None,
+        Field(
+            description="Whether the job fits in the memory of its GPUs and of its host; null without a job or an "
+            "answer."
+        ),
+    ]
     hours: Annotated[BandResponse | None, Field(description="Calendar hours where they are known, else hours of use.")]
-    usd: MoneyResponse | None
+    usd: Annotated[MoneyResponse | None, Field(description="The total of the entry; null: unknown.")]
     usd_complete: Annotated[bool, Field(description="False: `usd` is a lower bound or null.")]
     pareto: Annotated[
         bool, Field(description="Whether no other combination is at least as fast and as cheap, and better in one.")
     ]
-    answer: EstimateResponse | None
-    problem: ProblemDocument | None
+    answer: Annotated[
+        EstimateResponse | None, Field(description="The answer of `POST /estimate`; null if there is a `problem`.")
+    ]
+    problem: Annotated[
+        ProblemDocument | None, Field(description="Why the combination cannot be answered; null if it is.")
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ class JsonRoute(APIRoute):
     """Requests with larger bodies are read, checked and answered in a thread."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Returns FastAPI's handler, given a request that reads its body in this way."""
+        """Returns FastAPI's handler, which gets a request of `request_class`; large bodies are handled in a thread."""
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:

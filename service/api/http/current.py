@@ -13,7 +13,7 @@ from service.domain.errors import QuestionError
 from service.domain.keys import ApiKey
 
 EARLIEST = date(2006, 1, 1)
-"""Amazon EC2, the first provider of the catalog, opened in 2006."""
+"""The first day that has a catalog: Amazon EC2, the first provider, opened in 2006."""
 
 
 @dataclass(slots=True)

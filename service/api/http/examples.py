@@ -92,7 +92,7 @@ EXAMPLES = (
     Example("get_metrics", "all", "GET", "/metrics"),
     Example("post_measurements", "loop", "POST", "/measurements", MEASUREMENTS["loop"]["value"], status="201"),
 )
-"""The request that writes comes last: it changes the catalog on which the others rest."""
+"""Every example of the document. The request that writes comes last, because it changes the catalog for the others."""
 
 
 def examples_of(operation: str) -> Iterator[Example]:

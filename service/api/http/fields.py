@@ -1,8 +1,12 @@
 """Annotated fields that more than one endpoint shares: every string, number and list is bounded."""
 
+import ast
 import re
 from dataclasses import dataclass, fields
 from datetime import date
+from inspect import cleandoc, getsource
+from itertools import pairwise
+from textwrap import dedent
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
@@ -19,6 +23,7 @@ from pydantic import (
 
 MAX_VALUES = 100
 LARGEST = 1e15
+PYTHON_NONE = re.compile(r"\bNone\b")
 WRITTEN_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -114,11 +119,26 @@ class ResponseModel(BaseModel):
 
 
 def copy_of(value_class: Any, *without: str) -> Any:
-    """Returns a base class of responses with the fields of a dataclass, without those named."""
+    """Returns a base class of responses with the fields of a dataclass, and their descriptions, without those named."""
+    texts = _texts_below_fields(value_class)
     copied: dict[str, Any] = {
-        field.name: (field.type, ...) for field in fields(value_class) if field.name not in without
+        field.name: (field.type, Field(description=texts.get(field.name)))
+        for field in fields(value_class)
+        if field.name not in without
     }
     return create_model(f"{value_class.__name__}Copy", __base__=ResponseModel, **copied)
+
+
+def _texts_below_fields(value_class: type) -> dict[str, str]:
+    """Returns the docstring below each field of a class, with JSON's word for None."""
+    (definition,) = ast.parse(dedent(getsource(value_class))).body
+    assert isinstance(definition, ast.ClassDef)
+    texts = {}
+    for field, text in pairwise(definition.body):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(docstring))):
+                texts[name] = PYTHON_NONE.sub("null", cleandoc(docstring)).replace("\n", " ")
+    return texts
 
 
 FourDecimals = Annotated[float, AfterValidator(lambda value: round(value, 4))]

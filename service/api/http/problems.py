@@ -36,18 +36,20 @@ class FieldError(BaseModel):
     """An error in one field."""
 
     field: str = Field(description="The query parameter, or the path into the body.")
-    message: str
+    message: str = Field(description="What is wrong with the field, in a sentence.")
     near: list[str] = Field(description="Names that the caller may have meant, best first; empty: none.")
 
 
 class ProblemDocument(BaseModel):
     """An RFC 9457 problem."""
 
-    type: str
-    title: str
-    status: int
+    type: str = Field(description="Always `about:blank`: the status says what kind of problem it is.")
+    title: str = Field(description="The phrase of the status code, such as `Not Found`.")
+    status: int = Field(description="The HTTP status code; in a batch, that of one item.")
     detail: str = Field(description="A sentence for the person who has to correct the request.")
-    errors: list[FieldError]
+    errors: list[FieldError] = Field(
+        description="The fields with errors; empty if the problem is with the whole request."
+    )
 
 
 def _document(status: int, detail: str, errors: Iterable[FieldError] = ()) -> ProblemDocument:

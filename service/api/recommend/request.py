@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
-from service.api.catalog.filters import InstanceFilters, constraints_of, resolved
+from service.api.catalog.filters import LIFECYCLE, MARKET, InstanceFilters, constraints_of, resolved
 from service.api.estimate.cost_request import BillingRequest, run_of
 from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, KnownAt, Name, Named, Names, Positive, whole
 from service.api.workload.checkpoints import checkpoints_in, is_not_fault_tolerant
@@ -59,6 +59,17 @@ TASKS_OF_RULES = ("training", "inference", "development", "graphics")
 class ConstraintsRequest(InstanceFilters, BodyModel):
     """Constraints on the answer: every filter of `GET /instances`, and limits on the whole job."""
 
+    market: Annotated[
+        Names,
+        Field(
+            description=f"{MARKET} Default: `on_demand` and `commitments_held`, and `spot` if the workload is "
+            "`fault_tolerant`; with a managed service, its markets."
+        ),
+    ] = ()
+    lifecycle: Annotated[
+        Names,
+        Field(description=f"{LIFECYCLE} Default: `available` and `closed_to_new`, and with `allow_preview` `preview`."),
+    ] = ()
     exclude: Annotated[Names, Field(description="Providers, families, instance types or GPUs to leave out.")] = ()
     budget_usd: Annotated[
         Positive | None, Field(description="Most US dollars of the whole job; needs an amount of work.")
@@ -127,20 +138,28 @@ class RecommendRequest(BillingRequest):
     workload: WorkloadRequest
     constraints: ConstraintsRequest = ConstraintsRequest()
     objective: Annotated[
-        Named[NamedObjective, ObjectiveWeightsRequest], Field(description="A named objective, or weights of criteria.")
+        Named[NamedObjective, ObjectiveWeightsRequest],
+        Field(description='A named objective, or weights of criteria such as `{"usd": 1, "hours": 1}`.'),
     ] = "cheapest"
     previous_objective: Annotated[
         Named[NamedObjective, ObjectiveWeightsRequest] | None,
         Field(description="Another objective: a note compares its first choice with that of `objective`."),
     ] = None
     current_instance: Annotated[
-        Name | None, Field(description="The instance type in use now: choices are compared with it.")
+        Name | None,
+        Field(description="The instance type in use now, as `name` or `provider/name`: choices are compared with it."),
     ] = None
-    host_per_gpu: HostPerGpuRequest | None = None
+    host_per_gpu: Annotated[
+        HostPerGpuRequest | None,
+        Field(
+            description="The host that comes with each GPU, for machines whose host is unknown. Default: it stays "
+            "unknown."
+        ),
+    ] = None
     explain: Annotated[
         Names, Field(description="Instance types to explain: the answer lists every constraint that rejects them.")
     ] = ()
-    limit: Annotated[int, Field(ge=1, le=100, description="Most choices."), BeforeValidator(whole)] = 5
+    limit: Annotated[int, Field(ge=1, le=100, description="Most choices in the answer."), BeforeValidator(whole)] = 5
     per: Annotated[
         Literal["type", "offer"],
         Field(description="One choice for each instance type, or for each offer."),
@@ -153,18 +172,14 @@ class RecommendRequest(BillingRequest):
     known_at: KnownAt = None
 
 
-def _defaults(request: RecommendRequest, run: BilledRun, catalog: Catalog) -> dict[str, tuple[str, ...]]:
-    """Returns defaults of the constraints that are left open, and the markets that remain where spot is left out."""
-    limits, filled = request.constraints, dict[str, tuple[str, ...]]()
-    if not limits.market:
-        # Reserved offers commit to a term, so they are admitted only if the caller names or holds them.
-        usual = ("on_demand", "spot") if request.workload.fault_tolerant else ("on_demand",)
-        filled["market"] = markets_of_service(catalog, _service(request, catalog)) or (*usual, *run.commitments_held)
-    elif _leaves_spot_out(request):
-        filled["market"] = tuple(market for market in limits.market if market != "spot")
-    if not limits.lifecycle:
-        filled["lifecycle"] = ("available", "closed_to_new", *(("preview",) if limits.allow_preview else ()))
-    return filled
+def _markets(request: RecommendRequest, run: BilledRun, catalog: Catalog) -> tuple[str, ...]:
+    """Returns the markets that take part: those requested, without spot if it is left out; else the usual ones."""
+    asked = request.constraints.market
+    if _leaves_spot_out(request):
+        return tuple(market for market in asked if market != "spot")
+    # Reserved offers commit to a term, so they are admitted only if the caller names or holds them.
+    usual = ("on_demand", "spot") if request.workload.fault_tolerant else ("on_demand",)
+    return asked or markets_of_service(catalog, _service(request, catalog)) or (*usual, *run.commitments_held)
 
 
 def _service(request: RecommendRequest, catalog: Catalog) -> str | None:
@@ -180,8 +195,9 @@ def _leaves_spot_out(request: RecommendRequest) -> bool:
 
 def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> RecommendRequest:
     """Returns the request with every default and the meaning of a sample filled in."""
-    defaults, job = _defaults(request, question.run, catalog), question.work.job
-    constraints = request.constraints.model_copy(update={**defaults, "max_instances": _instances(request)})
+    job, asked = question.work.job, question.constraints
+    meant = {"market": asked.market, "lifecycle": asked.words["lifecycle"], "max_instances": _instances(request)}
+    constraints = request.constraints.model_copy(update=meant)
     load, sample = request.workload.serving, job.sample_name if isinstance(job, Job) else None
     if load is not None and isinstance(job, Job) and job.serving is not None:
         usual = ("max_seconds_per_output_token", "draft_cost")
@@ -376,10 +392,10 @@ def _constraints(
     if not needed and not given.keys().isdisjoint(("min_tflops", "max_tflops")):
         raise QuestionError("min_tflops and max_tflops need workload.precision.", field="workload.precision")
     return constraints_of(
-        limits,
+        limits.model_copy(update={"market": _markets(request, run, catalog)}),
         catalog,
         prefix="constraints.",
-        usual=_defaults(request, run, catalog),
+        usual_lifecycle=("available", "closed_to_new", *(("preview",) if limits.allow_preview else ())),
         precision_any=needed,
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,

@@ -9,24 +9,25 @@ from pydantic import Field
 from service.api.catalog.instance_type import InstanceTypeResponse, PriceResponse
 from service.api.estimate.cost_response import CostResponse
 from service.api.estimate.response import (
-    BandResponse,
-    ModelledEstimateResponse,
-    MoneyResponse,
     like,
-    modelled_estimate,
     own_run,
     published_run,
     rounded,
-    shown,
-    shown_fields,
 )
 from service.api.estimate.serving import PricedLoadResponse, priced_load
 from service.api.http.current import CatalogStamp, stamp
 from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.codes import REJECTIONS
+from service.api.recommend.estimates import (
+    JobEstimateResponse,
+    MeasuredEstimateResponse,
+    PeakEstimateResponse,
+    SpotResponse,
+    estimate_response,
+    spot_response,
+)
 from service.api.recommend.request import RecommendRequest
 from service.api.recommend.sentences import note_response, placement_text, prior_text, rejection_text, with_text
-from service.domain.band import Band
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.answer import (
     Answer,
@@ -35,86 +36,28 @@ from service.domain.recommend.answer import (
     CurrentComparison,
     Explained,
     HostNeeds,
-    PeakEstimate,
     Rejection,
     RelaxationOutcome,
-    SpotEstimate,
     WorkEstimate,
 )
 from service.domain.units import GIB
-
-HOURS = "Hours until the whole amount is done, with interruptions, waiting for capacity, set-up and idle time."
-USD = "Dollars of the whole job, as in `cost.usd`; null without a price or an amount of work."
 
 
 @dataclass(slots=True)
 class ChosenGpuResponse:
     """The GPU of a choice."""
 
-    id: str
-    per_node: int
-
-
-@dataclass(slots=True)
-class PeakEstimateResponse:
-    """The figures that rank a choice without a model: the vendor's peak rates, not a predicted speed."""
-
-    basis: Literal["peak"]
-    precision: str | None
-    peak_tflops: Annotated[
-        float | None, Field(description="Dense peak of the machine at the precision, in 10^12 operations per second.")
-    ]
-    peak_tflops_per_usd_hour: float | None
-    peak_tflops_per_watt: float | None
-
-
-@dataclass(slots=True)
-class JobEstimateResponse(ModelledEstimateResponse):
-    """The job on all instances of a choice, and its cost there."""
-
-    hours: Annotated[BandResponse | None, Field(description=HOURS)]
-    usd: Annotated[MoneyResponse | None, Field(description=USD)]
-    samples_per_usd: float | None
-
-
-@dataclass(slots=True)
-class MeasuredEstimateResponse:
-    """Figures of a workload without a model: measured on this machine, or scaled from the most similar one."""
-
-    basis: Literal["measured", "scaled"]
-    samples_per_second: BandResponse
-    hours: Annotated[BandResponse | None, Field(description=f"{HOURS} Null without an amount in samples.")]
-    usd: Annotated[MoneyResponse | None, Field(description=USD)]
-    samples_per_usd: float | None
-    joules_per_sample: Annotated[float | None, Field(description="Energy of a sample at the rated power of the GPUs.")]
-
-
-@dataclass(slots=True)
-class SpotResponse:
-    """Expected cost of interruptions at spot, of all nodes and instances together."""
-
-    interruptions: BandResponse
-    interruptions_per_hour: BandResponse
-    checkpoint_interval_minutes: float
-    stretch: Annotated[float, Field(description="Paid hours over the hours of a run without interruptions.")]
-    paid_hours: BandResponse
-    notice_seconds: Annotated[int | None, Field(description="Seconds between the warning and the end of a machine.")]
-    break_even_interruptions_per_hour: Annotated[
-        float | None,
-        Field(
-            description="Interruptions per hour at which on demand costs the same in the region; null if spot "
-            "never pays."
-        ),
-    ]
-    basis: str
-    source: str | None
+    id: Annotated[str, Field(description="Id of the GPU, see `/gpus/{id}`.")]
+    per_node: Annotated[int, Field(description="GPUs of one machine; a part of a card counts as one.")]
 
 
 @dataclass(slots=True)
 class PlacementResponse:
     """Where the nodes of a choice must be placed."""
 
-    together: bool
+    together: Annotated[
+        bool, Field(description="Whether the caller wants the nodes close together (`constraints.same_placement`).")
+    ]
     text: str
 
 
@@ -122,16 +65,28 @@ class PlacementResponse:
 class HostResponse:
     """vCPUs and memory that the host of each node should have; null: unknown. `specs` says what the host has."""
 
-    needed_vcpus: float | None
-    ideal_vcpus: float | None
-    needed_memory_gib: float | None
+    needed_vcpus: Annotated[
+        float | None,
+        Field(
+            description="vCPUs that prepare samples as fast as the GPUs take them, or a rule of thumb where no "
+            "rate is known."
+        ),
+    ]
+    ideal_vcpus: Annotated[
+        float | None, Field(description="The high end of the rule of thumb; else the same as `needed_vcpus`.")
+    ]
+    needed_memory_gib: Annotated[
+        float | None, Field(description="The larger of the memory that was asked for and that which the job needs.")
+    ]
 
 
 @dataclass(slots=True)
 class ComparedToCurrentResponse:
     """The choice relative to the caller's current instance."""
 
-    relative_usd_per_hour: float | None
+    relative_usd_per_hour: Annotated[
+        float | None, Field(description="Price of all machines over that of all current ones; null: unknown.")
+    ]
     relative_peak: Annotated[
         float | None, Field(description="Peak relative to that of the current instance, if peaks rank; null for a job.")
     ]
@@ -148,31 +103,37 @@ class AvailabilityResponse:
     """Current availability. Always `unknown` for now: no feed reports capacity."""
 
     state: Literal["unknown"]
-    confidence: float | None
-    observed_on: date | None
+    confidence: Annotated[float | None, Field(description="Always null for now.")]
+    observed_on: Annotated[date | None, Field(description="Always null for now.")]
 
 
 @dataclass(slots=True)
 class ChoiceResponse:
     """A ranked offer."""
 
-    rank: int
+    rank: Annotated[int, Field(description="1 is the best choice; see `tied_with`.")]
     provider: str
-    instance: str
-    region: str | None
-    zone: str | None
-    market: str
+    instance: Annotated[str, Field(description="Name of the instance type at the provider.")]
+    region: Annotated[str | None, Field(description="Null: the source names no region.")]
+    zone: Annotated[str | None, Field(description="Zone of a spot price; null if the price holds in the whole region.")]
+    market: Annotated[
+        str,
+        Field(description="`on_demand`, `spot` or `reserved`; `price.term` has the commitment of a reserved offer."),
+    ]
     nodes: Annotated[int, Field(description="Machines that run one instance of the job together.")]
     instances: Annotated[int, Field(description="Independent copies of the job's machines, which share the work.")]
-    gpu: ChosenGpuResponse | None
+    gpu: Annotated[ChosenGpuResponse | None, Field(description="Null: the machine has no GPU.")]
     platform: Annotated[str | None, Field(description="What its code is written for, such as `cuda`; null: unknown.")]
     code_change_required: Annotated[
         str | None,
         Field(description="What has to change in code written for CUDA; null if nothing has to."),
     ]
     usd_per_hour: Annotated[float | None, Field(description="Price of all machines; null: unknown.")]
-    price: PriceResponse
-    estimate: JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse
+    price: Annotated[PriceResponse, Field(description="The price of one machine.")]
+    estimate: Annotated[
+        JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse,
+        Field(description="Of a job by physics, of a named workload by measurements, or peaks; `basis` says which."),
+    ]
     placement: Annotated[
         PlacementResponse | None, Field(description="Whether several nodes must be close together; null for one node.")
     ]
@@ -181,14 +142,27 @@ class ChoiceResponse:
         Field(description="The bill, as `POST /estimate` gives it for the same run and offer; null if peaks rank."),
     ]
     serving: Annotated[PricedLoadResponse | None, Field(description="The instances that serve a load; null without.")]
-    spot: Annotated[SpotResponse | None, Field(description="The cost of interruptions; null unless a job is at spot.")]
+    spot: Annotated[SpotResponse | None, Field(description="Interruptions; null unless at spot with a known rate.")]
     specs: InstanceTypeResponse
-    compared_to_current: ComparedToCurrentResponse | None
-    reasons: list[StatementResponse]
+    compared_to_current: Annotated[
+        ComparedToCurrentResponse | None,
+        Field(description="Null without `current`."),
+    ]
+    reasons: Annotated[
+        list[StatementResponse], Field(description="Why the choice has its rank, in the figures that decide.")
+    ]
     host: HostResponse
     availability: AvailabilityResponse
-    warnings: list[StatementResponse]
-    evidence: list[dict[str, str]]
+    warnings: Annotated[
+        list[StatementResponse], Field(description="Risks of the choice, and assumptions of its estimate.")
+    ]
+    evidence: Annotated[
+        list[dict[str, str]],
+        Field(
+            description="Measurements of the caller and published runs nearest to the question, the measurement "
+            "first; empty if peaks rank."
+        ),
+    ]
     tied_with: Annotated[
         list[int],
         Field(description="Ranks of other choices from which the estimates cannot distinguish this one."),
@@ -205,10 +179,10 @@ class ChoiceResponse:
 class RelaxationBestResponse:
     """The best of the types that a relaxation admits."""
 
-    instance: str
-    region: str | None
-    market: str
-    usd_per_hour: float | None
+    instance: Annotated[str, Field(description="The instance type, as `provider/name`.")]
+    region: Annotated[str | None, Field(description="Null: the source names no region.")]
+    market: Annotated[str, Field(description="`on_demand`, `spot` or `reserved`.")]
+    usd_per_hour: Annotated[float | None, Field(description="Price of one machine; null: unknown.")]
 
 
 @dataclass(slots=True)
@@ -227,23 +201,31 @@ class RelaxationResponse:
 class RejectionResponse:
     """How many instance types a constraint rejected."""
 
-    code: str
-    ground: str
+    code: Annotated[str, Field(description="A code of `rejections` in `GET /recommend/codes`.")]
+    ground: Annotated[
+        str,
+        Field(
+            description="`hardware`, `software`, `availability`, `constraint` (of the caller) or `data` (a figure "
+            "is unknown)."
+        ),
+    ]
     text: str
-    count: int
+    count: Annotated[int, Field(description="Instance types that it rejects; other constraints may reject them too.")]
     only_this: Annotated[int, Field(description="How many of these types no other constraint rejects.")]
     instances: Annotated[
         list[str], Field(description="Up to three of these types, first those that no other constraint rejects.")
     ]
-    relax: RelaxationResponse | None
+    relax: Annotated[
+        RelaxationResponse | None, Field(description="Null: no change of this constraint alone admits a type.")
+    ]
 
 
 @dataclass(slots=True)
 class FailedConstraintResponse:
     """A constraint that rejects an instance type."""
 
-    code: str
-    ground: str
+    code: Annotated[str, Field(description="A code of `rejections` in `GET /recommend/codes`.")]
+    ground: Annotated[str, Field(description="As in `rejections`.")]
     text: str
 
 
@@ -251,47 +233,52 @@ class FailedConstraintResponse:
 class ExplainedResponse:
     """An instance type of `explain`, with every constraint that rejects it."""
 
-    instance: str
+    instance: Annotated[str, Field(description="The instance type, as `provider/name`.")]
     admitted: bool
-    grounds: list[FailedConstraintResponse]
+    grounds: Annotated[list[FailedConstraintResponse], Field(description="Empty if it is admitted.")]
 
 
 @dataclass(slots=True)
 class PriorResponse:
     """A published rule of thumb, and whether the answer follows it."""
 
-    kind: Literal["prior"]
-    id: str
+    kind: Annotated[Literal["prior"], Field(description="Always `prior`, in distinction from a figure.")]
+    id: Annotated[str, Field(description="Id of the rule.")]
     verdict: Annotated[
         Literal["followed", "overridden", "open"],
         Field(description="`overridden`: figures or measurements contradict it; `open`: a figure is unknown."),
     ]
     text: str
-    min_gpus: int | None
-    max_gpus: int | None
-    deadline_hours: float | None
+    min_gpus: Annotated[int | None, Field(description="Fewest GPUs by the rule; null: it states none.")]
+    max_gpus: Annotated[int | None, Field(description="Most GPUs by the rule; null: it states none.")]
+    deadline_hours: Annotated[
+        float | None, Field(description="Hours that such work may take by the rule; null: it states none.")
+    ]
     source: str
-    published_on: str | None
+    published_on: Annotated[str | None, Field(description="Year, month or day of the source; null: unknown.")]
 
 
 @dataclass(slots=True)
 class CurrentInstanceResponse:
     """The caller's current instance, priced and rated like a choice."""
 
-    instance: str
-    market: str
-    nodes: int
+    instance: Annotated[str, Field(description="The instance type, as `provider/name`.")]
+    market: Annotated[str, Field(description="`on_demand`, `spot` or `reserved`.")]
+    nodes: Annotated[int, Field(description="Machines of the current cluster.")]
     usd_per_hour: Annotated[float | None, Field(description="Price of all nodes.")]
-    estimate: JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse | None
+    estimate: Annotated[
+        JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse | None,
+        Field(description="Null: it cannot run the job."),
+    ]
 
 
 @dataclass(slots=True)
 class CountsResponse:
     """Numbers of instance types on the catalog's day: each is either admitted or rejected."""
 
-    considered: int
-    admitted: int
-    rejected: int
+    considered: Annotated[int, Field(description="`admitted` + `rejected`.")]
+    admitted: Annotated[int, Field(description="Types that pass every constraint.")]
+    rejected: Annotated[int, Field(description="Types that a constraint rejects.")]
 
 
 @dataclass(slots=True)
@@ -301,14 +288,20 @@ class RecommendResponse:
     catalog: CatalogStamp
     question: Annotated[RecommendRequest, Field(description="The question with every default filled in.")]
     counts: CountsResponse
-    choices: list[ChoiceResponse]
-    rejections: list[RejectionResponse]
-    current: CurrentInstanceResponse | None
-    advice: list[StatementResponse]
-    notes: list[NoteResponse]
+    choices: Annotated[list[ChoiceResponse], Field(description="The admitted offers, the best first, up to `limit`.")]
+    rejections: Annotated[
+        list[RejectionResponse], Field(description="Why types were rejected, one entry per constraint.")
+    ]
+    current: Annotated[
+        CurrentInstanceResponse | None, Field(description="Null without `current_instance`, or if it has no offer.")
+    ]
+    advice: Annotated[
+        list[StatementResponse], Field(description="Changes of the workload or the question that would help.")
+    ]
+    notes: Annotated[list[NoteResponse], Field(description="Remarks on the whole answer.")]
     priors: Annotated[list[PriorResponse], Field(description="Rules of thumb that apply to the question.")]
     explained: Annotated[list[ExplainedResponse], Field(description="The instance types of `explain`.")]
-    disclaimer: str
+    disclaimer: Annotated[str, Field(description="What the ranking rests on, the same in every answer.")]
 
 
 DISCLAIMER = (
@@ -344,7 +337,7 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
     if isinstance(estimate, WorkEstimate):
         work = catalog.derive(_work, estimate, choice.offer_index, cache=catalog.outlooks)
     else:
-        work = NO_WORK | {"price": PriceResponse.of(offer), "estimate": _estimate(estimate)}
+        work = NO_WORK | {"price": PriceResponse.of(offer), "estimate": estimate_response(estimate)}
     return ChoiceResponse(
         rank=choice.rank,
         provider=instance_type.provider,
@@ -376,10 +369,10 @@ def _work(catalog: Catalog, work: WorkEstimate, offer_index: int) -> dict[str, A
     offer = catalog.offers.offer(offer_index)
     return {
         "price": PriceResponse.of(offer),
-        "estimate": _estimate(work),
+        "estimate": estimate_response(work),
         "cost": CostResponse.of(work.bill, catalog.instance_types[offer.instance_type]),
         "serving": priced_load(work.modelled, work.bill),
-        "spot": None if work.spot is None else _spot(work.spot),
+        "spot": None if work.spot is None else spot_response(work.spot),
         "evidence": [*own_run(work.measured), *map(published_run, work.evidence)],
     }
 
@@ -424,63 +417,7 @@ def _current(current: Choice) -> CurrentInstanceResponse:
         market=current.offer.market,
         nodes=current.nodes,
         usd_per_hour=None if usd is None else rounded(usd),
-        estimate=None if estimate is None else _estimate(estimate),
-    )
-
-
-# Estimates
-
-
-def _estimate(
-    estimate: WorkEstimate | PeakEstimate,
-) -> JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse:
-    if isinstance(estimate, WorkEstimate):
-        return _work_estimate(estimate)
-    return PeakEstimateResponse(
-        basis="peak",
-        precision=estimate.precision,
-        peak_tflops=estimate.tflops,
-        peak_tflops_per_usd_hour=_four_decimals(estimate.tflops_per_usd_hour),
-        peak_tflops_per_watt=_four_decimals(estimate.tflops_per_watt),
-    )
-
-
-def _four_decimals(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
-
-
-def _work_estimate(estimate: WorkEstimate) -> JobEstimateResponse | MeasuredEstimateResponse:
-    measured, instances = estimate.measured, estimate.instances
-    if estimate.modelled is None:
-        assert measured is not None
-        return like(MeasuredEstimateResponse, estimate, basis=measured.basis)
-    # An estimate is of one instance; rates, requests and hours of a choice are of all its instances together.
-    physics = estimate.modelled.estimate
-    of_all = ("samples_per_second", "hours", "joules_per_sample", "usd", "samples_per_usd")
-    return modelled_estimate(
-        JobEstimateResponse,
-        estimate.modelled,
-        basis="modelled" if measured is None else measured.basis,
-        tokens_per_second=_of_all(physics.tokens_per_second, instances),
-        prefill_tokens_per_second=_of_all(physics.prefill_tokens_per_second, instances),
-        concurrency=None if physics.concurrency is None else rounded(physics.concurrency * instances),
-        **shown_fields(estimate, *of_all),
-    )
-
-
-def _of_all(rate: Band | None, instances: int) -> BandResponse | None:
-    return None if rate is None else BandResponse.of(rate.times(instances))
-
-
-def _spot(spot: SpotEstimate) -> SpotResponse:
-    expected = spot.expected
-    return like(
-        SpotResponse,
-        expected,
-        checkpoint_interval_minutes=rounded(expected.interval_seconds / 60),
-        paid_hours=BandResponse.of(expected.hours),
-        break_even_interruptions_per_hour=shown(spot.break_even_per_hour),
-        **shown_fields(spot, "interruptions", "interruptions_per_hour", "notice_seconds"),
+        estimate=None if estimate is None else estimate_response(estimate),
     )
 
 

@@ -126,7 +126,9 @@ def _spot_in_expectation(spot: SpotEstimate) -> str:
     if spot.break_even_per_hour is None:
         compared = "it is no cheaper than on demand"
     else:
-        compared = f"up to {spot.break_even_per_hour:.3g} interruptions an hour it costs less than on demand"
+        of_each = " of each instance" if spot.interruptions_per_hour != expected.per_hour else ""
+        often = f"{spot.break_even_per_hour:.3g} interruptions an hour{of_each}"
+        compared = f"up to {often} it costs less than on demand"
     return (
         f"About {spot.interruptions.likely:.3g} interruptions are expected, so {expected.hours.likely:.4g} hours are "
         f"paid, {100 * (expected.stretch - 1):.3g} % more than undisturbed; {compared}."
@@ -313,7 +315,7 @@ def _fractional_gpu(
     sentences = []
     if cheapest is not None:
         usd, machine = cheapest
-        sentences.append(f"{machine.id} rents {machine.whole_gpus:.3g} of an {card} for ${usd:g} an hour.")
+        sentences.append(f"{machine.id} rents {machine.whole_gpus:.3g} of a card ({card}) for ${usd:g} an hour.")
     for name, description, closed_on in services:
         offers = description or "a part of an accelerator for a machine without a GPU"
         since = "" if closed_on is None else f" It has admitted no new customers since {closed_on}."

@@ -35,7 +35,9 @@ class ModelDimensionsRequest(BodyModel):
     A transformer needs at least `layers`, `hidden` and `heads`.
     """
 
-    name: Name | None = None
+    name: Annotated[
+        Name | None, Field(description="What to call it; if nothing else is sent, the name of a model of the catalog.")
+    ] = None
     family: Annotated[Name | None, Field(description="Such as `llm`, `moe`, `encoder`, `cnn` or `vit`.")] = None
     parameters: Annotated[Positive | None, Field(description="All parameters, such as 8e9.")] = None
     active_parameters: Annotated[
@@ -94,7 +96,11 @@ class ModelDimensionsRequest(BodyModel):
         Count | None, Field(description="Tokens that a layer with a window looks back. Default: 0, all tokens.")
     ] = None
     global_layers: Annotated[Count | None, Field(description="Layers without the window. Default: 0.")] = None
-    context_tokens: Annotated[int | None, Field(ge=0, le=1_000_000_000), BeforeValidator(whole)] = None
+    context_tokens: Annotated[
+        int | None,
+        Field(ge=0, le=1_000_000_000, description="Maximum tokens of a sequence. Default: 0, unlimited."),
+        BeforeValidator(whole),
+    ] = None
     decoder: Annotated[
         bool | None,
         Field(description="Whether attention is causal, so that keys and values can be cached. Default: true."),

@@ -1,6 +1,5 @@
 """The workload of a request. All fields except `task` are optional."""
 
-import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -15,82 +14,16 @@ from service.api.http.fields import (
     Gbps,
     Name,
     Named,
-    Names,
     Positive,
-    list_as_tuple,
     whole,
 )
 from service.api.workload.described_model import ModelDimensionsRequest
+from service.api.workload.software import SoftwareRequest, Words
 from service.domain.jobs.config import PREFERENCE_LOSSES, USUAL_CONFIDENCE
 from service.domain.physics.memory import OPTIMIZER_STATES
 
-Words = Annotated[str, Field(max_length=200)]
 LoadRate = Annotated[float, Field(ge=1e-9, le=LARGEST, allow_inf_nan=False)]
 Length = Annotated[int, Field(ge=0, le=100_000_000), BeforeValidator(whole)]
-
-
-class SoftwareNameRequest(BodyModel):
-    """The name of software, and the versions that work."""
-
-    name: Words
-    versions: Annotated[Words | None, Field(description="Such as `2.3`, `>=2.3` or `>=2.3,<3`.")] = None
-
-
-_IMAGE = re.compile(r"(?=[^/:]+[/:])(?:[\w.:-]+/)*([\w.-]+)(?::(?:v?(\d+(?:\.\d+)*))?[\w.+-]*)?", re.ASCII)
-"""A container image: registry and path, then the name, and the version in the tag."""
-
-
-def written_software(value: Any) -> Any:
-    """Returns software as one text such as `pytorch >=2.3`; it may be sent as an object or as a container image."""
-    if isinstance(value, str) and (image := _IMAGE.fullmatch(value.strip())):
-        return "==".join(filter(None, image.groups()))
-    if not isinstance(value, dict):
-        return value
-    if not value.keys() <= SoftwareNameRequest.model_fields.keys() or not isinstance(value.get("name"), str):
-        raise ValueError("software is a text, or an object with its `name` and optionally `versions`")
-    return f"{value['name']} {value.get('versions') or ''}".strip()
-
-
-SoftwareName = Annotated[Words, BeforeValidator(written_software, json_schema_input_type=Words | SoftwareNameRequest)]
-
-
-class LibraryRequest(SoftwareNameRequest):
-    """A library that the code uses."""
-
-    required: Annotated[bool, Field(description="Whether the code cannot run without the library.")] = True
-
-
-def library_by_name(value: Any) -> Any:
-    """Returns a library as an object; it may be sent as its name alone."""
-    return {"name": value} if isinstance(value, str) else value
-
-
-Library = Annotated[LibraryRequest, BeforeValidator(library_by_name, json_schema_input_type=Words | LibraryRequest)]
-
-
-class SoftwareRequest(BodyModel):
-    """Software that the code is written for."""
-
-    framework: Annotated[
-        SoftwareName | None, Field(description="Such as `pytorch`, `pytorch>=2.3` or an object; see `/frameworks`.")
-    ] = None
-    engine: Annotated[
-        SoftwareName | None,
-        Field(description="Such as `vllm==0.6.0` or `vllm/vllm-openai:v0.8.5`; see `/frameworks`."),
-    ] = None
-    cuda: Annotated[Words | None, Field(description="CUDA toolkit versions that work: `12.1` or `>=11.8,<13`.")] = None
-    platforms: Annotated[
-        Names,
-        Field(description="Platforms of the code, any of: `cuda`, `rocm`, `xla`, `neuron`, `synapse`, `cann`, `cpu`."),
-    ] = ()
-    libraries: Annotated[
-        tuple[Library, ...],
-        Field(max_length=50, description="Each is a text such as `dali>=1.2`, or an object."),
-        BeforeValidator(list_as_tuple),
-    ] = ()
-    custom_cuda_kernels: Annotated[
-        bool, Field(description="Whether the code has its own CUDA kernels, which must run unchanged.")
-    ] = False
 
 
 class HostRequest(BodyModel):
@@ -101,7 +34,11 @@ class HostRequest(BodyModel):
         Field(description="Fewer vCPUs per GPU cause a warning; to reject machines, send `min_vcpus_per_gpu`."),
     ] = None
     memory_gib: Annotated[
-        Amount | None, Field(description="Host memory in GiB. Machines known to have less are rejected.")
+        Amount | None,
+        Field(
+            description="Host memory in GiB. Machines known to have less are rejected. Default: what the job "
+            "needs by its estimate."
+        ),
     ] = None
     cpu_samples_per_second_per_vcpu: Annotated[
         Amount | None, Field(description="Samples per second that one vCPU prepares. Too few vCPUs cause a warning.")
@@ -149,7 +86,7 @@ class HoursOnRequest(BodyModel):
     """
 
     instance: Annotated[Name, Field(description="The instance type, as `name` or `provider/name`.")]
-    hours: Positive
+    hours: Annotated[Positive, Field(description="Hours that the work of one run takes there.")]
 
 
 class AmountRequest(BodyModel):
@@ -167,7 +104,9 @@ class AmountRequest(BodyModel):
     epochs: Annotated[Positive | None, Field(description="How often the data is used. Default: 1.")] = None
     audio_hours: Annotated[Positive | None, Field(description="Hours of audio, for a speech model.")] = None
     steps: Annotated[Positive | None, Field(description="Optimizer steps.")] = None
-    hours_on: HoursOnRequest | None = None
+    hours_on: Annotated[
+        HoursOnRequest | None, Field(description="The work as the hours that it takes on one machine.")
+    ] = None
 
 
 class NumericsRequest(BodyModel):
@@ -314,7 +253,14 @@ else:
 class WorkloadRequest(BodyModel):
     """The work to run."""
 
-    task: Annotated[Task, BeforeValidator(no_purpose)]
+    task: Annotated[
+        Task,
+        BeforeValidator(no_purpose),
+        Field(
+            description="The kind of work. `training` and `inference` of a `model` are estimated by formulas; "
+            "other work is ranked by measurements under its `name`, or else by peaks and prices."
+        ),
+    ]
     sample: Annotated[
         Words | None,
         Field(description="What one sample is, such as `image 1024x1024 in 30 steps`. Default: as the model has it."),
@@ -323,13 +269,27 @@ class WorkloadRequest(BodyModel):
         Name | None,
         Field(description="Your name for the workload: measurements under that name replace or scale the estimate."),
     ] = None
-    model: Named[Name, ModelDimensionsRequest] | None = None
-    method: Annotated[Literal["full", "lora", "qlora", "adapters"] | None, BeforeValidator(no_purpose)] = None
+    model: Annotated[
+        Named[Name, ModelDimensionsRequest] | None,
+        Field(
+            description="The name of a model, such as `llama-3.1-8b` (see `/models`), or its description. "
+            "Default: unknown."
+        ),
+    ] = None
+    method: Annotated[
+        Literal["full", "lora", "qlora", "adapters"] | None,
+        BeforeValidator(no_purpose),
+        Field(
+            description="What training changes: all weights (`full`), or small added ones by `lora`, `qlora` (on "
+            "weights of 4 bits) or `adapters`. Default: `full`."
+        ),
+    ] = None
     purpose: Annotated[
         Purpose | None,
         Field(
-            description="Kind of training: `pretrain` on long packed sequences, `finetune` on short examples, or a "
-            "loss on preferences (DPO, IPO and KTO also hold a frozen reference model). A sample is one sequence."
+            description="Kind of training: `pretrain` on long packed sequences, `finetune` on short examples, or "
+            "a loss on preferences (DPO, IPO and KTO also hold a frozen reference model). A sample is "
+            "one sequence. Default: as the `method` says, and for `full` `pretrain`."
         ),
         BeforeValidator(not_on_policy),
     ] = None
@@ -363,19 +323,28 @@ class WorkloadRequest(BodyModel):
         Field(description="Format of the stored weights, such as `int4` or `fp8`. Default: the same as `precision`."),
     ] = None
     weight_bits: Annotated[
-        float | None, Field(gt=0, le=64, description="Bits per stored weight, including its scales.")
+        float | None,
+        Field(
+            gt=0,
+            le=64,
+            description="Bits per stored weight, including its scales, such as 4.85. Default: those of "
+            "`weight_precision`.",
+        ),
     ] = None
     kv_cache_precision: Annotated[
         PrecisionName | None,
         Field(description="Format of cached keys and values. Default: as the stack does, else 16 bits."),
     ] = None
-    optimizer: Annotated[Name | None, Field(description=f"One of {', '.join(OPTIMIZER_STATES)}.")] = None
+    optimizer: Annotated[Name | None, Field(description=f"One of {', '.join(OPTIMIZER_STATES)}. Default: `adamw`.")] = (
+        None
+    )
     trainable_parameters: Annotated[
         Positive | None,
         Field(description="Parameters that training changes. Default: all, or a usual number for the method."),
     ] = None
     mixed_precision: Annotated[
-        bool | None, Field(description="Whether 16-bit training keeps an fp32 copy of the weights.")
+        bool | None,
+        Field(description="Whether 16-bit training keeps an fp32 copy of the weights. Default: as the stack does."),
     ] = None
     flash_attention: Annotated[
         bool | None,
@@ -401,7 +370,10 @@ class WorkloadRequest(BodyModel):
         ),
     ] = False
     sequence_length: Annotated[
-        AtLeastOneOfMany | None, Field(description="Tokens of a training sample, padding included.")
+        AtLeastOneOfMany | None,
+        Field(
+            description="Tokens of a training sample, padding included. Default: 2048, or the model's limit if less."
+        ),
     ] = None
     mean_length: Annotated[
         Positive | None, Field(description="Mean tokens of a sample without padding. Default: `sequence_length`.")
@@ -411,13 +383,25 @@ class WorkloadRequest(BodyModel):
         Field(description="Samples per optimizer step. Default: `batch_size` of each GPU, else a usual number."),
     ] = None
     batch_size: Annotated[
-        AtLeastOneOfMany | None, Field(description="Training: samples per GPU and pass. Inference: samples at once.")
+        AtLeastOneOfMany | None,
+        Field(
+            description="Training: samples per GPU and pass; default: chosen with the layout. Inference: the same "
+            "as `concurrency`."
+        ),
     ] = None
     concurrency: Annotated[
         AtLeastOneOfMany | None, Field(description="Inference: requests in flight. Default: as many as fit.")
     ] = None
-    input_length: Annotated[Length | None, Field(description="Tokens of a prompt, or of an input sample.")] = None
-    output_length: Annotated[Length | None, Field(description="Tokens of an answer.")] = None
+    input_length: Annotated[
+        Length | None,
+        Field(
+            description="Tokens of a prompt, or of an input sample. Default: what the model reads per sample, "
+            "else `sequence_length`, else 0 for a model that writes answers."
+        ),
+    ] = None
+    output_length: Annotated[
+        Length | None, Field(description="Tokens of an answer. Default: as many as the model usually writes, else 0.")
+    ] = None
     image_tokens: Annotated[
         Amount,
         Field(description="Tokens of `input_length` that come from images, which the model has to encode."),
@@ -441,7 +425,10 @@ class WorkloadRequest(BodyModel):
     serving: Annotated[
         ServingRequest | None, Field(description="A continuous load to serve, instead of an amount of work.")
     ] = None
-    amount: AmountRequest | None = None
+    amount: Annotated[
+        AmountRequest | None,
+        Field(description="How much work one run is. Default: unknown; an answer then has rates and no total."),
+    ] = None
     growth: Annotated[
         Literal["distributed"] | None,
         Field(
@@ -471,11 +458,17 @@ class WorkloadRequest(BodyModel):
         ),
     ] = 1
     sample_mb: Annotated[
-        Amount | None, Field(description="Size of a stored sample in MB, for the time to read it.")
+        Amount | None,
+        Field(
+            description="Size of a stored sample in MB, for the time to read it. Default: unknown, and reading "
+            "takes no time."
+        ),
     ] = None
     reads_from: Annotated[
         Literal["network", "local"] | None,
-        Field(description="Where samples are stored: over the network, or on disks of the machine."),
+        Field(
+            description="Where samples are stored: over the network, or on disks of the machine. Default: `network`."
+        ),
     ] = None
     assume_network_gbps: Annotated[
         Gbps | None,

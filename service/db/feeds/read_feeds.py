@@ -57,12 +57,16 @@ class UnmappedType:
     provider: str
     name: str
     feeds: tuple[str, ...]
+    """Ids of the feeds that show it."""
     prices: int
+    """Number of its prices, which are stored and do not count yet."""
     last_observed_at: datetime
     vcpus: float | None
     memory_gib: float | None
     gpu_name: str | None
+    """The name of its GPU in the words of a feed; None without a GPU, or if no feed states it."""
     gpu_count: float | None
+    """None if no feed states it."""
 
 
 def rows_of_last_capture(engine: Engine, feed: str, part: str) -> int | None:

@@ -50,7 +50,7 @@ DOES_NOT_FIT = Unknown("The workload does not fit the machine, so it has no hour
 
 @dataclass(frozen=True, slots=True)
 class JobQuestion:
-    """A job on a cluster."""
+    """A job on a cluster, with the parts of its layout that are fixed, and how the others are chosen."""
 
     job: Job
     cluster: Cluster

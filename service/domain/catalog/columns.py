@@ -155,14 +155,16 @@ NUMBERS: dict[str, NumberColumn] = {
     "network_gbps": NumberColumn("network bandwidth", lambda t: t.network_gbps),
     "local_storage_gb": NumberColumn("local storage", lambda t: t.local_storage_gb),
     "memory_bandwidth_gb_per_second": NumberColumn(
-        "GPU memory bandwidth", lambda t: t.gpu.memory_bandwidth_gb_per_second if t.gpu else None, "Of one GPU."
+        "memory bandwidth of one GPU", lambda t: t.gpu.memory_bandwidth_gb_per_second if t.gpu else None
     ),
     "vcpus_per_gpu": NumberColumn("number of vCPUs per GPU", lambda t: t.vcpus_per_gpu),
     "generation": NumberColumn(
-        "generation of the series", lambda t: t.name_parts and t.name_parts.generation, "The 5 of `g5`."
+        "generation of the series", lambda t: t.name_parts and t.name_parts.generation, "It is 5 for `g5`."
     ),
     "tensor_core_generation": NumberColumn(
-        "generation of the tensor cores", lambda t: t.gpu.tensor_core_generation if t.gpu else None, "The 3 of Ampere."
+        "generation of the tensor cores",
+        lambda t: t.gpu.tensor_core_generation if t.gpu else None,
+        "It is 3 for Ampere.",
     ),
     "launched_year": NumberColumn("year of the launch", lambda t: t.launched_on.year if t.launched_on else None),
     "gpu_released_year": NumberColumn(
@@ -172,10 +174,14 @@ NUMBERS: dict[str, NumberColumn] = {
 }
 FLAGS: dict[str, FlagColumn] = {
     "rdma": FlagColumn(
-        "RDMA support of the network", lambda t: t.rdma, "A fabric that bypasses the OS: EFA, InfiniBand or RoCE."
+        "RDMA support of the network",
+        lambda t: t.rdma,
+        "Whether the network bypasses the operating system: EFA, InfiniBand or RoCE.",
     ),
     "gpudirect_rdma": FlagColumn(
-        "GPUDirect RDMA support of the network", lambda t: t.gpudirect_rdma, "Transfers between GPUs over RDMA."
+        "GPUDirect RDMA support of the network",
+        lambda t: t.gpudirect_rdma,
+        "Whether GPUs of several machines exchange data over RDMA directly.",
     ),
     "orderable": FlagColumn(
         "name that the provider takes in an order",
@@ -186,13 +192,13 @@ FLAGS: dict[str, FlagColumn] = {
     "tensor_cores": FlagColumn(
         "tensor core support of the GPU",
         lambda t: t.gpu is not None and t.gpu.has_tensor_cores,
-        "Tensor cores by that name, which is NVIDIA's; for other vendors use `precision_support`.",
+        "Whether the GPU has NVIDIA's tensor cores; for other vendors use `precision_support`.",
         can_be_unknown=False,
     ),
     "sparsity": FlagColumn(
         "sparsity support of the GPU",
         lambda t: t.gpu is not None and t.gpu.has_sparsity,
-        "A higher peak for weights that are zero in a fixed pattern.",
+        "Whether the peak is higher for weights that are zero in a fixed pattern.",
         can_be_unknown=False,
     ),
 }

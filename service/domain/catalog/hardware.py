@@ -42,16 +42,24 @@ class Gpu:
     id: str
     name: str
     kind: str
+    """`gpu`, `tpu`, `npu` or `fpga`; `cpu` where CPUs are described as one GPU."""
     vendor: str
+    """Maker of the chip, such as `nvidia`."""
     architecture: str
+    """Generation of the chip, such as `hopper` or `cdna-3`."""
     platform: str | None
     """The platform that code for this GPU is written for, such as `cuda`; None if no deep-learning code runs on it."""
     released_on: str | None
+    """Year, month or day of the release, such as `2022`, `2022-03` or `2022-03-22`; None if unknown."""
     memory_gb: float | None
+    """Memory in GB as it is sold."""
     usable_memory_gib: float | None
+    """Memory in GiB that programs can allocate."""
     memory_type: str | None
+    """Such as `HBM3` or `GDDR6`."""
     memory_bandwidth_gb_per_second: float | None
     tdp_watts: float | None
+    """Rated power."""
     cores: int | None
     """Units that add and multiply: CUDA cores or stream processors."""
     base_clock_mhz: float | None
@@ -63,22 +71,32 @@ class Gpu:
     gpus_per_tray: int | None
     """GPUs of the nodes that make up a rack. Nodes of another size with this GPU are joined by the network alone."""
     compute_capability: str | None
+    """The maker's name of the instruction set: `9.0` for NVIDIA's Hopper, `gfx942` for AMD's CDNA 3."""
     tensor_core_generation: int | None
+    """Generation of NVIDIA's tensor cores, 1 for Volta; None for a GPU without them."""
     interconnect: str | None
+    """Link between GPUs of this kind, such as `nvlink`; `none` if they have none, None if unknown."""
     interconnect_gb_per_second: float | None
+    """Bandwidth of the link per GPU in GB/s, both directions added; None if unknown or none."""
     pcie_generation: int | None
     """PCIe generation of the card; None if unknown, and estimates then assume the rate of the fourth."""
     form_factor: str | None
+    """Such as `pcie`, `sxm5` or `oam`; None if unknown."""
     positioned_for: str | None
+    """Purpose for which the vendor sells it: `training`, `inference` or `graphics`; None if for all of them, or
+    unknown."""
     consumer: bool | None
     """Whether the card is sold in the GeForce, GTX, RTX or Titan lines; None when unknown."""
     fraction: float
+    """1 for a whole card, 0.5 for one half of a card."""
     partition_of: str | None
+    """Id of the card of which this is a part; None for a whole card."""
     successor: str | None
     """Id of the GPU that the vendor sells in its place."""
     source: str
     note: str | None
     aliases: tuple[str, ...]
+    """Other names of the GPU; several GPUs may share one."""
     has_flash_attention: bool
     """False where the rules on software say that FlashAttention-2 does not run on its architecture."""
     rates: Mapping[str, Rate]
@@ -126,6 +144,9 @@ class LifecycleEvent:
     state: LifecycleState
     starts_on: date
     basis: str
+    """`published` by the provider, `first_seen` (the oldest known listing, so the state may have begun earlier), or
+    `recalled`: general knowledge that was not checked again.
+    """
     source: str
     note: str | None
 

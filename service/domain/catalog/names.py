@@ -17,7 +17,7 @@ VERY_CLOSE = 0.8
 """Similarity (difflib) of names that differ by a letter or two."""
 
 LONGEST_NAME = 80
-"""Characters of a name that are compared."""
+"""Characters of a name, from its beginning, that are compared with known names."""
 
 MEMORY_ROUNDING = 0.1
 """Relative difference allowed between the memory of a GPU and the size in a name: the B200 of 180 GB is also sold as

@@ -241,5 +241,5 @@ class Offers(OfferColumns):
         return self.offer_at(row, listed.believed(*factors, old=self.old.item(row), suspect=self.suspect.item(row)))
 
     def ranking_factor(self, rows: Indices) -> Floats:
-        """Returns the price that ranks / the believed price for some rows: an old price ranks at its high end."""
+        """Returns, for some rows, the price that ranks over the believed price: above 1 for an old one, else 1."""
         return np.where(self.old[rows], self.high[rows] / self.likely[rows], 1.0)

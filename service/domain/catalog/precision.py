@@ -117,10 +117,13 @@ class Precision:
     id: str
     name: str
     kind: str
+    """`float` or `int`."""
     bits: int
-    """Bits of a value without the scale of its block; `NumberFormat.stored_bits` includes the scale."""
+    """Bits of a value without the scale of its block, which the `stored_bits` of its format include."""
     exponent_bits: int | None
+    """None for a format without an exponent."""
     mantissa_bits: int | None
+    """None for a format without a mantissa."""
     description: str
     source: str
 
@@ -131,8 +134,13 @@ class Rate:
 
     precision: str
     support: Support | None
+    """`accelerated` by a matrix engine, `native`, `reduced` (a token rate, or by conversion) or `none`; None if
+    unknown.
+    """
     dense_tflops: float | None
+    """Peak of one GPU in 10^12 operations per second; None if unknown."""
     sparse_tflops: float | None
+    """Peak of one GPU where half of the weights are zero in a fixed pattern; None if unknown or without such a mode."""
     source: str
     note: str | None
 

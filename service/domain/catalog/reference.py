@@ -45,15 +45,20 @@ class Provider:
     id: str
     name: str
     instance_type_term: str | None
+    """The provider's own word for an instance type, such as `machine type`; None if unknown."""
     on_demand_term: str | None
+    """The provider's own word for on-demand machines; None if unknown."""
     spot_term: str | None
+    """The provider's own word for spot machines; None if it is not known to sell any."""
     spot_notice_seconds: int | None
+    """Seconds between the notice of an interruption and the end of a spot machine; None if unknown."""
     priced_by_region: bool
     seller_class: SellerClass | None
+    """How it comes by its machines; None if unknown."""
     gpus_exclusive: bool | None
     """Whether a renter does not share the GPUs with other renters; None if unknown."""
     rdma_fabric: str | None
-    """The network of its machines with RDMA, one of `RDMA_FABRICS`."""
+    """The RDMA network of its machines: `efa`, `infiniband` or `roce`; None if unknown or none."""
     source: str
     note: str | None
 
@@ -76,8 +81,11 @@ class Region:
     provider: str
     id: str
     name: str | None
+    """The provider's name of the region in words; None if it has none."""
     country: str | None
+    """ISO 3166 alpha-2 code, such as `DE`; None if unknown."""
     continent: str | None
+    """In small letters, such as `north america`; None if unknown."""
     source: str
     cpus: tuple[RegionCpu, ...]
 
@@ -100,6 +108,7 @@ class Service:
     id: str
     name: str
     kind: str
+    """`managed_training`, `managed_spot`, `platform`, `image` (of machines or containers) or `fraction` (of a card)."""
     description: str | None
     source: str
     lifecycle: tuple[ServiceEvent, ...]
@@ -116,16 +125,17 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Fee:
-    """The percentage that a managed service adds to the price of a machine, from a day on.
-
-    An empty family means all families without a row of their own.
-    """
+    """The percentage that a managed service adds to the price of a machine, from a day on."""
 
     provider: str
     service: str
+    """Id of the managed service."""
     family: str
+    """The family of machines; empty for every family without a fee of its own."""
     valid_from: date
+    """The first day on which the percentage is in force."""
     percent_of_compute: float
+    """Percentage of the price of all machine time that is paid for."""
     source: str
     note: str | None
 
@@ -178,13 +188,23 @@ class SoftwareRule:
 
     software: str
     kind: str
+    """`framework`, `engine`, `toolkit`, `library` or `feature`."""
     versions: str | None
+    """Versions for which the rule is stated, such as `>=1.7,<1.12`; None for all."""
     scope: str
+    """Meaning of `scope_value`: the `kind`, `vendor`, `platform` or `architecture` of GPUs, one `gpu`, or a `family` or
+    `instance` type of machines.
+    """
     scope_value: str
+    """Value of the scope that the rule is about, such as `cuda` for the scope `platform`."""
     task: str | None
+    """The only task for which the rule holds; None for every task."""
     supported: str
+    """`yes`, `partly` or `no`."""
     valid_from: date | None
+    """The first day on which the rule is in force; None for an open start."""
     valid_to: date | None
+    """The first day on which the rule is no longer in force; None for an open end."""
     code_change: str | None
     """The change that code written for CUDA needs before it runs here; None if it runs unchanged."""
     source: str
@@ -314,6 +334,7 @@ class ImportSummary:
     rows_seen: int
     rows_kept: int
     quarantined: Mapping[str, int]
+    """Rows that were set aside, by reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class Evidence:
     nearness: Nearness
     differs: tuple[str, ...]
     measured: str
-    """A sentence without its full stop."""
+    """The figure and the machine of the run, as a sentence without its full stop."""
 
     @property
     def id(self) -> str:

@@ -73,10 +73,11 @@ class Serving:
     prompt: Length = Length(0.0)
     answer: Length = Length(1.0)
     max_seconds_to_first_token: float | None = None
-    """Limit at `percentile`, like the next two."""
+    """Limit on the seconds to the first token; None for no limit."""
     max_seconds_per_output_token: float | None = None
     max_seconds_per_request: float | None = None
     percentile: float = 0.95
+    """Share of the requests that have to keep each limit."""
     headroom: float = 0.0
     """Share of the capacity of a replica that is kept free."""
     min_replicas: int = 1
@@ -131,7 +132,7 @@ class Serving:
 
     @property
     def limits(self) -> Mapping[str, Any]:
-        """Limits that a number of instances meets or misses, by request field; None where there is no limit."""
+        """Limits that a number of instances keeps or misses, by request field; None where there is no limit."""
         return {
             "max_seconds_to_first_token": self.max_seconds_to_first_token,
             "max_seconds_per_output_token": self.max_seconds_per_output_token,

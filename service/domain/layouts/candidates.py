@@ -48,10 +48,10 @@ USUAL_SAMPLES_PER_FULL_STEP = {
     "segmentation": 32,
     "diffusion": 32,
 }
-"""By family of models whose usual step differs from a thousand samples, where all weights learn. MLPerf's DLRM trains
-with 55,296 to 65,536 rows in a step, Whisper with 256 utterances (its paper), YOLO with 64 images (Ultralytics' nominal
-batch), torchvision segments with 4 images on each of 8 GPUs, and a published diffusion model is tuned with as many
-(diffusers' command for SDXL).
+"""Family of models → samples of a usual step in which all weights learn, where these are not about 1,000. MLPerf's
+DLRM trains with 55,296 to 65,536 rows in a step, Whisper with 256 utterances (its paper), YOLO with 64 images
+(Ultralytics' nominal batch), torchvision segments with 4 images on each of 8 GPUs, and a published diffusion model is
+tuned with as many (diffusers' command for SDXL).
 """
 
 DEGREES_OF_A_REPLICA = ("tensor", "pipeline", "context")

@@ -35,7 +35,7 @@ class ConfigFactors:
         return self.coefficients.log_factors(kind, term, self.features, columns)
 
     def of(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
-        """Factor of a term, in each row."""
+        """Factor between the ideal and the expected amount of a term, in each row."""
         return kind.start.get(term, 1.0) * np.exp(self.log_of(kind, term, columns))
 
     def total(self, kind: StepKind, amounts: Mapping[str, Number], columns: Mapping[str, Column]) -> Number:
@@ -67,7 +67,7 @@ class ClusterTable:
 
     clusters: tuple[Cluster, ...]
     gpu_types: tuple[Gpu, ...]
-    """The different GPUs."""
+    """The different GPUs of the clusters."""
     gpu_type: Indices
     """Index of each cluster's GPU in `gpu_types`."""
     linked_type: Indices

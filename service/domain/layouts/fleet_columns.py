@@ -56,8 +56,9 @@ class EstimateColumns:
     fits: Mask
     """Whether the best layout fits with the confidence of the job."""
     spare: Floats
-    """Usable bytes divided by the fewest that some layout likely needs. The job fits with every confidence whose margin
-    (`memory_margin`) is no larger. 0 where it never fits, NaN where memory alone does not decide.
+    """Usable bytes of a GPU over the fewest that any layout likely needs. The job fits with a confidence if this ratio
+    is at least the factor on the likely bytes that belongs to it. 0 where the job never fits, NaN where the memory of
+    GPUs alone does not decide.
     """
     holds: Mask
     """Whether as many requests run at once as the job asks for."""

@@ -45,7 +45,7 @@ class JobEstimate:
     model_flops_per_second_per_gpu: float | None
     """FLOP/s counted as in papers: with attention to the whole sequence, and without recomputation."""
     hardware_flops_per_second_per_gpu: float | None
-    """Model FLOP/s and those of recomputation."""
+    """Model FLOP/s plus the FLOP/s of recomputation."""
     model_flops_utilisation: float | None
     """FLOP/s of the necessary work, divided by the dense peak at the job's precision. Frozen weights need no gradient,
     and causal attention needs half of the scores."""

@@ -39,8 +39,8 @@ class FastestTraining:
     needed_bytes: Floats
     """Bytes per GPU; infinite where there is no layout."""
     spare: Floats
-    """Usable bytes divided by those of the layout that needs the least; 0 where there is none or the host lacks memory,
-    NaN where the host has enough memory for some layouts only.
+    """Usable bytes of a GPU over the bytes of the layout that needs the fewest. 0 where no layout exists, or where the
+    memory of the host is too small for all of them; NaN where it suffices for some of them only.
     """
     seconds_per_sample: Floats
     """Calibrated seconds, before the caution of bands; infinite where the layout does not fit."""

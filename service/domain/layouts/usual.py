@@ -124,7 +124,7 @@ def _usual_cut(config: TrainingConfig, cluster: Cluster) -> tuple[int, int]:
 
 
 def most_samples_per_micro_batch(config: TrainingConfig) -> int:
-    """Returns the samples that fill a GPU."""
+    """Returns the most samples that a micro-batch has in any layout: more would not make a GPU faster."""
     if not config.sequence_length:
         return max(MOST_SAMPLES_IN_A_MICRO_BATCH, int(FLOPS_OF_A_MICRO_BATCH / network_flops(config.model)))
     return max(1, min(MOST_SAMPLES_IN_A_MICRO_BATCH, MOST_TOKENS_IN_A_MICRO_BATCH // config.sequence_length))

@@ -78,6 +78,7 @@ class ParameterParts:
     """Parameters of a transformer by part, without biases, which are about 0.1 % of them."""
 
     embedding: int
+    """Embeddings of tokens, and learned ones of positions."""
     attention: int
     ffn: int
     """FFNs of the layers without routed experts."""
@@ -85,8 +86,10 @@ class ParameterParts:
     """Routed experts, and the projections to a narrower width around them."""
     shared_experts: int
     router: int
+    """Projections that choose the experts of a token."""
     state_space: int
     norms: int
+    """Scales of the normalisations."""
     head: int
     """The output projection; 0 if it is the embedding."""
 
@@ -167,7 +170,8 @@ LEAST_MULTIPLIED = 0.3
 def multiplied_parameters(model: Model) -> float:
     """Returns the active parameters in matrix products: without embeddings and norms, with the output projection.
 
-    It is the published number of active parameters, minus those outside of matrix products by the dimensions.
+    It is the published number of active parameters minus those that the dimensions put outside of matrix products, and
+    at least `LEAST_MULTIPLIED` of it.
     """
     t = model.transformer
     if t is None:
@@ -190,7 +194,9 @@ def routed_layers(model: Model) -> int:
 
 
 def parameters_touched(model: Model, tokens: Number) -> tuple[float, Number]:
-    """Returns the parameters that a forward pass over some tokens reads: those that all tokens use, and of experts."""
+    """Returns the parameters that a forward pass over some tokens reads: first those that every token uses, then those
+    of the routed experts that at least one of the tokens is expected to use.
+    """
     t, per_expert = model.transformer, _parameters_per_expert(model)
     if t is None or not per_expert:
         return multiplied_parameters(model), 0.0

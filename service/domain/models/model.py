@@ -28,9 +28,13 @@ class Transformer:
     """
 
     layers: int
+    """All layers, of the encoder and the decoder together."""
     hidden: int
+    """Values of a token between two layers: the width of the model."""
     heads: int
+    """Attention heads of a layer."""
     kv_heads: int
+    """Heads that have keys and values of their own; below `heads` with grouped queries."""
     head_size: int
     """With MLA, the size of the part of a query or key that is not rotary."""
     ffn: int
@@ -42,22 +46,29 @@ class Transformer:
     tied: bool
     """Whether the output projection is the embedding; also true for an encoder without an output projection."""
     experts: int = 0
+    """Routed experts of a layer; 0 for a model without experts."""
     experts_per_token: int = 0
+    """Routed experts that a token uses in each layer."""
     shared_experts: int = 0
     """Number of shared experts of the width of a routed one; a shared expert of twice this width counts as two."""
     expert_ffn: int = 0
     """Width of an expert."""
     dense_layers: int = 0
+    """Layers of a model with experts whose FFN is dense."""
     mla_kv_rank: int = 0
     """Above 0 with multi-head latent attention: it caches this many values and the rotary ones per token."""
     mla_rope_size: int = 0
+    """With MLA, the size of the rotary part of a query or key."""
     mla_query_rank: int = 0
+    """With MLA, the width to which queries are projected first; 0 for a direct projection."""
     mla_value_size: int = 0
+    """With MLA, the size of a value in one head."""
     sliding_window: int = 0
     """Tokens that a windowed layer attends to; 0: no layer has a window."""
     global_layers: int = 0
     """Layers without the window."""
     context_tokens: int = 0
+    """Maximum tokens of a sequence; 0 if unknown or unlimited."""
     decoder: bool = True
     """Whether attention is causal, so that keys and values can be cached."""
     encoder_layers: int = 0
@@ -65,12 +76,17 @@ class Transformer:
     learned_positions: int = 0
     """Number of positions with a learned embedding; 0 for other position encodings."""
     attention_layers: int = 0
+    """Attention layers of a hybrid; 0 in other models, where every layer has attention."""
     ssm_layers: int = 0
+    """State-space layers of a hybrid; 0 in other models."""
     ssm_heads: int = 0
     ssm_head_size: int = 0
     ssm_state: int = 0
+    """Values of state for each of the `ssm_heads` x `ssm_head_size` channels."""
     ssm_groups: int = 0
+    """Groups of heads that share the projections into and out of the state."""
     ssm_convolution: int = 4
+    """Tokens that the convolution before the state space covers."""
     expert_latent: int = 0
     """Above 0 if routed experts work on a projection of this width and not on the hidden size."""
 

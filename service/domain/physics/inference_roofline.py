@@ -357,5 +357,5 @@ class ForwardEngines:
         return EngineTimes(sum(parts[term] for term in self.batch), 0.0, of_sample, 0.0)
 
     def under_load(self, running: Number) -> EngineTimes:
-        """Returns the seconds of `at`: samples share no pass that would count otherwise under a load."""
+        """Returns the same as `at`: samples share no pass whose seconds count otherwise under a load, as prompts do."""
         return self.at(running)

@@ -89,7 +89,8 @@ class Served(NamedTuple):
     instances: Floats
     """Fewest instances that keep the limits on times; infinite where no number of them does."""
     load: Floats
-    """Load of a replica, in the unit of the question: on these instances, or else on the fewest that carry the load."""
+    """Load of a replica, as a rate or as clients, whichever the question gives. Where no number of instances keeps the
+    limits, it is that on the fewest which carry the load."""
     rate: Floats
     """Requests per second of a replica at that load, averaged over busy and idle ones."""
     utilisation: Floats

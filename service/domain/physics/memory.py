@@ -355,7 +355,7 @@ def replicas_in_use(config: InferenceConfig, layout: AnyLayout) -> Number:
 def conversations_held(config: InferenceConfig, requests: Number) -> Number:
     """Returns the whole conversations whose cache is enough for this number of running requests.
 
-    At a random moment, requests hold more with the probability of `SAFE_DEVIATIONS`: one in 44.
+    At a random moment, the requests hold more than that with a probability of one in 44 (`SAFE_DEVIATIONS`).
     """
     mean, deviation = config.written_share
     safe = mean * requests + SAFE_DEVIATIONS * deviation * np.sqrt(requests)

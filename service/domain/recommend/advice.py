@@ -39,7 +39,7 @@ MUCH_FASTER = 2.0
 """Minimum ratio of peaks for a larger machine to count as a step up rather than as another choice."""
 
 SMALL_SHARE = 0.5
-"""Share of a card's memory below which a job may fit on a part of a card."""
+"""Share of a card's memory: a job that needs less is advised to run on a part of a card (assumed)."""
 
 
 @dataclass(frozen=True, slots=True)

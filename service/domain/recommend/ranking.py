@@ -48,7 +48,7 @@ class Ranked:
     """Cost of the job; without one, of an hour."""
     speed: Floats
     score: Floats
-    """Infinite for candidates that miss a limit on the whole job."""
+    """Score by the objective, less is better; infinite for candidates that miss a limit on the whole job."""
     candidate: Indices
     """Index of each candidate in the columns before ordering."""
     plans: Plans | None
@@ -207,7 +207,7 @@ def uncertain(
 
 
 def ties(ranked: Sequence[Uncertain], shown: int) -> list[tuple[int, ...]]:
-    """Returns for each of the first choices the ranks of the choices that are tied with it; see `tie`."""
+    """Returns, for each of the first `shown` choices, the ranks of the choices that are tied with it by `tie`."""
     # Scores rise with the rank, except among fallbacks.
     order = np.argsort([one.score for one in ranked], kind="stable").tolist()
     tied: list[list[int]] = [[] for _ in ranked]

@@ -27,7 +27,7 @@ FILTER_CODES: dict[str, str] = {
     **{f"max_{name}": f"The {label} is above the requested maximum." for name, (label, _) in RANGES.items()},
     **{name: f"The {column.label} is not as requested." for name, column in FLAGS.items()},
     **{
-        f"{name}_unknown": f"The {label} is unknown, so it cannot be shown to meet the constraint."
+        f"{name}_unknown": f"The {label} is unknown, so it cannot be shown to pass the constraint."
         for name, label in {
             **{name: label for name, (label, _) in RANGES.items()},
             **{name: column.label for name, column in FLAGS.items() if column.can_be_unknown},

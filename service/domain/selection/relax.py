@@ -127,7 +127,7 @@ class MoveLimit(NamedTuple):
 
 
 class BestOption(NamedTuple):
-    """Makes the change that admits the most types; at least one of them must fail the constraint."""
+    """Makes the change that admits the most types, of the changes that admit a type which the constraint rejects."""
 
     fails: TypeSet
     options: tuple[tuple[Mapping[str, object], TypeSet], ...]

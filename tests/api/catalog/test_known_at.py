@@ -83,7 +83,7 @@ def answers(client: TestClient, **asked: str) -> list[Any]:
 
 def price(client: TestClient, **asked: str) -> list[float]:
     items = client.get("/prices", params={"instance": f"aws/{TYPE}", **asked}).json()["items"]
-    return [item["listed_usd_per_hour"] for item in items]
+    return [item["usd_per_hour"] for item in items]
 
 
 def test_one_day_is_read_at_a_time(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
-"""The list of prices: its filter by GPU, and its order."""
+"""The list of prices: its filter by GPU, its order, and its fields."""
 
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -40,3 +41,12 @@ def test_a_second_column_decides_ties(client: TestClient) -> None:
     assert len({day for day, _ in keys}) < len(keys)
     known = [key for key in keys if key[1] is not None]
     assert known == sorted(known)
+
+
+def test_every_field_of_a_listed_price_differs_from_row_to_row_and_from_other_fields(client: TestClient) -> None:
+    rows = all_items(client, "/prices?from=2006-01-01&provider=aws,autodl,scaleway,vast", limit=500)
+    columns = {name: tuple(row[name] for row in rows) for name in rows[0]}
+    assert [name for name, values in columns.items() if len(set(values)) == 1] == []
+    equal = [(one, other) for one, other in combinations(columns, 2) if columns[one] == columns[other]]
+    # Every price of the seed has a day; a feed's price without one is valid from the day of its capture.
+    assert equal == [("observed_on", "valid_from")]

@@ -280,6 +280,13 @@ def working(**workload: Any) -> dict[str, Any]:
         (constrained(provider=["awz"]), "constraints.provider", "aws"),
         (constrained(region=["us-esat-1"]), "constraints.region", "us-east-1"),
         (constrained(market=["spott"]), "constraints.market", "spot"),
+        (
+            asked(
+                workload={"task": "training", "fault_tolerant": False}, constraints={"market": ["spot", "on_demandd"]}
+            ),
+            "constraints.market",
+            "on_demand",
+        ),
         (constrained(family=["g55"]), "constraints.family", "g5"),
         (constrained(instance=["g5.12xlrge"]), "constraints.instance", "g5.12xlarge"),
         (constrained(framework=["pytorhc"]), "constraints.framework", "pytorch"),

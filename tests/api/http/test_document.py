@@ -1,6 +1,7 @@
 """The OpenAPI document is whole, current, and its examples are what the service answers."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,52 @@ def test_the_service_describes_itself_without_other_hosts(client: TestClient) ->
     for path in (*needed, "/docs/files/favicon-32x32.png"):
         assert path in page
         assert client.get(path).status_code == 200
+
+
+SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
+
+NAMES_THAT_SAY_ENOUGH = frozenset({
+    "id", "name", "provider", "source", "note", "text", "sentence", "items", "aliases", "status", "state", "basis",
+    "code", "admitted", "description", "starts_on", "measured_on", "base_clock_mhz", "boost_clock_mhz",
+    "memory_bandwidth_gb_per_second", "instance_types",
+})  # fmt: skip
+"""Names that mean the same in every class, or whose unit and words say everything."""
+
+CLASSES_THAT_SAY_ENOUGH = frozenset({
+    "BandResponse", "MoneyResponse", "BoardResponse", "CodesResponse", "CpuResponse", "ImportResponse", "ReadyResponse",
+    "RowCountsResponse", "TransformerResponse", "ParameterPartsResponse", "UnmappedResponse", "SoftwareSupportResponse",
+    "MatrixRequest", "RecommendBatchRequest", "EstimateBatchRequest",
+})  # fmt: skip
+"""Classes whose own description says what those of their fields mean that have none."""
+
+
+def refers_to_a_described_class(schema: dict[str, Any]) -> bool:
+    """Whether the field, or each item of its list, is null or of a class with a description."""
+    if "$ref" in schema:
+        return bool(SCHEMAS[schema["$ref"].rpartition("/")[2]].get("description"))
+    inner = [schema["items"]] if "items" in schema else schema.get("anyOf", [])
+    return bool(inner) and all(part.get("type") == "null" or refers_to_a_described_class(part) for part in inner)
+
+
+def test_every_field_is_explained() -> None:
+    unexplained = [
+        f"{name}.{field}"
+        for name, schema in SCHEMAS.items()
+        for field, of_field in schema.get("properties", {}).items()
+        if not (of_field.get("description") or refers_to_a_described_class(of_field))
+        and field not in NAMES_THAT_SAY_ENOUGH
+        and name not in CLASSES_THAT_SAY_ENOUGH
+    ]
+    assert unexplained == []
+    assert all(SCHEMAS[name]["description"] for name in CLASSES_THAT_SAY_ENOUGH)
+
+
+def test_a_description_says_more_than_the_name_of_its_field() -> None:
+    repeated = [
+        f"{name}.{field}: {text}"
+        for name, schema in SCHEMAS.items()
+        for field, of_field in schema.get("properties", {}).items()
+        if (text := of_field.get("description"))
+        and {*re.findall(r"[a-z]+", text.lower())} <= {*field.split("_"), "the", "of", "a", "an", "its"}
+    ]
+    assert repeated == []

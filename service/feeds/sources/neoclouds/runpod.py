@@ -21,7 +21,7 @@ PRICES: tuple[tuple[str, bool, Market], ...] = (
 
 
 def fetch(get: Get, _part: str) -> Iterator[bytes]:
-    """Yields the answer to the query."""
+    """Yields the answer to the query for all GPU types with their prices."""
     yield get("/graphql", body={"query": QUERY})
 
 

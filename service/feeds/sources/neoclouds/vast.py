@@ -32,7 +32,7 @@ def fetch(get: Get, _part: str) -> Iterator[bytes]:
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
-    """Returns the medians of the offers, and the offers that cannot be part of a median."""
+    """Returns a listing with the median price for each market, hardware and place, and one for each unusable offer."""
     offers = items_of(object_of(bodies[0], "offers")["offers"], "offers")
     unusable = [listing for offer in offers if (listing := _refused(offer))]
     return Content(listings=[*unusable, *_medians(offers)])

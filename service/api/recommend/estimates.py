@@ -1,0 +1,171 @@
+"""The `estimate` and `spot` objects of a choice: a modelled job, a measured workload, or peaks."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from service.api.estimate.response import (
+    BandResponse,
+    ModelledEstimateResponse,
+    MoneyResponse,
+    like,
+    modelled_estimate,
+    rounded,
+    shown,
+    shown_fields,
+)
+from service.domain.band import Band
+from service.domain.recommend.answer import PeakEstimate, SpotEstimate, WorkEstimate
+
+HOURS = "Hours until the whole amount is done, with interruptions, waiting for capacity, set-up and idle time."
+USD = "Dollars of the whole job, as in `cost.usd`; null without a price or an amount of work."
+
+
+@dataclass(slots=True)
+class PeakEstimateResponse:
+    """The figures that rank a choice without a model: the vendor's peak rates, not a predicted speed."""
+
+    basis: Literal["peak"]
+    precision: Annotated[
+        str | None,
+        Field(
+            description="The precision of the peak, see `/precisions`; null: no peak is known, or none ranks the "
+            "machine."
+        ),
+    ]
+    peak_tflops: Annotated[
+        float | None, Field(description="Dense peak of the machine at the precision, in 10^12 operations per second.")
+    ]
+    peak_tflops_per_usd_hour: Annotated[
+        float | None, Field(description="`peak_tflops` over the hourly price of all machines; null: unknown.")
+    ]
+    peak_tflops_per_watt: Annotated[
+        float | None,
+        Field(description="`peak_tflops` over the rated power of the GPUs of all machines; null: unknown."),
+    ]
+
+
+@dataclass(slots=True)
+class JobEstimateResponse(ModelledEstimateResponse):
+    """The job on all instances of a choice, and its cost there."""
+
+    hours: Annotated[BandResponse | None, Field(description=HOURS)]
+    usd: Annotated[MoneyResponse | None, Field(description=USD)]
+    samples_per_usd: Annotated[
+        float | None,
+        Field(
+            description="Samples of the amount over `usd.likely`; without an amount, samples of an hour over the "
+            "price of all machines. Null: unknown."
+        ),
+    ]
+
+
+@dataclass(slots=True)
+class MeasuredEstimateResponse:
+    """Figures of a workload without a model: measured on this machine, or scaled from the most similar one."""
+
+    basis: Annotated[
+        Literal["measured", "scaled"], Field(description="`measured` on this machine, or `scaled` from another one.")
+    ]
+    samples_per_second: Annotated[BandResponse, Field(description="The rate of all machines together.")]
+    hours: Annotated[BandResponse | None, Field(description=f"{HOURS} Null without an amount in samples.")]
+    usd: Annotated[MoneyResponse | None, Field(description=USD)]
+    samples_per_usd: Annotated[
+        float | None,
+        Field(
+            description="Samples of the amount over `usd.likely`; without an amount, samples of an hour over the "
+            "price of all machines. Null: unknown."
+        ),
+    ]
+    joules_per_sample: Annotated[
+        float | None,
+        Field(
+            description="Energy of a sample at the rated power of the GPUs, or at the measured power that the "
+            "measurement states."
+        ),
+    ]
+
+
+@dataclass(slots=True)
+class SpotResponse:
+    """Expected interruptions at spot, and the time that they add."""
+
+    interruptions: Annotated[BandResponse, Field(description="Interruptions of all instances until the job is done.")]
+    interruptions_per_hour: Annotated[BandResponse, Field(description="Rate of all instances together.")]
+    checkpoint_interval_minutes: Annotated[
+        float,
+        Field(description="Minutes of work between checkpoints: the caller's, or those that cost the least time."),
+    ]
+    stretch: Annotated[float, Field(description="Paid hours over the hours of a run without interruptions.")]
+    paid_hours: Annotated[
+        BandResponse,
+        Field(
+            description="Hours of work and interruptions that each machine is paid for, without set-up and idle time."
+        ),
+    ]
+    notice_seconds: Annotated[int | None, Field(description="Seconds between the warning and the end of a machine.")]
+    break_even_interruptions_per_hour: Annotated[
+        float | None,
+        Field(
+            description="Interruptions per hour of one instance at which on demand costs the same in the region; "
+            "null if spot never pays."
+        ),
+    ]
+    basis: Annotated[str, Field(description="`prior`: the rate is an assumption until it is measured.")]
+    source: Annotated[str | None, Field(description="Id of the source of the rate.")]
+
+
+def estimate_response(
+    estimate: WorkEstimate | PeakEstimate,
+) -> JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse:
+    """Returns the estimate of a choice, by which it was ranked."""
+    if isinstance(estimate, WorkEstimate):
+        return _work_estimate(estimate)
+    return PeakEstimateResponse(
+        basis="peak",
+        precision=estimate.precision,
+        peak_tflops=estimate.tflops,
+        peak_tflops_per_usd_hour=_four_decimals(estimate.tflops_per_usd_hour),
+        peak_tflops_per_watt=_four_decimals(estimate.tflops_per_watt),
+    )
+
+
+def _four_decimals(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _work_estimate(estimate: WorkEstimate) -> JobEstimateResponse | MeasuredEstimateResponse:
+    measured, instances = estimate.measured, estimate.instances
+    if estimate.modelled is None:
+        assert measured is not None
+        return like(MeasuredEstimateResponse, estimate, basis=measured.basis)
+    # An estimate is of one instance; rates, requests and hours of a choice are of all its instances together.
+    physics = estimate.modelled.estimate
+    of_all = ("samples_per_second", "hours", "joules_per_sample", "usd", "samples_per_usd")
+    return modelled_estimate(
+        JobEstimateResponse,
+        estimate.modelled,
+        basis="modelled" if measured is None else measured.basis,
+        tokens_per_second=_of_all(physics.tokens_per_second, instances),
+        prefill_tokens_per_second=_of_all(physics.prefill_tokens_per_second, instances),
+        concurrency=None if physics.concurrency is None else rounded(physics.concurrency * instances),
+        **shown_fields(estimate, *of_all),
+    )
+
+
+def _of_all(rate: Band | None, instances: int) -> BandResponse | None:
+    return None if rate is None else BandResponse.of(rate.times(instances))
+
+
+def spot_response(spot: SpotEstimate) -> SpotResponse:
+    """Returns the expected interruptions of a choice at spot."""
+    expected = spot.expected
+    return like(
+        SpotResponse,
+        expected,
+        checkpoint_interval_minutes=rounded(expected.interval_seconds / 60),
+        paid_hours=BandResponse.of(expected.hours),
+        break_even_interruptions_per_hour=shown(spot.break_even_per_hour),
+        **shown_fields(spot, "interruptions", "interruptions_per_hour", "notice_seconds"),
+    )
