@@ -65,7 +65,12 @@ class BillingRequest(BodyModel):
             "part of the bill. Default: none."
         ),
     ] = None
-    storage: Annotated[Storages, Field(description="Stored data: one object or a list.")] = ()
+    storage: Annotated[
+        Storages,
+        Field(
+            description='Stored data, as one object or a list, such as `{"gib": 500, "class": "gp3"}`. Default: none.'
+        ),
+    ] = ()
     data_transfer_out_gb: Annotated[Amount, Field(description="GB that are sent to the internet.")] = 0
     data_transfer_already_gb: Annotated[
         Amount, Field(description="GB sent to the internet earlier in the month, which decide the price tier.")
@@ -118,11 +123,19 @@ class CostRequest(BillingRequest):
     ] = ()
     usd_per_hour: Annotated[
         dict[Market, Positive] | None,
-        Field(description="The caller's prices per machine and hour by market, instead of those of the catalog."),
+        Field(
+            description='The caller\'s prices per machine and hour by market, such as `{"on_demand": 2.5}`. '
+            "Default: those of the catalog."
+        ),
     ] = None
     load: Annotated[ServingRequest | None, Field(description="The same as `workload.serving`.")] = None
-    baseline: Annotated[BaselineRequest | None, Field(description="An earlier cost, for the verdict.")] = None
-    budget_usd: Annotated[Positive | None, Field(description="The most that may be paid, for the verdict.")] = None
+    baseline: Annotated[
+        BaselineRequest | None,
+        Field(description="An earlier cost with which the likely total is compared. Default: none."),
+    ] = None
+    budget_usd: Annotated[
+        Positive | None, Field(description="Most US dollars that the likely total may be. Default: no budget.")
+    ] = None
 
 
 def run_of(body: BillingRequest, catalog: Catalog, nodes: int = 1, instances: int = 1) -> BilledRun:

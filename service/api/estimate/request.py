@@ -116,10 +116,12 @@ class EstimateRequest(CostRequest):
     workload: Annotated[
         WorkloadRequest | None, Field(description="What runs. Give one of `workload`, `measured` and `hours`.")
     ] = None
-    hours: Annotated[Hours | None, Field(description="Instead of a workload: how long each machine runs.")] = None
-    measured: Annotated[MeasuredRateRequest | None, Field(description="Instead of a workload: its measured rate.")] = (
-        None
-    )
+    hours: Annotated[
+        Hours | None, Field(description="In place of a workload: how many hours each machine runs, such as 24.")
+    ] = None
+    measured: Annotated[
+        MeasuredRateRequest | None, Field(description="In place of a workload: its measured rate and its amount.")
+    ] = None
     machine: Annotated[
         Named[Name, MachineDescriptionRequest],
         Field(description="An instance type such as `aws/p4d.24xlarge`, or the description of a machine."),

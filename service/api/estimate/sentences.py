@@ -38,13 +38,13 @@ def _gpu_memory(memory: MemoryNeed, of_cpus: bool) -> str:
             f"{least.low:.1f} to {least.high:.1f} GiB{per_gpu}, and {shown.usable_gib_per_gpu:.1f} can be used."
         )
     needed = f"{shown.needed_gib_per_gpu:.1f}: {_largest_first(shown.parts)}"
-    return f"{shown.usable_gib_per_gpu:.1f} GiB{per_gpu} can be used; needs {needed}."
+    return f"{shown.usable_gib_per_gpu:.1f} GiB{per_gpu} can be used; the job needs {needed}."
 
 
 def _host_memory(host: HostNeed) -> str:
     parts = {name: size / GIB for name, size in host.parts.items()}
     needed = f"{host.needed_bytes / GIB:.1f}: {_largest_first(parts)}"
-    return f"The host of a node has {(host.available_bytes or 0.0) / GIB:.1f} GiB of memory; needs {needed}."
+    return f"The host of a node has {(host.available_bytes or 0.0) / GIB:.1f} GiB of memory; the job needs {needed}."
 
 
 def _largest_first(gib: Mapping[str, float]) -> str:

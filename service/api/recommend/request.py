@@ -72,10 +72,12 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     ] = ()
     exclude: Annotated[Names, Field(description="Providers, families, instance types or GPUs to leave out.")] = ()
     budget_usd: Annotated[
-        Positive | None, Field(description="Most US dollars of the whole job; needs an amount of work.")
+        Positive | None,
+        Field(description="Most US dollars of the whole job; needs an amount of work. Default: no limit."),
     ] = None
     deadline_hours: Annotated[
-        Positive | None, Field(description="Most hours of the whole job; needs an amount of work.")
+        Positive | None,
+        Field(description="Most hours until the whole job is done; needs an amount of work. Default: no limit."),
     ] = None
     min_nodes: Annotated[AtLeastOne, Field(description="Fewest machines that run one job together.")] = 1
     max_nodes: AtLeastOne = Field(
@@ -143,11 +145,16 @@ class RecommendRequest(BillingRequest):
     ] = "cheapest"
     previous_objective: Annotated[
         Named[NamedObjective, ObjectiveWeightsRequest] | None,
-        Field(description="Another objective: a note compares its first choice with that of `objective`."),
+        Field(
+            description="Another objective: a note compares its first choice with that of `objective`. Default: none."
+        ),
     ] = None
     current_instance: Annotated[
         Name | None,
-        Field(description="The instance type in use now, as `name` or `provider/name`: choices are compared with it."),
+        Field(
+            description="The instance type in use now, as `name` or `provider/name`: choices are compared with "
+            "it. Default: none."
+        ),
     ] = None
     host_per_gpu: Annotated[
         HostPerGpuRequest | None,

@@ -315,7 +315,7 @@ def _fractional_gpu(
     sentences = []
     if cheapest is not None:
         usd, machine = cheapest
-        sentences.append(f"{machine.id} rents {machine.whole_gpus:.3g} of a card ({card}) for ${usd:g} an hour.")
+        sentences.append(f"{machine.id} rents {machine.whole_gpus:.3g} of an {card} for ${usd:g} an hour.")
     for name, description, closed_on in services:
         offers = description or "a part of an accelerator for a machine without a GPU"
         since = "" if closed_on is None else f" It has admitted no new customers since {closed_on}."

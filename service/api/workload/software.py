@@ -55,13 +55,22 @@ class SoftwareRequest(BodyModel):
     """Software that the code is written for."""
 
     framework: Annotated[
-        SoftwareName | None, Field(description="Such as `pytorch`, `pytorch>=2.3` or an object; see `/frameworks`.")
+        SoftwareName | None,
+        Field(
+            description="Such as `pytorch`, `pytorch>=2.3` or an object; see `/frameworks`. Default: unknown, "
+            "with a wider band."
+        ),
     ] = None
     engine: Annotated[
         SoftwareName | None,
-        Field(description="Such as `vllm==0.6.0` or `vllm/vllm-openai:v0.8.5`; see `/frameworks`."),
+        Field(
+            description="The engine that serves, such as `vllm==0.6.0` or `vllm/vllm-openai:v0.8.5`; see "
+            "`/frameworks`. Default: unknown, with a wider band."
+        ),
     ] = None
-    cuda: Annotated[Words | None, Field(description="CUDA toolkit versions that work: `12.1` or `>=11.8,<13`.")] = None
+    cuda: Annotated[
+        Words | None, Field(description="CUDA toolkit versions that work: `12.1` or `>=11.8,<13`. Default: any.")
+    ] = None
     platforms: Annotated[
         Names,
         Field(description="Platforms of the code, any of: `cuda`, `rocm`, `xla`, `neuron`, `synapse`, `cann`, `cpu`."),

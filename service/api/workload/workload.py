@@ -31,7 +31,10 @@ class HostRequest(BodyModel):
 
     vcpus_per_gpu: Annotated[
         Amount | None,
-        Field(description="Fewer vCPUs per GPU cause a warning; to reject machines, send `min_vcpus_per_gpu`."),
+        Field(
+            description="vCPUs that prepare the samples of one GPU, such as 8; fewer cause a warning. To reject "
+            "machines, send `min_vcpus_per_gpu`. Default: a rule of thumb."
+        ),
     ] = None
     memory_gib: Annotated[
         Amount | None,
@@ -41,13 +44,17 @@ class HostRequest(BodyModel):
         ),
     ] = None
     cpu_samples_per_second_per_vcpu: Annotated[
-        Amount | None, Field(description="Samples per second that one vCPU prepares. Too few vCPUs cause a warning.")
+        Amount | None,
+        Field(
+            description="Samples per second that one vCPU prepares, such as 130 images. Too few vCPUs then slow "
+            "the job, with a warning. Default: unknown."
+        ),
     ] = None
     samples_per_second: Annotated[
         Positive | None,
         Field(
-            description="Samples per second that one machine has to load. Too few vCPUs or too slow a network cause a "
-            "warning."
+            description="Samples per second that one machine has to load. Too few vCPUs or too slow a network "
+            "cause a warning. Default: unknown."
         ),
     ] = None
     gpu_decoding: Annotated[bool, Field(description="Whether samples are decoded on the GPU instead of the vCPUs.")] = (
@@ -92,18 +99,20 @@ class HoursOnRequest(BodyModel):
 class AmountRequest(BodyModel):
     """The amount of work, in one unit. With `epochs`, tokens, samples, pairs and audio_hours are those of one epoch."""
 
-    tokens: Annotated[Positive | None, Field(description="Tokens to train on; with `epochs`, those of one epoch.")] = (
-        None
-    )
+    tokens: Annotated[
+        Positive | None,
+        Field(description="Tokens to train on or to write, such as 1e9; with `epochs`, those of one epoch."),
+    ] = None
     samples: Annotated[
-        Positive | None, Field(description="Samples to train on or to answer; with `epochs`, those of one epoch.")
+        Positive | None,
+        Field(description="Samples to train on or to answer, such as 1e6; with `epochs`, those of one epoch."),
     ] = None
     pairs: Annotated[
         Positive | None, Field(description="Pairs of a preferred and a rejected answer, two sequences each.")
     ] = None
     epochs: Annotated[Positive | None, Field(description="How often the data is used. Default: 1.")] = None
     audio_hours: Annotated[Positive | None, Field(description="Hours of audio, for a speech model.")] = None
-    steps: Annotated[Positive | None, Field(description="Optimizer steps.")] = None
+    steps: Annotated[Positive | None, Field(description="Optimizer steps of one run.")] = None
     hours_on: Annotated[
         HoursOnRequest | None, Field(description="The work as the hours that it takes on one machine.")
     ] = None
@@ -140,14 +149,22 @@ class ServingRequest(BodyModel):
     """The load that a model has to serve, in one unit, and limits on its times. Instances and layout follow."""
 
     requests_per_second: Annotated[
-        LoadRate | None, Field(description="Mean number of requests per second, which arrive at random times.")
+        LoadRate | None,
+        Field(
+            description="The load as a mean number of requests per second, which arrive at random times. Give one "
+            "of the three units."
+        ),
     ] = None
     output_tokens_per_second: Annotated[
-        LoadRate | None, Field(description="The load as tokens of answers per second.")
+        LoadRate | None,
+        Field(description="The load as tokens of answers per second, in place of `requests_per_second`."),
     ] = None
     concurrency: Annotated[
         AtLeastOneOfMany | None,
-        Field(description="The load as a number of clients; each sends a request once its last one is answered."),
+        Field(
+            description="The load as a number of clients, in place of a rate: each sends a request once its last "
+            "one is answered."
+        ),
     ] = None
     input_length: Annotated[
         Named[Length, LengthRequest] | None,
@@ -408,7 +425,10 @@ class WorkloadRequest(BodyModel):
     ] = 0.0
     longest_output_length: Annotated[
         Length | None,
-        Field(description="Tokens of the longest answer, if all samples of the amount are sent at once."),
+        Field(
+            description="Tokens of the longest answer, if all samples of the amount are sent at once. Default: "
+            "`output_length`."
+        ),
     ] = None
     denoising_steps: Annotated[
         int | None,

@@ -147,7 +147,10 @@ class NoteCode(MeaningfulCode):
     NAME_NOT_MEASURED = auto(), "No measurement exists under the workload's name by the catalog's day."
     SPOT_LEFT_OUT = auto(), "Spot machines were left out because the workload is not fault-tolerant."
     NEAREST = auto(), "No choice keeps both the deadline and the budget; the note has the nearest one on each side."
-    SEVERAL_CONSTRAINTS = auto(), "No single change admits anything; the note has what misses the fewest constraints."
+    SEVERAL_CONSTRAINTS = (
+        auto(),
+        "No single change admits anything; the note names the type that misses the fewest constraints.",
+    )
     OBJECTIVE_CHANGED = auto(), "The first choice under the earlier objective, compared with the one of this answer."
     OBJECTIVE_DEFAULTED = auto(), "No objective was given, so `cheapest` was used."
     PRICE_IGNORED = auto(), "No candidate has a known price, so the ranking is by hardware alone."

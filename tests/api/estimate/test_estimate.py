@@ -94,7 +94,7 @@ def test_a_host_with_too_little_memory_is_what_an_estimate_names(client: TestCli
     answer = post_estimate(client, changed(asked, workload__offload_optimizer=True))
     texts = {warning["code"]: warning["text"] for warning in answer["warnings"]}
     assert "gpu_memory" not in texts
-    assert texts["host_memory"].startswith("The host of a node has 1152.0 GiB of memory; needs 16")
+    assert texts["host_memory"].startswith("The host of a node has 1152.0 GiB of memory; the job needs 16")
     assert answer["fits"] is False
     changes = {change["code"]: change for change in answer["nearest_changes"]}
     assert changes["nodes"]["needed_gib"] < 1152 < changes["host_memory_gib"]["needed_gib"]
