@@ -109,7 +109,7 @@ class SpotResponse:
         float | None,
         Field(
             description="Interruptions per hour of one instance at which on demand costs the same in the region; "
-            "null if spot never pays."
+            "null if spot never pays, or if no price on demand is known there."
         ),
     ]
     basis: Annotated[str, Field(description="`prior`: the rate is an assumption until it is measured.")]
@@ -166,6 +166,6 @@ def spot_response(spot: SpotEstimate) -> SpotResponse:
         expected,
         checkpoint_interval_minutes=rounded(expected.interval_seconds / 60),
         paid_hours=BandResponse.of(expected.hours),
-        break_even_interruptions_per_hour=shown(spot.break_even_per_hour),
+        break_even_interruptions_per_hour=spot.break_even and shown(spot.break_even.interruptions_per_hour),
         **shown_fields(spot, "interruptions", "interruptions_per_hour", "notice_seconds"),
     )

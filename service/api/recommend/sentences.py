@@ -123,12 +123,13 @@ def _within_limits(
 
 def _spot_in_expectation(spot: SpotEstimate) -> str:
     expected: Expectation = spot.expected
-    if spot.break_even_per_hour is None:
+    if spot.break_even is None:
+        compared = "no price on demand is known there"
+    elif (rate := spot.break_even.interruptions_per_hour) is None:
         compared = "it is no cheaper than on demand"
     else:
         of_each = " of each instance" if spot.interruptions_per_hour != expected.per_hour else ""
-        often = f"{spot.break_even_per_hour:.3g} interruptions an hour{of_each}"
-        compared = f"up to {often} it costs less than on demand"
+        compared = f"up to {rate:.3g} interruptions an hour{of_each} it costs less than on demand"
     return (
         f"About {spot.interruptions.likely:.3g} interruptions are expected, so {expected.hours.likely:.4g} hours are "
         f"paid, {100 * (expected.stretch - 1):.3g} % more than undisturbed; {compared}."

@@ -413,11 +413,11 @@ class WorkloadRequest(BodyModel):
         Length | None,
         Field(
             description="Tokens of a prompt, or of an input sample. Default: what the model reads per sample, "
-            "else `sequence_length`, else 0 for a model that writes answers."
+            "else `sequence_length`, else one token for a model that writes answers."
         ),
     ] = None
     output_length: Annotated[
-        Length | None, Field(description="Tokens of an answer. Default: as many as the model usually writes, else 0.")
+        Length | None, Field(description="Tokens of an answer. Default: as many as the model usually writes, else one.")
     ] = None
     image_tokens: Annotated[
         Amount,

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from service.domain.band import Band
 from service.domain.bill.interruption import Checkpoints, Expectation
-from service.domain.bill.market_bills import MarketBill
+from service.domain.bill.market_bills import BreakEven, MarketBill
 from service.domain.bill.run import ONE_MACHINE, BilledRun
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market, Offer
@@ -160,8 +160,8 @@ class SpotEstimate:
     interruptions: Band
     interruptions_per_hour: Band
     notice_seconds: int | None
-    break_even_per_hour: float | None
-    """Interruptions per hour at which on-demand costs as much; None if spot is never cheaper."""
+    break_even: BreakEven | None
+    """The comparison with on demand in the same region; None if no on-demand bill is known there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -225,7 +225,7 @@ def _spot(instance_type: InstanceType, bill: MarketBill, catalog: Catalog) -> Sp
         interruptions=expected.interruptions.times(instances),
         interruptions_per_hour=expected.per_hour.times(instances),
         notice_seconds=catalog.reference.providers[instance_type.provider].spot_notice_seconds,
-        break_even_per_hour=None if bill.break_even is None else bill.break_even.interruptions_per_hour,
+        break_even=bill.break_even,
     )
 
 

@@ -311,3 +311,16 @@ def test_a_deadline_counts_the_set_up(client: TestClient) -> None:
     for minutes, admitted in ((0, True), (61, False)):
         counts = post_recommend(client, {**only, "setup_minutes": minutes})["counts"]
         assert bool(counts["admitted"]) is admitted
+
+
+def test_the_reason_of_a_choice_at_spot_compares_it_as_its_bill_does(client: TestClient) -> None:
+    choices = post_recommend(client, {**SHORT, "constraints": {"market": ["spot"]}})["choices"]
+    found = set()
+    for choice in choices:
+        (text,) = [reason["text"] for reason in choice["reasons"] if reason["code"] == "spot_in_expectation"]
+        even, rate = choice["cost"]["break_even"], choice["spot"]["break_even_interruptions_per_hour"]
+        assert rate == (even and even["interruptions_per_hour"])
+        compared = f"up to {rate:.3g} interruptions an hour" if rate else "it is no cheaper than on demand"
+        assert ("no price on demand is known there" if even is None else compared) in text
+        found.add((even is None, rate is None))
+    assert {(True, True), (False, False)} <= found
