@@ -11,7 +11,7 @@ LEGACY_REGIONS = {
     "apac-syd": "ap-southeast-2",
     "apac-tokyo": "ap-northeast-1",
 }
-"""Names that the file of spot prices of AWS still uses."""
+"""Old names of regions, which AWS's file of spot prices still uses → their ids."""
 
 LOCAL_ZONES_BY_NAME = {"US West (Los Angeles)": "us-west-2-lax-1"}
 """Local zones of AWS by name. Rows of local zones that are not listed here are set aside."""

@@ -37,7 +37,7 @@ class EngineTimes:
     arrival: Number
     """The way of a request from the client to the engine and back, during which other requests go on."""
     own: Number = 0.0
-    """Each request adds these seconds once, to the step that reads its prompt; or each static batch, once."""
+    """Added once by each request to the step that reads its prompt, or once by each static batch."""
 
     def total(self, seconds: "EngineTimes") -> Number:
         """Seconds of a figure, where this value says how often the figure counts each part."""
@@ -92,7 +92,7 @@ class SteadyState:
 
     @property
     def to_first_token(self) -> EngineTimes:
-        """Parts of the time from sending a request to its first token: N / X less the later tokens."""
+        """Parts of the time from sending a request to its first token: by Little's law N / X, less the later tokens."""
         token, request, later = self.per_token, self.per_request, self.tokens - 1.0
         share = 1.0 - 1.0 / np.maximum(1.0, self.in_flight)
         waits = np.where(self.queues, self.in_flight, self.running)
@@ -148,7 +148,7 @@ class StaticBatches(SteadyState):
 
     @property
     def to_first_token(self) -> EngineTimes:
-        """Parts of the time from sending a request to its first token: N / X less the later tokens."""
+        """Parts of the time from sending a request to its first token: by Little's law N / X, less the later tokens."""
         token, request, later = self.per_token, self.per_request, self.tokens - 1.0
         return EngineTimes(*(self.in_flight * getattr(request, part) - later * getattr(token, part) for part in PARTS))
 

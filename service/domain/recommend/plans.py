@@ -139,9 +139,9 @@ class NodeOptions:
     limited: Mapping[str, Floats]
     """The figure that each limit on the whole amount applies to, by field of the limit."""
     least_alone: Floats
-    """`EstimateColumns.least_alone`: a third dimension has the limits of a load, and is empty without one."""
+    """Least figure of each limit of a load, the other limits kept or not: a third dimension, empty without a load."""
     least_together: Floats
-    """`EstimateColumns.least_together`, with the same third dimension."""
+    """Least figure of each limit of a load while the others are kept; the third dimension is that of `least_alone`."""
     incomplete: Mask
     """Whether the dollars are a lower bound, as in `Plans.incomplete`."""
 
