@@ -4,9 +4,10 @@ import ast
 import re
 from dataclasses import dataclass, fields
 from datetime import date
-from inspect import cleandoc, getsource
+from functools import cache
+from inspect import cleandoc, getfile
 from itertools import pairwise
-from textwrap import dedent
+from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
@@ -131,14 +132,19 @@ def copy_of(value_class: Any, *without: str) -> Any:
 
 def _texts_below_fields(value_class: type) -> dict[str, str]:
     """Returns the docstring below each field of a class, with JSON's word for None."""
-    (definition,) = ast.parse(dedent(getsource(value_class))).body
-    assert isinstance(definition, ast.ClassDef)
     texts = {}
-    for field, text in pairwise(definition.body):
+    for field, text in pairwise(_classes_in(getfile(value_class))[value_class.__name__].body):
         match field, text:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(docstring))):
                 texts[name] = PYTHON_NONE.sub("null", cleandoc(docstring)).replace("\n", " ")
     return texts
+
+
+@cache
+def _classes_in(path: str) -> dict[str, ast.ClassDef]:
+    """Returns the classes of a file by name."""
+    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 FourDecimals = Annotated[float, AfterValidator(lambda value: round(value, 4))]

@@ -147,3 +147,9 @@ def test_a_description_says_more_than_the_name_of_its_field() -> None:
         and {*re.findall(r"[a-z]+", text.lower())} <= {*field.split("_"), "the", "of", "a", "an", "its"}
     ]
     assert repeated == []
+
+
+def test_a_field_copied_from_a_class_has_its_docstring_with_the_word_of_json() -> None:
+    platform = SCHEMAS["GpuResponse"]["properties"]["platform"]["description"]
+    assert platform.startswith("The platform that code for this GPU is written for")
+    assert platform.endswith("null if no deep-learning code runs on it.")
