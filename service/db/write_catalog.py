@@ -1,6 +1,6 @@
 """Replaces all rows of the seed in one transaction, which raises the version of the catalog, or changes nothing."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -56,13 +56,13 @@ REPLACED: dict[str, ColumnElement[bool]] = {
 class Batch:
     """The whole current content of one feed, with rows by the names of their tables.
 
-    An offer names its `instance_type` as `(provider, name)` and holds its `prices`.
+    Observations lack the columns of their document, and `state`.
     """
 
     feed: str
     content_hash: str
     tables: Mapping[str, Sequence[Record]]
-    offers: Sequence[Record]
+    observations: Sequence[Record]
     rows_seen: int
     quarantined: Mapping[str, int]
 
@@ -147,12 +147,11 @@ def _is_row(table: Table, identity: Identity) -> ColumnElement[bool]:
 
 def _replace_observations(connection: Connection, batch: Batch, now: datetime) -> None:
     """Adds observations that are new in the batch, and ends those that the batch lacks; none is deleted."""
-    records = [record for offer in batch.offers for record in _observations_of(offer)]
-    names = [name for name in records[0] if name != "observed_at"] if records else []
+    names = [name for name in batch.observations[0] if name != "observed_at"] if batch.observations else []
     of_feed = select(DOCUMENT.c.id).where(DOCUMENT.c.feed == batch.feed)
     query = select(OBSERVATION).where(OBSERVATION.c.document_id.in_(of_feed), OBSERVATION.c.superseded_at.is_(None))
     before = {tuple(row[name] for name in names): row["id"] for row in connection.execute(query).mappings()}
-    after = {tuple(record[name] for name in names): record for record in records}
+    after = {tuple(record[name] for name in names): record for record in batch.observations}
     gone = [{"row": id_} for identity, id_ in before.items() if identity not in after]
     if gone:
         ended = update(OBSERVATION).where(OBSERVATION.c.id == bindparam("row")).values(superseded_at=now)
@@ -174,22 +173,6 @@ def _replace_observations(connection: Connection, batch: Batch, now: datetime) -
     if new:
         rows = [{**record, "document_id": document_id, "state": "kept", "recorded_at": now} for record in new]
         connection.execute(insert(OBSERVATION), rows)
-
-
-def _observations_of(offer: Record) -> Iterator[Record]:
-    """Yields the prices of an offer as observations, with an end only where no other price begins."""
-    provider, name = offer["instance_type"]
-    starts = {price["valid_from"] for price in offer["prices"]}
-    for price in offer["prices"]:
-        yield {
-            "provider": provider,
-            "name": name,
-            **{column: value for column, value in offer.items() if column not in ("instance_type", "prices")},
-            **{column: price[column] for column in ("per_hour_micros", "dated", "kind", "source", "note")},
-            "effective_from": price["valid_from"],
-            "observed_at": price["valid_from"],
-            "ends_at": None if price["valid_to"] in starts else price["valid_to"],
-        }
 
 
 def _free_instant(connection: Connection, feed: str, now: datetime) -> datetime:
