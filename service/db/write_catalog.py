@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 
+from service.db.feeds.documents import free_instant
 from service.db.feeds.resolve_prices import resolve_prices
 from service.db.import_lock import finish_import, import_transaction
 from service.db.schema import key_columns
@@ -156,13 +157,14 @@ def _replace_observations(connection: Connection, batch: Batch, now: datetime) -
     if gone:
         ended = update(OBSERVATION).where(OBSERVATION.c.id == bindparam("row")).values(superseded_at=now)
         connection.execute(ended, gone)
+    last = connection.execute(select(func.max(DOCUMENT.c.fetched_at)).where(DOCUMENT.c.feed == batch.feed)).scalar()
     document: Record = {
         "feed": batch.feed,
         "part": "",
         "url": batch.feed,
         "sha256": batch.content_hash,
         "parser": batch.feed,
-        "fetched_at": _free_instant(connection, batch.feed, now),
+        "fetched_at": free_instant(last, now),
         "recorded_at": now,
         "bytes": 0,
         "complete": False,
@@ -173,10 +175,3 @@ def _replace_observations(connection: Connection, batch: Batch, now: datetime) -
     if new:
         rows = [{**record, "document_id": document_id, "state": "kept", "recorded_at": now} for record in new]
         connection.execute(insert(OBSERVATION), rows)
-
-
-def _free_instant(connection: Connection, feed: str, now: datetime) -> datetime:
-    """Returns `now`, or a second after the feed's last document if that is not earlier: no two may share an instant."""
-    taken = select(func.max(DOCUMENT.c.fetched_at)).where(DOCUMENT.c.feed == feed)
-    last = connection.execute(taken).scalar()
-    return now if last is None or last < now else last + timedelta(seconds=1)
