@@ -13,8 +13,9 @@ from service.db.feeds.decide_held import decide_held, held_prices
 from service.db.feeds.read_feeds import feed_statuses, unmapped_types
 from service.db.write_catalog import record_failure
 from service.domain.catalog.resolution import Decision, Feed
+from service.feeds.fetching import utc_now
 from service.feeds.folder import documents_in
-from service.feeds.importing import import_documents, utc_now
+from service.feeds.importing import import_documents
 from service.feeds.own_offers import OWN, documents_by_day
 from service.feeds.refresh import Upstream, fetch_to
 from service.feeds.refresh import refresh as refresh_feed

@@ -1,8 +1,8 @@
 """Replaces all rows of the seed in one transaction, which raises the version of the catalog, or changes nothing."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 
+from service.db.feeds.documents import free_instant
 from service.db.feeds.resolve_prices import resolve_prices
 from service.db.import_lock import finish_import, import_transaction
 from service.db.schema import key_columns
@@ -56,13 +57,13 @@ REPLACED: dict[str, ColumnElement[bool]] = {
 class Batch:
     """The whole current content of one feed, with rows by the names of their tables.
 
-    An offer names its `instance_type` as `(provider, name)` and holds its `prices`.
+    Observations lack the columns of their document, and `state`.
     """
 
     feed: str
     content_hash: str
     tables: Mapping[str, Sequence[Record]]
-    offers: Sequence[Record]
+    observations: Sequence[Record]
     rows_seen: int
     quarantined: Mapping[str, int]
 
@@ -147,23 +148,23 @@ def _is_row(table: Table, identity: Identity) -> ColumnElement[bool]:
 
 def _replace_observations(connection: Connection, batch: Batch, now: datetime) -> None:
     """Adds observations that are new in the batch, and ends those that the batch lacks; none is deleted."""
-    records = [record for offer in batch.offers for record in _observations_of(offer)]
-    names = [name for name in records[0] if name != "observed_at"] if records else []
+    names = [name for name in batch.observations[0] if name != "observed_at"] if batch.observations else []
     of_feed = select(DOCUMENT.c.id).where(DOCUMENT.c.feed == batch.feed)
     query = select(OBSERVATION).where(OBSERVATION.c.document_id.in_(of_feed), OBSERVATION.c.superseded_at.is_(None))
     before = {tuple(row[name] for name in names): row["id"] for row in connection.execute(query).mappings()}
-    after = {tuple(record[name] for name in names): record for record in records}
+    after = {tuple(record[name] for name in names): record for record in batch.observations}
     gone = [{"row": id_} for identity, id_ in before.items() if identity not in after]
     if gone:
         ended = update(OBSERVATION).where(OBSERVATION.c.id == bindparam("row")).values(superseded_at=now)
         connection.execute(ended, gone)
+    last = connection.execute(select(func.max(DOCUMENT.c.fetched_at)).where(DOCUMENT.c.feed == batch.feed)).scalar()
     document: Record = {
         "feed": batch.feed,
         "part": "",
         "url": batch.feed,
         "sha256": batch.content_hash,
         "parser": batch.feed,
-        "fetched_at": _free_instant(connection, batch.feed, now),
+        "fetched_at": free_instant(last, now),
         "recorded_at": now,
         "bytes": 0,
         "complete": False,
@@ -174,26 +175,3 @@ def _replace_observations(connection: Connection, batch: Batch, now: datetime) -
     if new:
         rows = [{**record, "document_id": document_id, "state": "kept", "recorded_at": now} for record in new]
         connection.execute(insert(OBSERVATION), rows)
-
-
-def _observations_of(offer: Record) -> Iterator[Record]:
-    """Yields the prices of an offer as observations, with an end only where no other price begins."""
-    provider, name = offer["instance_type"]
-    starts = {price["valid_from"] for price in offer["prices"]}
-    for price in offer["prices"]:
-        yield {
-            "provider": provider,
-            "name": name,
-            **{column: value for column, value in offer.items() if column not in ("instance_type", "prices")},
-            **{column: price[column] for column in ("per_hour_micros", "dated", "kind", "source", "note")},
-            "effective_from": price["valid_from"],
-            "observed_at": price["valid_from"],
-            "ends_at": None if price["valid_to"] in starts else price["valid_to"],
-        }
-
-
-def _free_instant(connection: Connection, feed: str, now: datetime) -> datetime:
-    """Returns `now`, or a second after the feed's last document if that is not earlier: no two may share an instant."""
-    taken = select(func.max(DOCUMENT.c.fetched_at)).where(DOCUMENT.c.feed == feed)
-    last = connection.execute(taken).scalar()
-    return now if last is None or last < now else last + timedelta(seconds=1)

@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from service.db.feeds.documents import Origin
 from service.feeds.fetch import AGENT, FetchedDocument, FetchFailed
+from service.feeds.fetching import utc_now
 
 DEFAULT_PROFILE = "default"
 
@@ -36,8 +38,8 @@ class AwsAccount:
         except ResponseParserError:
             raise FetchFailed(f"The answer to {operation} in {region} is not XML.") from None
         text = json.dumps(answer, default=datetime.isoformat).encode()
-        now = datetime.now(UTC).replace(microsecond=0)
-        self.answers.append(FetchedDocument(f"https://ec2.{region}.amazonaws.com/{operation}", text, now, None, None))
+        origin = Origin(url=f"https://ec2.{region}.amazonaws.com/{operation}", fetched_at=utc_now())
+        self.answers.append(FetchedDocument(origin, text))
         return text
 
     def _call(self, region: str, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:

@@ -10,13 +10,15 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin, urlsplit
 
 import httpx2
 
+from service.db.feeds.documents import Origin
+from service.feeds.fetching import utc_now
 from service.feeds.listing import DocumentRefused
 from service.version import VERSION
 
@@ -52,23 +54,20 @@ class FetchLimits:
 class FetchedDocument:
     """A fetched document."""
 
-    url: str
+    origin: Origin
     body: bytes
-    fetched_at: datetime
-    etag: str | None
-    last_modified: str | None
 
 
 @dataclass(slots=True)
 class Fetcher:
     """Fetches the documents of one part of a feed. A call returns a body; `answers` has all that were fetched.
 
-    `last` is the last document from an address, for conditional requests. `key` is a header that only the feed's own
+    `last` is the origin of the last document, for conditional requests. `key` is a header that only the feed's own
     server gets, never a server to which it redirects; no text, log or document contains the key.
     """
 
     base_url: str
-    last: FetchedDocument | None = None
+    last: Origin | None = None
     limits: FetchLimits = field(default_factory=FetchLimits)
     sleep: Callable[[float], None] = time.sleep
     answers: list[FetchedDocument] = field(default_factory=list)
@@ -101,7 +100,8 @@ class Fetcher:
             with self._request(target, url, body) as response:
                 location = response.headers.get("Location")
                 if not response.is_redirect or location is None:
-                    return replace(self._read(response), url=url)
+                    body = self._read(response)
+                    return FetchedDocument(_origin(url, response), body)
             target = urljoin(target, location)
             _require_public(target)
         raise FetchFailed(f"{url} redirects more than {MAX_REDIRECTS} times.")
@@ -132,7 +132,7 @@ class Fetcher:
         except httpx2.InvalidURL as error:
             raise FetchFailed(f"{url} is not an address.") from error
 
-    def _read(self, response: httpx2.Response) -> FetchedDocument:
+    def _read(self, response: httpx2.Response) -> bytes:
         url = str(response.url)
         if response.status_code == NOT_MODIFIED:
             raise NotModified
@@ -149,9 +149,7 @@ class Fetcher:
             if time.monotonic() > deadline:
                 raise FetchFailed(f"{url} takes longer than {self.limits.total_seconds:g} seconds.")
             parts.append(part)
-        headers = response.headers
-        now = datetime.now(UTC).replace(microsecond=0)
-        return FetchedDocument(url, b"".join(parts), now, headers.get("ETag"), headers.get("Last-Modified"))
+        return b"".join(parts)
 
 
 class _Again(Exception):
@@ -160,6 +158,11 @@ class _Again(Exception):
     def __init__(self, sentence: str, after_seconds: float | None) -> None:
         super().__init__(sentence)
         self.after_seconds = after_seconds
+
+
+def _origin(url: str, response: httpx2.Response) -> Origin:
+    etag, last_modified = response.headers.get("ETag"), response.headers.get("Last-Modified")
+    return Origin(url=url, fetched_at=utc_now(), etag=etag, last_modified=last_modified)
 
 
 def _require_allowed(url: str, base_url: str) -> None:

@@ -1,6 +1,7 @@
 """The ways in which the documents of feeds are fetched: at fixed paths, or page by page."""
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Protocol
 from urllib.parse import quote, urlsplit
 
@@ -31,6 +32,11 @@ def documents_at(*paths: str) -> Fetch:
             yield get(path.replace("{part}", quote(part)))
 
     return fetch
+
+
+def utc_now() -> datetime:
+    """Returns the present instant in whole seconds, as documents are dated."""
+    return datetime.now(UTC).replace(microsecond=0)
 
 
 def path_of(address: str) -> str | None:

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
-from typing import Any
 
+from service.db.feeds.documents import Origin, named
 from service.domain.errors import Unusable
+from service.feeds.fetch import FetchedDocument
 from service.feeds.importing import Documents
 from service.feeds.listing import DocumentRefused
 from service.feeds.reading import GZIP_MAGIC, plain
@@ -97,8 +98,7 @@ def _of_manifest(files: Mapping[str, bytes]) -> Iterator[FolderPart]:
     for entry in entries:
         parts.setdefault((entry.feed, entry.part), []).append(entry)
     for (feed, part), documents in parts.items():
-        name = f"{feed} {part}".strip()
-        problem = _problem_of(documents, files)
+        name, problem = named(feed, part), _problem_of(documents, files)
         if problem or feed not in SOURCES:
             yield FolderPart(name, SOURCES.get(feed), None, problem or f"No feed is called {feed!r}.")
             continue
@@ -116,15 +116,9 @@ def _problem_of(entries: Sequence[ManifestEntry], files: Mapping[str, bytes]) ->
 
 def _documents(entries: Sequence[ManifestEntry], files: Mapping[str, bytes]) -> Documents:
     last = entries[-1]
-    return Documents(
-        feed=last.feed,
-        part=last.part,
-        url=last.url,
-        bodies=[files[entry.file] for entry in entries],
-        fetched_at=datetime.fromisoformat(last.fetched_at),
-        etag=last.etag,
-        last_modified=last.last_modified,
-    )
+    moment = datetime.fromisoformat(last.fetched_at)
+    origin = Origin(url=last.url, fetched_at=moment, etag=last.etag, last_modified=last.last_modified)
+    return Documents(part=last.part, origin=origin, bodies=[files[entry.file] for entry in entries])
 
 
 def _recognised(name: str, files: Mapping[str, bytes], at: datetime, feed: str | None) -> FolderPart:
@@ -137,11 +131,9 @@ def _recognised(name: str, files: Mapping[str, bytes], at: datetime, feed: str |
         return FolderPart(name, None, None, "The file is not a document of any known feed.")
     companions = _companions(name, source, files)
     documents = Documents(
-        feed=source.id,
         part=_part_of(name, source),
-        url=f"file:{name}",
+        origin=Origin(url=f"file:{name}", fetched_at=at),
         bodies=[*companions, body],
-        fetched_at=at,
         complete=not source.in_pages,
     )
     return FolderPart(name, source, documents, None)
@@ -180,16 +172,13 @@ def _companions(name: str, source: FeedSource, files: Mapping[str, bytes]) -> li
     return [body] if body else []
 
 
-def manifest_entry(feed: str, part: str, answer: Any, file: str) -> ManifestEntry:
+def manifest_entry(feed: str, part: str, document: FetchedDocument, file: str) -> ManifestEntry:
     """Returns the entry of a document that was fetched into a file."""
     return ManifestEntry(
         feed=feed,
         part=part,
-        url=answer.url,
-        fetched_at=answer.fetched_at.isoformat(),
-        etag=answer.etag,
-        last_modified=answer.last_modified,
-        sha256=hashlib.sha256(answer.body).hexdigest(),
-        bytes=len(answer.body),
+        **{**asdict(document.origin), "fetched_at": document.origin.fetched_at.isoformat()},
+        sha256=hashlib.sha256(document.body).hexdigest(),
+        bytes=len(document.body),
         file=file,
     )

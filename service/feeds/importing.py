@@ -3,11 +3,12 @@
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from service.db.engine import Engine
+from service.db.feeds.documents import Origin, named
 from service.db.feeds.read_facts import CatalogFacts, read_facts
 from service.db.feeds.read_feeds import rows_of_last_capture
 from service.db.feeds.write_capture import Capture, CaptureRefused, write_capture
@@ -27,14 +28,11 @@ DAY = "day"
 class Documents:
     """The documents of one part of a feed as they were fetched, or found in a folder."""
 
-    feed: str
     part: str
-    url: str
+    origin: Origin
+    """The origin of the last of the documents, which counts for all of them."""
     bodies: Sequence[bytes]
-    fetched_at: datetime | None
     complete: bool = True
-    etag: str | None = None
-    last_modified: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +62,22 @@ def import_documents(engine: Engine, source: FeedSource, documents: Documents, n
         listings = checked(source.id, content.listings, facts)
         rows_before = rows_of_last_capture(engine, source.id, documents.part) if documents.complete else None
         require_plausible(listings, rows_before)
-        at = captured_at(content, documents, now)
+        at = captured_at(content, documents.origin.fetched_at, now)
         capture = _capture(source, facts.feeds[source.id], documents, content, listings, facts, at)
         written = write_capture(engine, capture, now)
     except (DocumentRefused, CaptureRefused) as error:
-        name = f"{source.id} {documents.part}".strip()
-        record_failure(engine, source.id, now, "refused", f"{name}: {error}")
+        record_failure(engine, source.id, now, "refused", f"{named(source.id, documents.part)}: {error}")
         return Imported(source.id, documents.part, "refused", str(error))
     types = facts.instance_types.keys() | {(row["provider"], row["name"]) for row in capture.new["instance_type"]}
     outcomes = tuple((listing, _outcome(listing, types)) for listing in listings)
     return Imported(source.id, documents.part, written.state, None, outcomes)
 
 
-def captured_at(content: Content, documents: Documents, now: datetime) -> datetime:
+def captured_at(content: Content, fetched: datetime, now: datetime) -> datetime:
     """Returns when the content was current: on its day of publication, else when it was fetched.
 
     Raises `DocumentRefused` for content from the future.
     """
-    fetched = documents.fetched_at or now
     published = content.published_at
     if published is not None and published > now:
         raise DocumentRefused(f"The document is of {published:%Y-%m-%d %H:%M}, which is in the future.")
@@ -115,8 +111,7 @@ def _capture(
     return Capture(
         feed=source.id,
         part=documents.part,
-        url=documents.url,
-        fetched_at=at,
+        **asdict(replace(documents.origin, fetched_at=at)),
         sha256=digest,
         bytes=sum(map(len, documents.bodies)),
         parser=source.version,
@@ -124,8 +119,6 @@ def _capture(
             _row(listing, feed) for listing in listings if listing.reason is None or REASONS[listing.reason].is_error
         ],
         complete=documents.complete,
-        etag=documents.etag,
-        last_modified=documents.last_modified,
         upstream_version=content.version,
         published_at=content.published_at,
         new={
@@ -188,8 +181,3 @@ def _dollar_rates(rates: Sequence[EuroRate], source: str) -> list[dict[str, Any]
         {"currency": currency, "on": on, "usd_per_unit_nanos": int(usd * NANO), "source": source}
         for currency, on, usd in per_unit
     ]
-
-
-def utc_now() -> datetime:
-    """Returns the present instant in whole seconds."""
-    return datetime.now(UTC).replace(microsecond=0)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from service.db.feeds.documents import Origin
 from service.domain.catalog.offer import MARKETS
 from service.domain.catalog.tariffs import commitment_in
 from service.feeds.fetching import Get
@@ -80,14 +81,6 @@ def documents_by_day(path: Path) -> list[Documents]:
         csv.writer(text).writerows([header, *(line for line in lines if line and line[column] == day.isoformat())])
         # With the time of day, a second file for the same day counts as later than the first.
         moment = datetime.combine(day, datetime.now(UTC).timetz()).replace(microsecond=0)
-        documents.append(
-            Documents(
-                feed=OWN.id,
-                part="",
-                url=path.name,
-                bodies=[text.getvalue().encode()],
-                fetched_at=moment,
-                complete=False,
-            )
-        )
+        origin = Origin(url=path.name, fetched_at=moment)
+        documents.append(Documents(part="", origin=origin, bodies=[text.getvalue().encode()], complete=False))
     return documents

@@ -4,22 +4,24 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic
 
 from service.db.engine import Engine
 from service.db.errors import DatabaseUnusable
-from service.db.feeds.read_feeds import LastDocument, feed_statuses, last_document
+from service.db.feeds.documents import Origin, free_instant, last_origin, named
+from service.db.feeds.read_feeds import feed_statuses
 from service.db.feeds.write_capture import confirm_capture
 from service.db.operation.leader import Leader
 from service.db.write_catalog import record_failure
 from service.domain.catalog.resolution import Feed
 from service.feeds.aws_account import AwsAccount
-from service.feeds.fetch import FetchedDocument, Fetcher, FetchFailed, FetchLimits, NotModified
+from service.feeds.fetch import Fetcher, FetchFailed, FetchLimits, NotModified
+from service.feeds.fetching import utc_now
 from service.feeds.folder import ManifestEntry, manifest_entry, write_manifest
-from service.feeds.importing import Documents, Imported, import_documents, utc_now
+from service.feeds.importing import Documents, Imported, import_documents
 from service.feeds.listing import SHAPE_ERRORS, DocumentRefused, wrong_shape
 from service.feeds.registry import SOURCES, FeedSource
 
@@ -58,7 +60,7 @@ class Upstream:
             return "off"
         return f"needs {feed.setting}" if feed.setting and feed.id not in self.keys else None
 
-    def fetcher(self, feed: Feed, last: FetchedDocument | None = None) -> Fetcher | AwsAccount:
+    def fetcher(self, feed: Feed, last: Origin | None = None) -> Fetcher | AwsAccount:
         """Returns a fetcher for the documents of a feed, from its own address or its mirror."""
         if SOURCES[feed.id].by_aws_account:
             return AwsAccount(self.keys[feed.id], self.urls.get(feed.id))
@@ -83,16 +85,13 @@ def refresh(engine: Engine, feed: Feed, upstream: Upstream) -> Iterator[Imported
 
 
 def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, upstream: Upstream) -> Imported:
-    document = last_document(engine, feed.id, part)
-    last = None
-    if document:
-        last = FetchedDocument(document.url, b"", document.fetched_at, document.etag, document.last_modified)
+    last, state = last_origin(engine, feed.id, part), "failed"
     fetcher = upstream.fetcher(feed, last)
-    state = "failed"
+    last_at = None if last is None else last.fetched_at
     try:
         bodies = list(source.fetch(fetcher, part))
     except NotModified:
-        confirm_capture(engine, feed.id, part, _instant_after(document, utc_now()))
+        confirm_capture(engine, feed.id, part, free_instant(last_at, utc_now()))
         return Imported(feed.id, part, "unchanged", None)
     except FetchFailed as error:
         problem = str(error)
@@ -102,24 +101,11 @@ def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, ups
     except SHAPE_ERRORS as error:
         state, problem = "refused", wrong_shape(error)
     else:
-        answer = fetcher.answers[-1]
-        documents = Documents(
-            feed=feed.id,
-            part=part,
-            url=answer.url,
-            bodies=bodies,
-            fetched_at=_instant_after(document, answer.fetched_at),
-            etag=answer.etag,
-            last_modified=answer.last_modified,
-        )
-        return import_documents(engine, source, documents, utc_now())
-    record_failure(engine, feed.id, utc_now(), state, f"{feed.id} {part}".strip() + f": {problem}")
+        origin = fetcher.answers[-1].origin
+        origin = replace(origin, fetched_at=free_instant(last_at, origin.fetched_at))
+        return import_documents(engine, source, Documents(part=part, origin=origin, bodies=bodies), utc_now())
+    record_failure(engine, feed.id, utc_now(), state, f"{named(feed.id, part)}: {problem}")
     return Imported(feed.id, part, state, problem)
-
-
-def _instant_after(last: LastDocument | None, now: datetime) -> datetime:
-    """Returns `now`, or a second after the last capture if that is later: captures of a part never share an instant."""
-    return now if last is None else max(now, last.fetched_at + timedelta(seconds=1))
 
 
 def fetch_to(folder: Path, feeds: Collection[Feed], upstream: Upstream) -> Iterator[str]:
@@ -131,14 +117,14 @@ def fetch_to(folder: Path, feeds: Collection[Feed], upstream: Upstream) -> Itera
             try:
                 bodies = list(SOURCES[feed.id].fetch(fetcher, part))
             except (FetchFailed, NotModified, DocumentRefused, LookupError, TypeError, ValueError) as error:
-                yield f"{feed.id} {part}".strip() + f": failed. {error}"
+                yield f"{named(feed.id, part)}: failed. {error}"
                 continue
             for answer in fetcher.answers:
                 name = f"{feed.id}/{len(entries):04d}"
                 (folder / feed.id).mkdir(parents=True, exist_ok=True)
                 (folder / name).write_bytes(answer.body)
                 entries.append(manifest_entry(feed.id, part, answer, name))
-            yield f"{feed.id} {part}".strip() + f": {sum(map(len, bodies)):,} bytes"
+            yield f"{named(feed.id, part)}: {sum(map(len, bodies)):,} bytes"
     folder.mkdir(parents=True, exist_ok=True)
     write_manifest(folder, entries)
 

@@ -57,17 +57,14 @@ def _prices_convert_to_dollars(batch: Batch, _prices: Sequence[SeedLine]) -> Pro
     days: dict[str, list[date]] = defaultdict(list)
     for rate in batch.tables["exchange_rate"]:
         days[rate["currency"]].append(rate["on"])
-    for offer in batch.offers:
-        if offer["currency"] == "USD":
+    for row in batch.observations:
+        if row["currency"] == "USD":
             continue
-        rated = sorted(days[offer["currency"]])
-        for price in offer["prices"]:
-            day = price["valid_from"].date()
-            earlier = bisect_right(rated, day)
-            has_rate = earlier > 0 and (day - rated[earlier - 1]).days <= LONGEST_WITHOUT_A_RATE_DAYS
-            if price["per_hour_micros"] is not None and not has_rate:
-                name = " ".join(offer["key"].split())
-                yield f"prices.csv, {name}: exchange_rates.csv has no rate for {day}."
+        rated, day = sorted(days[row["currency"]]), row["effective_from"].date()
+        earlier = bisect_right(rated, day)
+        has_rate = earlier > 0 and (day - rated[earlier - 1]).days <= LONGEST_WITHOUT_A_RATE_DAYS
+        if row["per_hour_micros"] is not None and not has_rate:
+            yield f"prices.csv, {' '.join(row['key'].split())}: exchange_rates.csv has no rate for {day}."
 
 
 PRICE_CHECKS = (_cells_are_possible, _few_are_quarantined, _prices_convert_to_dollars)

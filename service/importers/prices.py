@@ -1,4 +1,4 @@
-"""Turns observations of prices into offers with prices over time, and counts the unusable ones by reason."""
+"""Turns observed prices into observations of the database, and counts the unusable ones by reason."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -61,11 +61,11 @@ class Catalogued:
     """The day on which each source was retrieved."""
 
 
-def offers_from(observations: Sequence[Observation], catalogued: Catalogued) -> tuple[list[Record], Counter[str]]:
-    """Returns offers with their prices, and the number of quarantined observations for each reason.
+def usable(observations: Sequence[Observation], catalogued: Catalogued) -> tuple[list[Record], Counter[str]]:
+    """Returns the observations that enter the catalog as rows of their table, and the number of others by reason.
 
-    An observation is valid from its day until the next one of the same offer. An observation without a day is valid
-    from the day on which its source was retrieved, and counts only if the offer has no dated one.
+    A price is valid from its day until the next one of the same offer. One without a day is valid from the day on which
+    its source was retrieved, and counts only if the offer has no dated one.
     """
     quarantined: Counter[str] = Counter()
     by_offer: dict[str, list[Observation]] = defaultdict(list)
@@ -75,14 +75,14 @@ def offers_from(observations: Sequence[Observation], catalogued: Catalogued) -> 
             quarantined[reason] += 1
         else:
             by_offer[observation.key].append(observation)
-    offers = []
-    for key, chain in by_offer.items():
+    rows = []
+    for chain in by_offer.values():
         kept = _one_per_day(chain, catalogued.retrieved_on)
         dated = sum(observation.observed_on is not None for observation in chain)
         quarantined["undated_beside_dated"] += len(chain) - dated if dated else 0
         quarantined["another_source_for_the_same_day"] += (dated or len(chain)) - len(kept)
-        offers.append(_offer_record(key, kept))
-    return offers, +quarantined  # without the reasons that were counted 0 times
+        rows += [_row(observation, day) for day, observation in kept.items()]
+    return rows, +quarantined  # without the reasons that were counted 0 times
 
 
 def _refusal(observation: Observation, catalogued: Catalogued) -> str | None:
@@ -107,30 +107,13 @@ def _one_per_day(chain: list[Observation], retrieved: Mapping[str, date]) -> dic
     return dict(sorted(chosen.items()))
 
 
-def _offer_record(key: str, chain: Mapping[date, Observation]) -> Record:
-    first = next(iter(chain.values()))
-    # Each price ends where the next one begins; the last one is still in force.
-    ends = [*list(chain)[1:], None]
+def _row(observation: Observation, day: date) -> Record:
+    """Returns an observation as a row without its document; it is valid from a day."""
+    per_hour, start = observation.per_hour, datetime(day.year, day.month, day.day, tzinfo=UTC)
+    copied = ("key", "provider", "name", *OFFER_FIELDS, "dated", "kind", "source", "note")
     return {
-        "key": key,
-        "instance_type": (first.provider, first.name),
-        **{name: getattr(first, name) for name in OFFER_FIELDS},
-        "prices": [
-            _price_record(observation, start, end)
-            for (start, observation), end in zip(chain.items(), ends, strict=True)
-        ],
-    }
-
-
-def _price_record(observation: Observation, start: date, end: date | None) -> Record:
-    per_hour = observation.per_hour
-    return {
-        "valid_from": _midnight(start),
-        "valid_to": _midnight(end) if end else None,
+        **{name: getattr(observation, name) for name in copied},
         "per_hour_micros": None if per_hour is None else int((per_hour * MICRO).to_integral_value()),
-        **{name: getattr(observation, name) for name in ("observed_on", "dated", "kind", "source", "note")},
+        "effective_from": start,
+        "observed_at": start,
     }
-
-
-def _midnight(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)

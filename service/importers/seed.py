@@ -14,7 +14,7 @@ from typing import Any
 from service.db.schema import Field, fields_of
 from service.db.write_catalog import Batch, Record
 from service.domain.errors import Unusable
-from service.importers.prices import MOST_TRUSTED_FIRST, Catalogued, Observation, offers_from
+from service.importers.prices import MOST_TRUSTED_FIRST, Catalogued, Observation, usable
 from service.importers.published_runs import run_cells
 
 FEED = "seed"
@@ -35,7 +35,7 @@ NAME_OF = {
 """Names of files that are not the plain plural of their table."""
 
 TABLE_OF = {NAME_OF.get(table, f"{table}s"): table for table in TABLES}
-"""The table of each file; prices.csv becomes offers and prices."""
+"""The table of each file; prices.csv becomes observations."""
 
 FILE_OF = {table: f"{name}.csv" for name, table in TABLE_OF.items()}
 
@@ -65,15 +65,15 @@ def read_seed(folder: Path) -> Batch:
 
 
 def batch_of(tables: Mapping[str, list[Record]], observations: Sequence[Observation], content_hash: str) -> Batch:
-    """Returns a batch of these tables, and of offers that are computed from the observations."""
+    """Returns a batch of these tables, and of the observations that are usable."""
     catalogued = Catalogued(
         instance_types={(row["provider"], row["name"]) for row in tables["instance_type"]},
         priced_by_region={provider["id"] for provider in tables["provider"] if provider["priced_by_region"]},
         retrieved_on={source["id"]: source["retrieved_on"] for source in tables["source"]},
     )
-    offers, quarantined = offers_from(observations, catalogued)
+    kept, quarantined = usable(observations, catalogued)
     rows = sum(len(records) for records in tables.values()) + len(observations)
-    return Batch(FEED, content_hash, tables, offers, rows, quarantined)
+    return Batch(FEED, content_hash, tables, kept, rows, quarantined)
 
 
 def lines(path: Path) -> list[SeedLine]:

@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any
 
 from service.db.write_catalog import Batch, Record
@@ -32,10 +34,11 @@ def facts_are_found(batch: Batch, facts: Sequence[SeedLine]) -> Iterator[str]:
 def _rows_of(batch: Batch, table: str) -> RecordsByKey:
     rows: dict[str, list[Record]] = defaultdict(list)
     if table == "prices":
-        for offer in batch.offers:
-            key = (*offer["instance_type"], offer["region"] or "", offer["zone"] or "", offer["market"])
-            if offer["operating_system"] == "linux" and not offer["term"]:
-                rows["/".join(key)] += [_with_per_hour(price) for price in offer["prices"]]
+        for _, chain in groupby(batch.observations, key=itemgetter("key")):
+            for price, following in pairwise((*chain, {"effective_from": None})):
+                if price["operating_system"] == "linux" and not price["term"]:
+                    key = (price[name] or "" for name in ("provider", "name", "region", "zone", "market"))
+                    rows["/".join(key)].append(_price(price, following["effective_from"]))
     elif table in TABLE_OF:
         name = TABLE_OF[table]
         for record in batch.tables[name]:
@@ -43,9 +46,10 @@ def _rows_of(batch: Batch, table: str) -> RecordsByKey:
     return rows
 
 
-def _with_per_hour(price: Record) -> Record:
-    micros = price["per_hour_micros"]
-    return {**price, "per_hour": None if micros is None else micros / 1_000_000}
+def _price(row: Record, end: datetime | None) -> Record:
+    micros = row["per_hour_micros"]
+    per_hour = None if micros is None else micros / 1_000_000
+    return {**row, "per_hour": per_hour, "valid_from": row["effective_from"], "valid_to": end}
 
 
 def _in_force(fact: Mapping[str, str], rows: Sequence[Record]) -> Sequence[Record]:

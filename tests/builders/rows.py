@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, date, datetime
+from itertools import chain
 from typing import Any
 
 from service.db.tables import METADATA
@@ -18,11 +19,13 @@ from tests.builders.sources import SOURCE, source
 Tables = Mapping[str, Sequence[Record]]
 
 
-def batch(hash_: str = "small", offers: Sequence[Record] | None = None, tables: Tables | None = None) -> Batch:
+def batch(
+    hash_: str = "small", offers: Sequence[Sequence[Record]] | None = None, tables: Tables | None = None
+) -> Batch:
     """The small catalog as an importer hands it over; `tables` replace those it would have."""
     names = ("p4d.24xlarge", "g5.xlarge", "g5.2xlarge")
-    sold = [offer_record(name) for name in names] if offers is None else offers
-    return Batch("seed", hash_, {**small_tables(), **(tables or {})}, sold, rows_seen=20, quarantined={})
+    sold = chain(*([offer_records(name) for name in names] if offers is None else offers))
+    return Batch("seed", hash_, {**small_tables(), **(tables or {})}, list(sold), rows_seen=20, quarantined={})
 
 
 def small_tables() -> dict[str, list[Record]]:
@@ -74,28 +77,27 @@ def event_row(family: str, starts_on: date, state: LifecycleState = "available",
     return {"provider": "aws", "family": family, "name": name, **record_of(event(state, starts_on), "lifecycle")}
 
 
-def offer_record(name: str, *prices: Record, region: str = "us-east-1", currency: str = "USD") -> Record:
-    return {
+def offer_records(name: str, *prices: Record, region: str = "us-east-1", currency: str = "USD") -> list[Record]:
+    """The prices of an offer over time, as observations."""
+    offer = {
         "key": f"{name} {region} {currency}",
-        "instance_type": ("aws", name),
+        "provider": "aws",
+        "name": name,
         "region": region,
         "zone": None,
         "market": "on_demand",
         "term": None,
         "operating_system": "linux",
         "currency": currency,
-        "prices": prices or (price_record(1_000_000),),
     }
+    return [{**offer, **price} for price in prices or (price_record(1_000_000),)]
 
 
-def price_record(
-    micros: int | None, start: datetime = datetime(2022, 1, 1, tzinfo=UTC), end: datetime | None = None, **given: Any
-) -> Record:
+def price_record(micros: int | None, start: datetime = datetime(2022, 1, 1, tzinfo=UTC), **given: Any) -> Record:
     plain: Record = {
-        "valid_from": start,
-        "valid_to": end,
+        "effective_from": start,
+        "observed_at": start,
         "per_hour_micros": micros,
-        "observed_on": start.date(),
         "dated": "day",
         "kind": "api",
         "source": SOURCE,

@@ -12,7 +12,7 @@ from service.db.engine import connect
 from service.db.live_catalog import LiveCatalog
 from service.db.migrate import upgrade
 from service.db.write_catalog import write
-from tests.builders.rows import batch, event_row, instance_type_row, offer_record, price_record, small_tables
+from tests.builders.rows import batch, event_row, instance_type_row, offer_records, price_record, small_tables
 from tests.postgres import running_server
 
 DAY = date(2026, 11, 21)
@@ -129,7 +129,7 @@ def test_what_is_rolled_back_never_shows(live: LiveCatalog, engine: Engine) -> N
 
 def test_a_catalog_in_use_stays_as_it_is(live: LiveCatalog, engine: Engine) -> None:
     before, pinned = live.on(None), live.visible_to(None)
-    pricier = batch("more expensive", offers=[offer_record("g5.xlarge", price_record(9_000_000))])
+    pricier = batch("more expensive", offers=[offer_records("g5.xlarge", price_record(9_000_000))])
     written = write(engine, pricier, datetime(2026, 11, 22, tzinfo=UTC))
     await_version(live, written.version)
     assert sorted(before.offers.usd_per_hour) == [1, 1, 1]

@@ -19,7 +19,7 @@ from tests.builders.rows import (
     event_row,
     gpu_row,
     instance_type_row,
-    offer_record,
+    offer_records,
     price_record,
     small_tables,
 )
@@ -98,7 +98,7 @@ def test_states_of_one_day_are_read_in_the_order_of_life(engine: Engine) -> None
 
 def test_instants_come_back_in_utc(engine: Engine) -> None:
     in_china = datetime(2022, 1, 1, 8, tzinfo=CHINA)  # midnight in UTC
-    write(engine, batch(offers=[offer_record("g5.xlarge", price_record(1, in_china))]), NOW)
+    write(engine, batch(offers=[offer_records("g5.xlarge", price_record(1, in_china))]), NOW)
     (found,) = prices_of(read_history(engine))
     assert datetime.fromtimestamp(found.valid_from, UTC) == datetime(2022, 1, 1, tzinfo=UTC)
     (run,) = read_history(engine).reference.imports
@@ -108,7 +108,7 @@ def test_instants_come_back_in_utc(engine: Engine) -> None:
 def test_an_interval_holds_its_first_day_and_not_its_last(engine: Engine) -> None:
     write(
         engine,
-        batch(offers=[offer_record("g5.xlarge", price_record(1, day(2022), day(2023)), price_record(2, day(2023)))]),
+        batch(offers=[offer_records("g5.xlarge", price_record(1, day(2022)), price_record(2, day(2023)))]),
         NOW,
     )
     history = read_history(engine)
@@ -123,27 +123,27 @@ def test_an_interval_holds_its_first_day_and_not_its_last(engine: Engine) -> Non
 
 def test_money_is_shown_in_dollars_at_the_rate_of_its_day(engine: Engine) -> None:
     chain = [
-        price_record(10_000_000, day(2021), day(2022)),
-        price_record(10_000_000, day(2022), day(2022, 7)),
-        price_record(10_000_000, day(2022, 7), day(2023, 7)),
+        price_record(10_000_000, day(2021)),
+        price_record(10_000_000, day(2022)),
+        price_record(10_000_000, day(2022, 7)),
         price_record(10_000_000, day(2023, 7)),
     ]
-    write(engine, batch(offers=[offer_record("g5.xlarge", *chain, currency="CNY")]), NOW)
+    write(engine, batch(offers=[offer_records("g5.xlarge", *chain, currency="CNY")]), NOW)
     found = prices_of(read_history(engine))
     assert [each.usd_micros_per_hour for each in found] == [None, 1_500_000, 1_500_000, 1_400_000]
     assert {(each.native_micros_per_hour, each.currency) for each in found} == {(10_000_000, "CNY")}
 
 
 def test_a_currency_without_a_rate_has_no_price_in_dollars(engine: Engine) -> None:
-    write(engine, batch(offers=[offer_record("g5.xlarge", currency="EUR"), offer_record("g5.2xlarge")]), NOW)
+    write(engine, batch(offers=[offer_records("g5.xlarge", currency="EUR"), offer_records("g5.2xlarge")]), NOW)
     found = {each.currency: each for each in prices_of(read_history(engine))}
     assert (found["EUR"].usd_micros_per_hour, found["EUR"].native_micros_per_hour) == (None, 1_000_000)
     assert found["USD"].usd_micros_per_hour == 1_000_000
 
 
 def test_a_price_that_is_not_known_stays_so_and_keeps_its_reason(engine: Engine) -> None:
-    unknown = price_record(None, note="the page states none", observed_on=None, dated="unknown", kind="entered")
-    write(engine, batch(offers=[offer_record("g5.xlarge", unknown, currency="CNY")]), NOW)
+    unknown = price_record(None, note="the page states none", dated="unknown", kind="entered")
+    write(engine, batch(offers=[offer_records("g5.xlarge", unknown, currency="CNY")]), NOW)
     (found,) = prices_of(read_history(engine))
     assert (found.usd_micros_per_hour, found.native_micros_per_hour, found.observed_on) == (None, None, None)
     assert (found.note, found.dated, found.kind) == ("the page states none", "unknown", "entered")
@@ -201,7 +201,7 @@ def test_numbers_of_rows_may_lie_far_apart(engine: Engine) -> None:
 
 def test_codes_do_not_depend_on_which_row_came_first(engine: Engine) -> None:
     prices = [
-        offer_record(name, price_record(1_000_000, note=note))
+        offer_records(name, price_record(1_000_000, note=note))
         for name, note in (("g5.xlarge", "z"), ("g5.2xlarge", "a"))
     ]
     write(engine, batch(offers=prices), NOW)
@@ -209,14 +209,14 @@ def test_codes_do_not_depend_on_which_row_came_first(engine: Engine) -> None:
 
 
 def test_a_word_with_the_separator_in_it_is_named(engine: Engine) -> None:
-    write(engine, batch(offers=[offer_record("g5.xlarge", price_record(1_000_000, note="one\x1ftwo"))]), NOW)
+    write(engine, batch(offers=[offer_records("g5.xlarge", price_record(1_000_000, note="one\x1ftwo"))]), NOW)
     with pytest.raises(DatabaseUnusable, match=r"price\.note holds the character U\+001F"):
         read_history(engine)
 
 
 def test_instants_are_the_same_whatever_a_server_writes_them_like(postgres_tables: str) -> None:
     engine = connect(postgres_tables)
-    write(engine, batch(offers=[offer_record("g5.xlarge", price_record(1_000_000, valid_from=day(2026)))]), NOW)
+    write(engine, batch(offers=[offer_records("g5.xlarge", price_record(1_000_000, day(2026)))]), NOW)
     before = prices_of(read_history(engine))
     with engine.begin() as connection:
         database = connection.execute(text("SELECT current_database()")).scalar_one()

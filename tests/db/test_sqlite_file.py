@@ -23,7 +23,7 @@ from service.db.live_catalog import LiveCatalog
 from service.db.write_catalog import write
 from service.settings import Settings
 from tests.api.keys import bearer
-from tests.builders.rows import batch, offer_record, price_record
+from tests.builders.rows import batch, offer_records, price_record
 from tests.databases import copied_database
 from tests.server import running
 
@@ -31,7 +31,7 @@ DAY = date(2026, 11, 21)
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 DELETED = "The database file was deleted. Put it back, and restart the service."
 REPLACED = "The database file was replaced. Restart the service to use the new one."
-NEWER = batch("more expensive", offers=[offer_record("g5.xlarge", price_record(9_000_000))])
+NEWER = batch("more expensive", offers=[offer_records("g5.xlarge", price_record(9_000_000))])
 PATIENCE_SECONDS = 30
 
 

@@ -26,7 +26,9 @@ def seed() -> Batch:
 
 def small(seed: Batch, *, hash_: str, offers: int) -> Batch:
     """The seed with only its first offers."""
-    return dataclasses.replace(seed, content_hash=hash_, offers=seed.offers[:offers])
+    first = list(dict.fromkeys(row["key"] for row in seed.observations))[:offers]
+    kept = [row for row in seed.observations if row["key"] in first]
+    return dataclasses.replace(seed, content_hash=hash_, observations=kept)
 
 
 def count(engine: Engine, table: Table) -> int:
@@ -37,8 +39,8 @@ def count(engine: Engine, table: Table) -> int:
 def test_the_whole_seed_goes_in_and_raises_the_version_once(engine: Engine, seed: Batch) -> None:
     written = write(engine, seed, NOW)
     assert (written.state, written.version) == ("done", 1)
-    assert count(engine, OFFER) == len(seed.offers)
-    assert count(engine, PRICE) == sum(len(offer["prices"]) for offer in seed.offers)
+    assert count(engine, OFFER) == len({row["key"] for row in seed.observations})
+    assert count(engine, PRICE) == len(seed.observations)
 
 
 def test_the_same_batch_again_changes_nothing(engine: Engine, seed: Batch) -> None:
@@ -70,10 +72,10 @@ def test_rows_that_a_new_batch_no_longer_has_are_gone_and_changed_ones_are_chang
 
 def test_a_batch_that_breaks_a_rule_leaves_the_last_good_one(engine: Engine, seed: Batch) -> None:
     write(engine, small(seed, hash_="a", offers=5), NOW)
-    broken = [dict(offer) for offer in seed.offers[:9]]
-    broken[8]["prices"] = [{**broken[8]["prices"][0], "per_hour_micros": 0}]
+    *others, last = small(seed, hash_="b", offers=9).observations
+    broken = [*others, {**last, "per_hour_micros": 0}]
     with pytest.raises(IntegrityError):
-        write(engine, dataclasses.replace(seed, content_hash="b", offers=broken), NOW)
+        write(engine, dataclasses.replace(seed, content_hash="b", observations=broken), NOW)
     assert count(engine, OFFER) == 5
     with engine.connect() as connection:
         row = connection.execute(text("SELECT version, importing FROM catalog_version")).one()

@@ -20,6 +20,7 @@ from sqlalchemy.exc import OperationalError
 from service.cli.main import main
 from service.db.engine import connect, sqlite_path
 from service.db.errors import DatabaseUnusable
+from service.db.feeds.documents import Origin
 from service.db.feeds.read_feeds import feed_statuses
 from service.db.tables import DOCUMENT, IMPORT_RUN, OBSERVATION, OFFER, PRICE
 from service.db.write_catalog import write
@@ -65,8 +66,12 @@ def engine(tables_url: str) -> Iterator[Engine]:
     engine.dispose()
 
 
+def origin(number: int) -> Origin:
+    return Origin(url="https://feed.example", fetched_at=day(number))
+
+
 def imported(engine: Engine, body: bytes, number: int) -> Imported:
-    documents = Documents(feed="aws-spot", part="", url="https://feed.example", bodies=[body], fetched_at=day(number))
+    documents = Documents(part="", origin=origin(number), bodies=[body])
     return import_documents(engine, SPOT, documents, day(number))
 
 
@@ -247,10 +252,7 @@ def test_a_changed_byte_of_a_document_with_a_manifest_is_refused_on_record(
     damaged = LATER[:position] + bytes([LATER[position] ^ 1 << bit]) + LATER[position + 1 :]
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{copy(imported_file, Path(folder) / 'copy.db')}"
-        file, entry = (
-            Path(folder) / "fetched" / "spot.json",
-            FetchedDocument("https://feed.example", LATER, day(2), None, None),
-        )
+        file, entry = Path(folder) / "fetched" / "spot.json", FetchedDocument(origin(2), LATER)
         file.parent.mkdir()
         file.write_bytes(damaged)
         write_manifest(file.parent, [manifest_entry("aws-spot", "", entry, file.name)])

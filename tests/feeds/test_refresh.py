@@ -15,8 +15,9 @@ from service.db.engine import connect
 from service.db.feeds.read_feeds import FeedStatus, feed_statuses
 from service.db.tables import DOCUMENT, OFFER, PRICE
 from service.feeds.fetch import Fetcher, FetchFailed, FetchLimits
+from service.feeds.fetching import utc_now
 from service.feeds.folder import documents_in
-from service.feeds.importing import Imported, import_documents, utc_now
+from service.feeds.importing import Imported, import_documents
 from service.feeds.listing import DocumentRefused
 from service.feeds.refresh import Refresher, Upstream, fetch_to, refresh
 from service.feeds.registry import SOURCES

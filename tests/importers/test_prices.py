@@ -1,9 +1,9 @@
-"""Observations of prices become chains of intervals."""
+"""Observed prices become observations of the database."""
 
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 from hypothesis import given
@@ -15,7 +15,7 @@ from service.importers.prices import (
     Catalogued,
     Observation,
     Record,
-    offers_from,
+    usable,
 )
 
 KNOWN = Catalogued(
@@ -46,25 +46,24 @@ def observation(per_hour: str | None = "3.06", on: date | None = date(2022, 1, 1
 
 
 def chain(*observations: Observation) -> list[Record]:
-    """The prices of the one offer that the observations speak of."""
-    offers, _ = offers_from(observations, KNOWN)
-    (offer,) = offers
-    prices: list[Record] = offer["prices"]
-    return prices
+    """The rows of the one offer that the observations speak of."""
+    rows, _ = usable(observations, KNOWN)
+    assert len({row["key"] for row in rows}) == 1
+    return rows
 
 
 def day(year: int, month: int = 1, day: int = 1) -> datetime:
     return datetime(year, month, day, tzinfo=UTC)
 
 
-def test_a_price_holds_until_the_next_one() -> None:
+def test_prices_are_in_the_order_of_their_days() -> None:
     prices = chain(
         observation("3", date(2023, 1, 1)), observation("2", date(2022, 1, 1)), observation("4", date(2024, 1, 1))
     )
-    assert [(each["per_hour_micros"], each["valid_from"], each["valid_to"]) for each in prices] == [
-        (2_000_000, day(2022), day(2023)),
-        (3_000_000, day(2023), day(2024)),
-        (4_000_000, day(2024), None),
+    assert [(each["per_hour_micros"], each["effective_from"], each["observed_at"]) for each in prices] == [
+        (2_000_000, day(2022), day(2022)),
+        (3_000_000, day(2023), day(2023)),
+        (4_000_000, day(2024), day(2024)),
     ]
 
 
@@ -78,20 +77,20 @@ def test_a_price_that_is_not_known_is_none() -> None:
 
 def test_an_observation_without_a_day_holds_from_the_day_its_source_was_retrieved() -> None:
     (price,) = chain(observation(on=None))
-    assert (price["valid_from"], price["observed_on"], price["dated"]) == (day(2024, 6), None, "unknown")
+    assert (price["effective_from"], price["dated"]) == (day(2024, 6), "unknown")
 
 
 def test_an_observation_without_a_day_gives_way_to_a_dated_one() -> None:
-    offers, aside = offers_from([observation("9", on=None), observation("3.06")], KNOWN)
-    assert [price["per_hour_micros"] for price in offers[0]["prices"]] == [3_060_000]
+    rows, aside = usable([observation("9", on=None), observation("3.06")], KNOWN)
+    assert [row["per_hour_micros"] for row in rows] == [3_060_000]
     assert aside == {"undated_beside_dated": 1}
 
 
 def test_the_most_trusted_source_of_a_day_is_taken() -> None:
     for place, kind in enumerate(MOST_TRUSTED_FIRST):
         others = [observation("1", kind=less) for less in MOST_TRUSTED_FIRST[place + 1 :]]
-        offers, aside = offers_from([*others, observation("7", kind=kind)], KNOWN)
-        assert [price["per_hour_micros"] for price in offers[0]["prices"]] == [7_000_000]
+        rows, aside = usable([*others, observation("7", kind=kind)], KNOWN)
+        assert [row["per_hour_micros"] for row in rows] == [7_000_000]
         assert sum(aside.values()) == aside["another_source_for_the_same_day"] == len(others)
 
 
@@ -109,12 +108,12 @@ def test_markets_zones_and_currencies_are_offers_of_their_own() -> None:
         {"operating_system": "windows"},
         {"region": "us-west-2"},
     ]
-    offers, _ = offers_from([observation(), *(observation(**other) for other in others)], KNOWN)
-    assert len(offers) == len({offer["key"] for offer in offers}) == 1 + len(others)
+    rows, _ = usable([observation(), *(observation(**other) for other in others)], KNOWN)
+    assert len(rows) == len({row["key"] for row in rows}) == 1 + len(others)
 
 
 def test_a_price_without_a_region_does_not_count_where_prices_differ_by_region() -> None:
-    assert offers_from([observation(region=None)], KNOWN) == ([], {"region_missing": 1})
+    assert usable([observation(region=None)], KNOWN) == ([], {"region_missing": 1})
 
 
 def test_a_price_without_a_region_is_fine_where_there_are_no_regions() -> None:
@@ -133,7 +132,7 @@ def test_what_cannot_be_used_is_counted_with_its_reason() -> None:
         "price_not_positive": observation("0"),
     }
     for reason, unusable in wrong.items():
-        assert offers_from([unusable], KNOWN) == ([], {reason: 1})
+        assert usable([unusable], KNOWN) == ([], {reason: 1})
         assert reason in QUARANTINE_REASONS
 
 
@@ -150,15 +149,12 @@ def observations(draw: st.DrawFn) -> Observation:
 
 
 @given(st.lists(observations(), max_size=12))
-def test_every_observation_is_kept_or_counted_and_intervals_meet(given_: list[Observation]) -> None:
-    offers, aside = offers_from(given_, KNOWN)
-    kept = sum(len(offer["prices"]) for offer in offers)
-    assert kept + sum(aside.values()) == len(given_)
-    for offer in offers:
-        prices = offer["prices"]
-        assert prices[-1]["valid_to"] is None
-        assert all(one["valid_to"] == next_["valid_from"] for one, next_ in pairwise(prices))
-        assert all(one["valid_from"] < one["valid_to"] for one in prices[:-1])
+def test_every_observation_is_kept_or_counted_and_an_offer_has_one_for_each_day(given_: list[Observation]) -> None:
+    rows, aside = usable(given_, KNOWN)
+    assert len(rows) + sum(aside.values()) == len(given_)
+    for _, prices in groupby(rows, key=lambda row: row["key"]):
+        assert all(one["effective_from"] < next_["effective_from"] for one, next_ in pairwise(prices))
+    assert len([*groupby(rows, key=lambda row: row["key"])]) == len({row["key"] for row in rows})
 
 
 @given(st.lists(observations(), max_size=8), st.randoms())
@@ -166,6 +162,6 @@ def test_the_order_of_lines_matters_only_between_equally_trusted_ones(given_: li
     alone = list({(each.key, each.observed_on or each.source, each.kind): each for each in given_}.values())
     dated_apart = [each for each in alone if each.observed_on]
     shuffled = random.sample(dated_apart, len(dated_apart))
-    one, other = (offers_from(each, KNOWN) for each in (dated_apart, shuffled))
+    one, other = (usable(each, KNOWN) for each in (dated_apart, shuffled))
     assert one[1] == other[1]
-    assert sorted(one[0], key=lambda offer: offer["key"]) == sorted(other[0], key=lambda offer: offer["key"])
+    assert sorted(one[0], key=lambda row: row["key"]) == sorted(other[0], key=lambda row: row["key"])

@@ -9,6 +9,7 @@ from service.api.catalog.filters import resolved
 from service.api.http.fields import LARGEST, MAX_VALUES, Amount, AtLeastOne, BodyModel, Name, Names, Positive
 from service.api.workload.workload import CheckpointRequest, ServingRequest, WorkloadRequest
 from service.domain.band import Band
+from service.domain.bill.payment_options import service_known
 from service.domain.bill.run import LONGEST_HOURS, BilledRun, StoredData, TransferredData
 from service.domain.bill.verdict import Gate
 from service.domain.catalog.catalog import Catalog
@@ -156,6 +157,11 @@ def run_of(body: BillingRequest, catalog: Catalog, nodes: int = 1, instances: in
         sent=tuple([TransferredData(gb, destination, already) for gb, destination, already in sent if gb]),
         commitments_held=resolved("commitment", body.commitments_held, catalog, field="commitments_held"),
     )
+
+
+def service_of(body: BillingRequest, catalog: Catalog) -> str | None:
+    """Returns the managed service that the body names, if any. Raises `UnknownName`."""
+    return None if body.managed_service is None else service_known(catalog, body.managed_service)
 
 
 def gate_of(body: CostRequest) -> Gate | None:

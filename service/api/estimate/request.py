@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from service.api.catalog.filters import resolved
-from service.api.estimate.cost_request import CostRequest, Hours, Rate, gate_of, only_one, run_of
+from service.api.estimate.cost_request import CostRequest, Hours, Rate, gate_of, only_one, run_of, service_of
 from service.api.http.fields import (
     Amount,
     AsOf,
@@ -26,7 +26,7 @@ from service.api.workload.job import job_of, named_work_of
 from service.api.workload.requirements import platforms_of, software_of
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.estimate import EstimateQuestion, JobQuestion, MeasuredRate
-from service.domain.bill.payment_options import regions_with, service_known
+from service.domain.bill.payment_options import regions_with
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import is_gpu, resolve_gpus, resolve_instance
@@ -166,7 +166,7 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         checkpoints=checkpoints_in(body.checkpoint_of(body.workload), body.workload),
         own_usd_per_hour=None if own is None else own.usd_per_hour,
         own_watts=None if own is None else own.watts,
-        service=_service(body, catalog),
+        service=service_of(body, catalog),
         regions=_regions(body, instance_type, catalog),
         markets=resolved("market", body.market, catalog),
         gate=gate_of(body),
@@ -313,8 +313,3 @@ def _own_prices(body: EstimateRequest) -> dict[Market, float]:
     if missing := [market for market in body.market if market not in prices]:
         raise QuestionError(f"market names {missing[0]}, and usd_per_hour has no price for it.", field="usd_per_hour")
     return {market: usd for market, usd in prices.items() if not body.market or market in body.market}
-
-
-def _service(body: EstimateRequest, catalog: Catalog) -> str | None:
-    name = body.managed_service
-    return None if name is None else service_known(catalog, name, "managed_service")

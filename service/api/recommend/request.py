@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from service.api.catalog.filters import LIFECYCLE, MARKET, InstanceFilters, constraints_of, resolved
-from service.api.estimate.cost_request import BillingRequest, run_of
+from service.api.estimate.cost_request import BillingRequest, run_of, service_of
 from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, KnownAt, Name, Named, Names, Positive, whole
 from service.api.workload.checkpoints import checkpoints_in, is_not_fault_tolerant
 from service.api.workload.job import job_of, loading_of, named_work_of
@@ -22,7 +22,7 @@ from service.api.workload.requirements import (
     unknown_software,
 )
 from service.api.workload.workload import WorkloadRequest
-from service.domain.bill.payment_options import markets_of_service, service_known
+from service.domain.bill.payment_options import markets_of_service
 from service.domain.bill.run import BilledRun
 from service.domain.bill.seller_terms import known_storage_class
 from service.domain.catalog.catalog import Catalog, with_hosts
@@ -186,13 +186,7 @@ def _markets(request: RecommendRequest, run: BilledRun, catalog: Catalog) -> tup
         return tuple(market for market in asked if market != "spot")
     # Reserved offers commit to a term, so they are admitted only if the caller names or holds them.
     usual = ("on_demand", "spot") if request.workload.fault_tolerant else ("on_demand",)
-    return asked or markets_of_service(catalog, _service(request, catalog)) or (*usual, *run.commitments_held)
-
-
-def _service(request: RecommendRequest, catalog: Catalog) -> str | None:
-    """Returns the requested managed service. Raises `UnknownName`."""
-    name = request.managed_service
-    return None if name is None else service_known(catalog, name, "managed_service")
+    return asked or markets_of_service(catalog, service_of(request, catalog)) or (*usual, *run.commitments_held)
 
 
 def _leaves_spot_out(request: RecommendRequest) -> bool:
@@ -289,7 +283,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         limits=_limits(request, job),
         checkpoints=checkpoints_in(request.checkpoint_of(work), work),
         run=run,
-        managed_service=_service(request, catalog),
+        managed_service=service_of(request, catalog),
         diversify=request.diversify,
         given=_given_fields(request),
         spot_left_out=_leaves_spot_out(request),
@@ -416,7 +410,7 @@ def _constraints(
         exclude=tuple(dict.fromkeys([word for name in limits.exclude for word in _excluded_by(name, catalog)])),
         needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,
-        managed_service=_service(request, catalog),
+        managed_service=service_of(request, catalog),
         data_is_billed=work.amount is not None and run.has_data,
         spot_refused=is_not_fault_tolerant(work),
     )

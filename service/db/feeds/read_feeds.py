@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, Engine, func, select
 
 from service.db.errors import in_sentences
+from service.db.feeds.documents import of_part
 from service.db.feeds.resolve_prices import read_feeds
 from service.db.tables import DOCUMENT, IMPORT_RUN, INSTANCE_TYPE, OBSERVATION, SPECIFICATION
 from service.domain.catalog.resolution import Feed
@@ -72,33 +73,12 @@ class UnmappedType:
 def rows_of_last_capture(engine: Engine, feed: str, part: str) -> int | None:
     """Returns how many rows the last good document of a part had; None without one."""
     query = select(IMPORT_RUN.c.rows_seen).where(
-        IMPORT_RUN.c.feed == feed,
-        IMPORT_RUN.c.part == part,
+        *of_part(IMPORT_RUN, feed, part),
         IMPORT_RUN.c.state.in_(("done", "unchanged")),
         IMPORT_RUN.c.rows_kept > 0,
     )
     with in_sentences(engine), engine.connect() as connection:
         return connection.execute(query.order_by(IMPORT_RUN.c.id.desc()).limit(1)).scalar()
-
-
-@dataclass(frozen=True, slots=True)
-class LastDocument:
-    """The last capture of a part, for conditional requests."""
-
-    url: str
-    fetched_at: datetime
-    etag: str | None
-    last_modified: str | None
-
-
-def last_document(engine: Engine, feed: str, part: str) -> LastDocument | None:
-    """Returns the last capture of a part; None without one."""
-    table = DOCUMENT.c
-    query = select(table.url, table.fetched_at, table.etag, table.last_modified)
-    query = query.where(table.feed == feed, table.part == part).order_by(table.fetched_at.desc()).limit(1)
-    with in_sentences(engine), engine.connect() as connection:
-        row = connection.execute(query).first()
-    return LastDocument(*row) if row else None
 
 
 def feed_statuses(engine: Engine) -> list[FeedStatus]:

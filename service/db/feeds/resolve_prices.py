@@ -4,13 +4,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, and_, bindparam, case, delete, func, insert, or_, select, update
 
+from service.db.feeds.documents import of_part
 from service.db.tables import DOCUMENT, FEED, INSTANCE_TYPE, OBSERVATION, OFFER, PRICE
 from service.domain.catalog.offer import OFFER_FIELDS
 from service.domain.catalog.resolution import Feed, Interval, Observed, Parts, Resolved, resolve
+
+V = TypeVar("V")
 
 KEYS_AT_ONCE = 2000
 """Most keys in one statement: SQLite allows some thousands of parameters."""
@@ -22,8 +25,6 @@ OBSERVED = [
     if field.name != "decision"
 ]
 """Columns of an observation in the order of the fields of `Observed`, apart from the last one."""
-
-TypeIds = Mapping[tuple[str, str], int]
 
 
 def read_feeds(connection: Connection) -> dict[str, Feed]:
@@ -40,9 +41,18 @@ def resolve_prices(
     With `known_at`, only observations count that were recorded by then, and no observation is marked as held.
     """
     feeds, captures = read_feeds(connection), captures_known_at(connection, known_at)
-    types = _type_ids(connection)
+    type_rows = connection.execute(select(INSTANCE_TYPE.c.provider, INSTANCE_TYPE.c.name, INSTANCE_TYPE.c.id))
+    types = {(provider, name): id_ for provider, name, id_ in type_rows}
     for chunk in [None] if keys is None else in_chunks(sorted(keys)):
-        held = _resolve_some(connection, chunk, feeds, captures, types, now, known_at)
+        offers, prices, held = [], {}, set[int]()
+        for row, resolved in resolved_offers(connection, chunk, feeds, captures, known_at):
+            held |= resolved.held
+            type_id = types.get((row.provider, row.name))
+            if type_id is not None and resolved.intervals:
+                columns = {name: getattr(row, name) for name in OFFER_FIELDS}
+                offers.append({"key": row.key, "instance_type_id": type_id, **columns})
+                prices[row.key] = [price_record(interval, now) for interval in resolved.intervals]
+        _write_offers(connection, chunk, offers, prices)
         if known_at is None:
             _mark_held(connection, chunk, held)
 
@@ -53,10 +63,10 @@ def renew_prices(connection: Connection, feed: str, part: str, at: datetime, now
     Returns the other keys of the part, whose prices have to be resolved: another feed shows them too, or not every row
     is kept.
     """
-    documents = select(DOCUMENT.c.id).where(DOCUMENT.c.feed == feed, DOCUMENT.c.part == part)
-    of_part = OBSERVATION.c.document_id.in_(documents)
-    in_part = func.max(case((of_part, 1), else_=0))
-    only_kept_in_part = func.min(case((and_(of_part, OBSERVATION.c.state == "kept"), 1), else_=0))
+    documents = select(DOCUMENT.c.id).where(*of_part(DOCUMENT, feed, part))
+    is_of_part = OBSERVATION.c.document_id.in_(documents)
+    in_part = func.max(case((is_of_part, 1), else_=0))
+    only_kept_in_part = func.min(case((and_(is_of_part, OBSERVATION.c.state == "kept"), 1), else_=0))
     keys = select(OBSERVATION.c.key).where(OBSERVATION.c.superseded_at.is_(None)).group_by(OBSERVATION.c.key)
     offers = select(OFFER.c.id).where(OFFER.c.key.in_(keys.having(only_kept_in_part == 1)))
     in_force = and_(PRICE.c.valid_from <= at, or_(PRICE.c.valid_to.is_(None), PRICE.c.valid_to > at))
@@ -101,29 +111,6 @@ def _known(query: Any, recorded: Any, superseded: Any, known_at: datetime | None
         return query if superseded is None else query.where(superseded.is_(None))
     query = query.where(recorded <= known_at)
     return query if superseded is None else query.where(or_(superseded.is_(None), superseded > known_at))
-
-
-def _resolve_some(
-    connection: Connection,
-    keys: Sequence[str] | None,
-    feeds: Mapping[str, Feed],
-    captures: Parts,
-    types: TypeIds,
-    now: datetime,
-    known_at: datetime | None,
-) -> set[int]:
-    """Writes the prices of some offers; returns the observations that are held."""
-    offers, prices, held = [], {}, set[int]()
-    for row, resolved in resolved_offers(connection, keys, feeds, captures, known_at):
-        instance_type = types.get((row.provider, row.name))
-        held |= resolved.held
-        if instance_type is None or not resolved.intervals:
-            continue
-        columns = {name: getattr(row, name) for name in OFFER_FIELDS}
-        offers.append({"key": row.key, "instance_type_id": instance_type, **columns})
-        prices[row.key] = [price_record(interval, now) for interval in resolved.intervals]
-    _write_offers(connection, keys, offers, prices)
-    return held
 
 
 def price_record(interval: Interval, now: datetime) -> dict[str, Any]:
@@ -171,11 +158,6 @@ def _mark_held(connection: Connection, keys: Sequence[str] | None, held: Collect
             connection.execute(update(OBSERVATION).where(table.id.in_(chunk)).values(state=state))
 
 
-def _type_ids(connection: Connection) -> TypeIds:
-    rows = connection.execute(select(INSTANCE_TYPE.c.provider, INSTANCE_TYPE.c.name, INSTANCE_TYPE.c.id))
-    return {(provider, name): id_ for provider, name, id_ in rows}
-
-
-def in_chunks(keys: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Yields keys or ids in chunks that are small enough for one statement."""
-    return (keys[first : first + KEYS_AT_ONCE] for first in range(0, len(keys), KEYS_AT_ONCE))
+def in_chunks(values: Sequence[V], most: int = KEYS_AT_ONCE) -> Iterator[Sequence[V]]:
+    """Yields values in chunks of at most a number of them; by default, as many keys or ids as one statement takes."""
+    return (values[first : first + most] for first in range(0, len(values), most))

@@ -9,7 +9,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, RowMapping, case, func, insert, or_, select, update
 
 from service.db.feeds.decide_held import is_waiting
-from service.db.feeds.resolve_prices import renew_prices, resolve_prices
+from service.db.feeds.documents import named, of_part
+from service.db.feeds.resolve_prices import in_chunks, renew_prices, resolve_prices
 from service.db.import_lock import finish_import, import_transaction
 from service.db.schema import key_columns
 from service.db.tables import DOCUMENT, IMPORT_RUN, INSTANCE_TYPE, METADATA, OBSERVATION, SPECIFICATION
@@ -94,8 +95,7 @@ def confirm_capture(engine: Engine, feed: str, part: str, now: datetime) -> Writ
     Raises `DatabaseUnusable`; the database is then unchanged.
     """
     with import_transaction(engine) as connection:
-        of_part = (DOCUMENT.c.feed == feed, DOCUMENT.c.part == part)
-        query = select(DOCUMENT).where(*of_part).order_by(DOCUMENT.c.fetched_at.desc()).limit(1)
+        query = select(DOCUMENT).where(*of_part(DOCUMENT, feed, part)).order_by(DOCUMENT.c.fetched_at.desc()).limit(1)
         last = connection.execute(query).mappings().one()
         columns = {name: value for name, value in last.items() if name != "id"}
         document = {**columns, "fetched_at": now, "recorded_at": now, "complete": True, "questioned": False}
@@ -113,19 +113,19 @@ def confirm_capture(engine: Engine, feed: str, part: str, now: datetime) -> Writ
 def _counts_of_last_run(connection: Connection, feed: str, part: str) -> Record:
     names = ("rows_seen", "rows_kept", "rows_unmapped", "quarantined", "filtered")
     query = select(*(IMPORT_RUN.c[name] for name in names)).where(
-        IMPORT_RUN.c.feed == feed, IMPORT_RUN.c.part == part, IMPORT_RUN.c.state.in_(("done", "unchanged"))
+        *of_part(IMPORT_RUN, feed, part), IMPORT_RUN.c.state.in_(("done", "unchanged"))
     )
     row = connection.execute(query.order_by(IMPORT_RUN.c.id.desc()).limit(1)).mappings().one()
     return dict(row)
 
 
 def _is_new(connection: Connection, capture: Capture) -> bool:
-    of_part = (DOCUMENT.c.feed == capture.feed, DOCUMENT.c.part == capture.part)
-    stored = select(DOCUMENT.c.sha256).where(*of_part, DOCUMENT.c.fetched_at == capture.fetched_at)
+    of_capture = (*of_part(DOCUMENT, capture.feed, capture.part), DOCUMENT.c.fetched_at == capture.fetched_at)
+    stored = select(DOCUMENT.c.sha256).where(*of_capture)
     sha256 = connection.execute(stored).scalar()
     if sha256 not in (None, capture.sha256):
-        name = f"{capture.feed} {capture.part}".strip()
-        raise CaptureRefused(f"{name} has another document of {capture.fetched_at.isoformat()} already.")
+        name, at = named(capture.feed, capture.part), capture.fetched_at.isoformat()
+        raise CaptureRefused(f"{name} has another document of {at} already.")
     return sha256 is None
 
 
@@ -165,8 +165,8 @@ def _store(connection: Connection, capture: Capture, now: datetime) -> bool:
 def _insert_rows(connection: Connection, rows: Sequence[Record], document: int, at: datetime, now: datetime) -> None:
     # Each statement copies its rows, so one statement would double the memory of a large capture.
     common = {"document_id": document, "observed_at": at, "recorded_at": now, "superseded_at": None}
-    for first in range(0, len(rows), ROWS_AT_ONCE):
-        connection.execute(insert(OBSERVATION), [{**row, **common} for row in rows[first : first + ROWS_AT_ONCE]])
+    for chunk in in_chunks(rows, ROWS_AT_ONCE):
+        connection.execute(insert(OBSERVATION), [{**row, **common} for row in chunk])
 
 
 def _by_key(rows: Iterable[Record]) -> dict[str, Chain]:
@@ -189,12 +189,12 @@ class _Later:
 def _state_around(connection: Connection, capture: Capture) -> tuple[dict[str, StoredChain], _Later | None]:
     """Returns the prices of the part before the capture, and the next capture. An absent offer has an empty chain."""
     table = OBSERVATION.c
-    of_part = (DOCUMENT.c.feed == capture.feed, DOCUMENT.c.part == capture.part)
+    documents = of_part(DOCUMENT, capture.feed, capture.part)
     rank = func.row_number().over(
         partition_by=(table.key, table.effective_from), order_by=(table.observed_at.desc(), table.id.desc())
     )
     ranked = select(*COMPARED, rank.label("rank")).join(DOCUMENT)
-    last = ranked.where(*of_part, table.observed_at < capture.fetched_at).subquery()
+    last = ranked.where(*documents, table.observed_at < capture.fetched_at).subquery()
     rows = connection.execute(select(last).where(last.c.rank == 1)).mappings().all()
     absent_at = {row["key"]: row["observed_at"] for row in rows if row["state"] == "absent"}
     before: dict[str, StoredChain] = {key: {} for key in absent_at}
@@ -202,12 +202,12 @@ def _state_around(connection: Connection, capture: Capture) -> tuple[dict[str, S
         if row["key"] not in absent_at or row["observed_at"] > absent_at[row["key"]]:
             before.setdefault(row["key"], {})[row["effective_from"]] = row
     following = select(DOCUMENT.c.id, DOCUMENT.c.fetched_at).where(
-        *of_part, DOCUMENT.c.complete, DOCUMENT.c.fetched_at > capture.fetched_at
+        *documents, DOCUMENT.c.complete, DOCUMENT.c.fetched_at > capture.fetched_at
     )
     next_document = connection.execute(following.order_by(DOCUMENT.c.fetched_at).limit(1)).first()
     if next_document is None:
         return before, None
-    shown = select(*COMPARED).join(DOCUMENT).where(*of_part, table.observed_at == next_document.fetched_at)
+    shown = select(*COMPARED).join(DOCUMENT).where(*documents, table.observed_at == next_document.fetched_at)
     explicit: dict[str, StoredChain] = defaultdict(dict)
     for shown_row in connection.execute(shown).mappings():
         explicit[shown_row["key"]][shown_row["effective_from"]] = shown_row
@@ -226,9 +226,8 @@ def _changes(before: Mapping[str, StoredChain], after: Mapping[str, Chain]) -> l
 
 def _absences(connection: Connection, chains: Iterable[StoredChain]) -> Iterator[Record]:
     """Yields a row for each offer that the capture lacks, made from the last row that showed the offer."""
-    last = [next(iter(chain.values()))["id"] for chain in chains if chain]
-    for first in range(0, len(last), ROWS_AT_ONCE):
-        query = select(OBSERVATION).where(OBSERVATION.c.id.in_(last[first : first + ROWS_AT_ONCE]))
+    for ids in in_chunks([next(iter(chain.values()))["id"] for chain in chains if chain], ROWS_AT_ONCE):
+        query = select(OBSERVATION).where(OBSERVATION.c.id.in_(ids))
         for row in connection.execute(query).mappings():
             yield _absence({name: value for name, value in row.items() if name not in OF_ONE_ROW})
 
@@ -271,12 +270,11 @@ def _many_changed(before: Mapping[str, StoredChain], after: Mapping[str, Chain])
 def _confirmed_that_day(connection: Connection, feed: str, part: str, at: datetime, document_id: int) -> bool:
     """Returns whether the part has another complete capture of that day, and no row that waits for a confirmation."""
     table = DOCUMENT.c
-    of_part = (table.feed == feed, table.part == part)
-    others = select(table.fetched_at).where(*of_part, table.complete, table.id != document_id)
+    documents = of_part(DOCUMENT, feed, part)
+    others = select(table.fetched_at).where(*documents, table.complete, table.id != document_id)
     days = {moment.date() for moment in connection.execute(others).scalars()}
     waiting = select(func.count()).select_from(OBSERVATION).join(DOCUMENT)
-    is_open = or_(OBSERVATION.c.state == "absent", is_waiting())
-    waiting = waiting.where(*of_part, is_open)
+    waiting = waiting.where(*documents, or_(OBSERVATION.c.state == "absent", is_waiting()))
     return at.date() in days and connection.execute(waiting).scalar_one() == 0
 
 

@@ -22,14 +22,7 @@ from service.domain.catalog.hardware import ENDED, InstanceType
 from service.domain.catalog.offer import Market
 from service.domain.catalog.software_support import RUNS, code_change, rules_on_gpu, support_by, task_mask
 from service.domain.errors import QuestionError
-from service.domain.evidence.named import (
-    ModelledRate,
-    NamedRate,
-    NamedWork,
-    newest_by_machine,
-    rate_by_name,
-    rate_by_own_runs,
-)
+from service.domain.evidence.named import ModelledRate, NamedRate, NamedWork, OwnRuns
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Amount, Job
@@ -184,15 +177,13 @@ def estimate(
 
 def _rate_by_name(question: EstimateQuestion, work: NamedWork, catalog: Catalog) -> NamedRate:
     """Returns the rate of one machine by the runs under a name. Raises `QuestionError` where no run applies."""
-    machine, runs = question.instance_type, catalog.measurements.under(work.name)
+    machine, measured = question.instance_type, catalog.measurements.under(work.name)
     if question.run.nodes > 1:
         raise QuestionError(
             f"'{work.name}' was measured on single machines: the loss of several nodes to their network is unknown.",
             field="nodes",
         )
-    by_id = {each.id: each for each in catalog.instance_types}
-    groups = newest_by_machine(runs, work.name, catalog.day)
-    rate = None if machine is None else rate_by_name(groups, work, machine, by_id, catalog.day)
+    rate = None if machine is None else OwnRuns.of(measured, catalog).measured_or_scaled(machine, work.precision)
     if rate is None:
         raise QuestionError(
             f"No run of '{work.name}' can be carried over to this machine: describe the workload by its model.",
@@ -221,8 +212,8 @@ def _rate_by_own_runs(
     The loss of several nodes to their network is unknown. Where the job cannot fit, or the rate exceeds the peak of the
     GPUs, the runs were of other work.
     """
-    machine, runs = question.instance_type, () if work.name is None else catalog.measurements.under(work.name)
-    if machine is None or work.name is None or not runs or work.cluster.nodes > 1 or work.job.serving is not None:
+    machine, measured = question.instance_type, () if work.name is None else catalog.measurements.under(work.name)
+    if machine is None or not measured or work.cluster.nodes > 1 or work.job.serving is not None:
         return None
     if job.estimate.samples_per_second is None:
         return None
@@ -230,15 +221,14 @@ def _rate_by_own_runs(
     def modelled_on(name: str) -> ModelledRate | None:
         if name == machine.id:
             return modelled_rate(job)
-        cluster = cluster_of_instance(by_id[name], 1, work.job.assumed_network_gbps)
+        cluster = cluster_of_instance(runs.machines[name], 1, work.job.assumed_network_gbps)
         fixed = FixedLayout(micro_batch=work.job.micro_batch)
         other = estimate_job(catalog.reference.calibration, work.job, cluster, fixed)
         # As in a recommendation, runs count only on machines that hold the job and all its requests at once.
         return modelled_rate(other) if other.estimate.fits_surely and other.holds_requests else None
 
-    groups = newest_by_machine(runs, work.name, catalog.day)
-    by_id = {name: catalog.instance_types[catalog.index_of[name]] for name in groups if name in catalog.index_of}
-    return rate_by_own_runs(groups, work.name, machine, by_id, catalog.day, modelled_on)
+    runs = OwnRuns.of(measured, catalog)
+    return runs.measured_or_corrected(machine, modelled_on)
 
 
 def _code_change(question: EstimateQuestion, catalog: Catalog) -> str | None:

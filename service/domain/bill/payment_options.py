@@ -86,10 +86,11 @@ def markets_known(catalog: Catalog) -> tuple[str, ...]:
     return (*MARKETS, *catalog.offers.terms)
 
 
-def service_known(catalog: Catalog, name: str, field: str) -> str:
+def service_known(catalog: Catalog, name: str) -> str:
     """Returns the managed service with a name. Raises `UnknownName`."""
     managed = {service.id for service in catalog.reference.services if service.kind in MARKETS_OF_SERVICES}
-    return resolve("managed service", [name], managed | {fee.service for fee in catalog.reference.fees}, field)[0]
+    known = managed | {fee.service for fee in catalog.reference.fees}
+    return resolve("managed service", [name], known, "managed_service")[0]
 
 
 def markets_of_service(catalog: Catalog, service: str | None) -> tuple[str, ...]:

@@ -42,7 +42,6 @@ def terms_of(
     checkpoints: Checkpoints,
     *,
     service: str | None = None,
-    operating_system: str = "linux",
 ) -> SellerTerms:
     """Returns the terms of a run on an offer on a day, rented plainly or through a managed `service`.
 
@@ -54,7 +53,7 @@ def terms_of(
         # By the day on which the price began, as the dollars in the columns of the catalog: both must agree.
         rate=rate_on(reference.exchange_rates, offer.price.currency, day_of(offer.price.valid_from)),
         rule=commitment_of(offer.market, offer.term, run.commitments_held)
-        or rounding_rule(reference, instance_type, offer.market, day, operating_system),
+        or rounding_rule(reference, instance_type, offer.market, day),
         storage=storage,
         transfer=transfer,
         fee=fee_of(reference.fees, instance_type, service, day),
@@ -62,13 +61,11 @@ def terms_of(
     )
 
 
-def rounding_rule(
-    reference: Reference, instance_type: InstanceType, market: str, day: date, operating_system: str = "linux"
-) -> BillingRule | Unknown:
-    """Returns how the seller of an instance type rounds time in a market on a day."""
+def rounding_rule(reference: Reference, instance_type: InstanceType, market: str, day: date) -> BillingRule | Unknown:
+    """Returns how the seller of an instance type rounds time with Linux in a market on a day."""
     machine: MachineKind = "bare_metal" if instance_type.bare_metal else "virtual"
     rules, provider, service = reference.billing_rules, instance_type.provider, instance_type.service
-    return rule_of(rules, provider, service, machine, market, operating_system, day)
+    return rule_of(rules, provider, service, machine, market, "linux", day)
 
 
 def commitment_of(market: str, term: str | None, held: Sequence[str]) -> Commitment | Unknown | None:

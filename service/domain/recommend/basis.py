@@ -99,7 +99,7 @@ def _fleet(
         return estimate_by_name(job, counts, catalog.measurements.under(job.name), catalog)
     fleet = estimate_fleet(job, counts, catalog)
     measured = () if name is None else catalog.measurements.under(name)
-    return with_measurements(fleet, name, measured, catalog) if name is not None and measured else fleet
+    return with_measurements(fleet, measured, catalog) if measured else fleet
 
 
 # Select

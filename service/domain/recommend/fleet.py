@@ -14,14 +14,7 @@ from service.domain.band import Band
 from service.domain.bill.estimate import modelled_rate
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement
-from service.domain.evidence.named import (
-    ModelledRate,
-    NamedRate,
-    NamedWork,
-    newest_by_machine,
-    rate_by_name,
-    rate_by_own_runs,
-)
+from service.domain.evidence.named import ModelledRate, NamedRate, NamedWork, OwnRuns
 from service.domain.jobs.job import JOB_PRECISIONS, Job, input_length, prompt_change, with_prompt
 from service.domain.layouts.fleet_columns import (
     EstimateColumns,
@@ -154,9 +147,9 @@ def estimate_fleet(job: Job, counts: Sequence[int], catalog: Catalog) -> FleetEs
     return catalog.derive(_estimate_fleet, job, tuple(counts), cache=catalog.outlooks)
 
 
-def with_measurements(fleet: FleetEstimate[Job], name: str, measured: Measured, catalog: Catalog) -> FleetEstimate[Job]:
+def with_measurements(fleet: FleetEstimate[Job], measured: Measured, catalog: Catalog) -> FleetEstimate[Job]:
     """Returns the estimate with the rates that were measured under a name in place of the modelled ones; cached."""
-    return catalog.derive(_with_measurements, fleet, name, measured, cache=catalog.outlooks)
+    return catalog.derive(_with_measurements, fleet, measured, cache=catalog.outlooks)
 
 
 def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None, *, limited: bool = False) -> list[Check]:
@@ -342,31 +335,28 @@ def _estimate_fleet(
     return FleetEstimate(job, counts, options, layouts, Blockers.of(options, catalog))
 
 
-def _with_measurements(
-    catalog: Catalog, fleet: FleetEstimate[Job], name: str, measured: Measured
-) -> FleetEstimate[Job]:
+def _with_measurements(catalog: Catalog, fleet: FleetEstimate[Job], measured: Measured) -> FleetEstimate[Job]:
     # Measurements are of one machine; the loss of several nodes to their network is unknown.
     if fleet.counts[0] != 1 or fleet.job.serving is not None:
         return fleet
     one_node, types, rates = fleet.options[0], catalog.instance_types, dict[int, NamedRate]()
-    runs = newest_by_machine(measured, name, catalog.day)
-    by_id = {machine: types[catalog.index_of[machine]] for machine in runs if machine in catalog.index_of}
-    proved = _proved_to_fit(fleet, set(by_id), catalog)
+    runs = OwnRuns.of(measured, catalog)
+    proved = _proved_to_fit(fleet, runs.machines, catalog)
     one_node = replace(one_node, fits=one_node.fits | proved)
-    gpus, works = {each.gpu.id for each in by_id.values() if each.gpu}, one_node.works
+    gpus, works = {each.gpu.id for each in runs.machines.values() if each.gpu}, one_node.works
 
     @cache
     def modelled_on(machine: str) -> ModelledRate | None:
         index = catalog.index_of[machine]
         if not works[index]:
             return None
-        if machine in by_id:
+        if machine in runs.machines:
             return modelled_rate(estimate_on(fleet, index, 1, catalog)[0])
         return ModelledRate(Band(*(float(column[index]) for column in (one_node.low, one_node.likely, one_node.high))))
 
     for index in np.flatnonzero(works).tolist():
-        if types[index].id in by_id or getattr(types[index].gpu, "id", None) in gpus:
-            rate = rate_by_own_runs(runs, name, types[index], by_id, catalog.day, modelled_on)
+        if types[index].id in runs.machines or getattr(types[index].gpu, "id", None) in gpus:
+            rate = runs.measured_or_corrected(types[index], modelled_on)
             if rate is not None:
                 rates[index] = rate
     columns = {each: getattr(one_node, each).copy() for each in ("low", "likely", "high", "hours")}
@@ -424,11 +414,10 @@ def _estimate_by_name(
     catalog: Catalog, work: NamedWork, counts: tuple[int, ...], measured: Measured
 ) -> FleetEstimate[NamedWork]:
     types = len(catalog.instance_types)
-    by_id = {instance_type.id: instance_type for instance_type in catalog.instance_types}
-    groups = newest_by_machine(measured, work.name, catalog.day)
+    runs = OwnRuns.of(measured, catalog)
     rates: dict[int, NamedRate] = {}
     for index, instance_type in enumerate(catalog.instance_types):
-        rate = rate_by_name(groups, work, instance_type, by_id, catalog.day)
+        rate = runs.measured_or_scaled(instance_type, work.precision)
         if rate is not None:
             rates[index] = rate
     options = tuple(replace(no_estimates(types), nodes=np.full(types, float(count))) for count in counts)

@@ -21,7 +21,7 @@ from service.db.feeds.write_capture import Capture, CaptureRefused, confirm_capt
 from service.db.tables import CATALOG_VERSION, DOCUMENT, IMPORT_RUN, OBSERVATION, OFFER, PRICE
 from service.db.write_catalog import write
 from tests.builders.captures import add_feeds, capture, day, feed_row, observed_row
-from tests.builders.rows import batch, instance_type_row, offer_record, price_record
+from tests.builders.rows import batch, instance_type_row, offer_records, price_record
 
 NOW = day(31)
 TYPE = "p4d.24xlarge"
@@ -160,9 +160,8 @@ def test_the_better_feed_counts_while_it_is_fresh(engine: Engine) -> None:
 
 
 def test_a_fresh_feed_takes_over_from_the_seed_and_the_seed_keeps_the_time_before(engine: Engine) -> None:
-    seeded = offer_record(TYPE, price_record(25_000_000, day(1)))
-    seeded["key"] = observed_row(TYPE, 1)["key"]
-    write(engine, batch("with a price", [seeded]), NOW)
+    (seeded,) = offer_records(TYPE, price_record(25_000_000, day(1)))
+    write(engine, batch("with a price", [[{**seeded, "key": observed_row(TYPE, 1)["key"]}]]), NOW)
     imported(engine, capture(day(9), {TYPE: 30_000_000}))
     assert spans(engine) == [(25_000_000, day(1), day(9)), (30_000_000, day(9), None)]
 

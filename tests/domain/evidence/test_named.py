@@ -1,5 +1,6 @@
 """Rates under a workload's own name: order, days, and how far a scaled rate reaches."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date, timedelta
 from math import isclose
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.reference import Measurement
-from service.domain.evidence.named import REPEATED_WITHIN, SCALED_BANDS, measured_rate, scaled_rate
+from service.domain.evidence.named import REPEATED_WITHIN, SCALED_BANDS, OwnRuns
+from tests.builders.catalogs import catalog
 from tests.builders.gpus import gpu, rate
 from tests.builders.instance_types import instance_type
 from tests.builders.sources import SOURCE
@@ -45,25 +47,26 @@ def machine(name: str, bandwidth: float | None = 1000.0, tflops: float | None = 
     return instance_type(name, gpu=card, gpu_count=count)
 
 
+def runs(*measurements: Measurement, machines: Iterable[InstanceType] = ()) -> OwnRuns:
+    """The runs under the name of the workload in a catalog that has these measurements and machines."""
+    world = catalog(instance_types=tuple(machines), measurements=measurements, day=DAY)
+    return OwnRuns.of(world.measurements.under("nightly"), world)
+
+
 def test_several_nodes_say_nothing_of_one() -> None:
     together, alone = measurement(samples=700.0, nodes=8), measurement(on=date(2025, 1, 1))
-    answer = measured_rate([together, alone], "nightly", "aws/a", DAY)
+    answer = runs(together, alone).measured_on("aws/a")
     assert answer is not None
     assert answer.evidence == alone
-    assert measured_rate([together], "nightly", "aws/a", DAY) is None
+    assert runs(together).measured_on("aws/a") is None
 
 
 def test_the_newest_measurement_is_likely_and_the_others_make_the_band() -> None:
-    answer = measured_rate(
-        [
-            measurement(samples=90.0, on=date(2025, 2, 1)),
-            measurement(samples=100.0),
-            measurement(samples=110.0, on=date(2025, 3, 1)),
-        ],
-        "nightly",
-        "aws/a",
-        DAY,
-    )
+    answer = runs(
+        measurement(samples=90.0, on=date(2025, 2, 1)),
+        measurement(samples=100.0),
+        measurement(samples=110.0, on=date(2025, 3, 1)),
+    ).measured_on("aws/a")
     assert answer is not None
     band = answer.samples_per_second
     assert (band.low, band.likely, band.high) == (90.0, 100.0, 110.0)
@@ -73,17 +76,17 @@ def test_the_newest_measurement_is_likely_and_the_others_make_the_band() -> None
 
 def test_stale_measurements_count_only_alone_and_say_so() -> None:
     old = measurement(samples=10.0, on=date(2020, 1, 1))
-    answer = measured_rate([old, measurement()], "nightly", "aws/a", DAY)
+    answer = runs(old, measurement()).measured_on("aws/a")
     assert answer is not None
     assert answer.samples_per_second.low == pytest.approx(100.0 / REPEATED_WITHIN)
-    alone = measured_rate([old], "nightly", "aws/a", DAY)
+    alone = runs(old).measured_on("aws/a")
     assert alone is not None
     assert (alone.stale, alone.text) == (True, "Measured on aws/a on 2020-01-01, 1978 days ago: 10 samples per second.")
 
 
 @pytest.mark.parametrize("other", [{"workload": "weekly"}, {"machine": "aws/b"}, {"on": date(2025, 6, 2)}])
 def test_other_names_other_machines_and_the_future_say_nothing(other: dict[str, Any]) -> None:
-    assert measured_rate([measurement(**other)], "nightly", "aws/a", DAY) is None
+    assert runs(measurement(**other)).measured_on("aws/a") is None
 
 
 @given(st.floats(1, 1e6), st.floats(10, 1e4), st.floats(10, 1e4), st.integers(1, 16), st.integers(1, 16))
@@ -91,7 +94,7 @@ def test_a_scaled_rate_follows_the_memory_bandwidth(
     samples: float, here: float, there: float, count_here: int, count_there: int
 ) -> None:
     b, a = machine("b", here, count=count_here), machine("a", there, count=count_there)
-    answer = scaled_rate([measurement(samples=samples)], "nightly", b, {"aws/a": a, "aws/b": b}, DAY)
+    answer = runs(measurement(samples=samples), machines=(a, b)).scaled_to(b)
     assert answer is not None
     band = answer.samples_per_second
     assert isclose(band.likely, samples * here * count_here / (there * count_there))
@@ -109,7 +112,7 @@ def test_the_peak_stands_in_where_the_bandwidth_is_not_known(
     bandwidth: float | None, precision: str | None, likely: float | None
 ) -> None:
     kinds = {"aws/a": machine("a"), "aws/b": machine("b", bandwidth, 300.0)}
-    answer = scaled_rate([measurement()], "nightly", kinds["aws/b"], kinds, DAY, precision=precision)
+    answer = runs(measurement(), machines=kinds.values()).scaled_to(kinds["aws/b"], precision)
     assert (answer and answer.samples_per_second.likely) == likely
 
 
@@ -117,7 +120,7 @@ def test_the_most_similar_machine_is_scaled_and_its_age_is_stated() -> None:
     kinds = {f"aws/{name}": machine(name, bandwidth) for name, bandwidth in (("a", 500.0), ("b", 900.0), ("c", 1000.0))}
     old = DAY - timedelta(days=400)
     measured = [measurement("aws/a"), measurement("aws/b", on=old), measurement("aws/c"), measurement("on-premises/d")]
-    answer = scaled_rate(measured, "nightly", kinds["aws/c"], kinds, DAY)
+    answer = runs(*measured, machines=kinds.values()).scaled_to(kinds["aws/c"])
     assert answer is not None
     assert answer.evidence.machine == "aws/b"
     assert answer.stale
@@ -137,7 +140,7 @@ def test_the_same_gpu_is_scaled_before_another_and_its_vendor_before_others() ->
 
     def source_of(name: str, *measured: str) -> str:
         rows = [measurement(f"aws/{machine}") for machine in measured]
-        answer = scaled_rate(rows, "nightly", kinds[f"aws/{name}"], kinds, DAY)
+        answer = runs(*rows, machines=kinds.values()).scaled_to(kinds[f"aws/{name}"])
         assert answer is not None
         return answer.evidence.machine
 
@@ -148,4 +151,4 @@ def test_the_same_gpu_is_scaled_before_another_and_its_vendor_before_others() ->
 
 def test_a_machine_without_a_gpu_is_not_scaled_to() -> None:
     bare = instance_type("bare", gpu=None)
-    assert scaled_rate([measurement()], "nightly", bare, {"aws/a": machine("a"), "aws/bare": bare}, DAY) is None
+    assert runs(measurement(), machines=(machine("a"), bare)).scaled_to(bare) is None
