@@ -1,5 +1,6 @@
 """Fixtures of all tests: databases on SQLite and Postgres; the service on the seed, as an app and as a server."""
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -28,6 +29,11 @@ GIVEN = os.environ.get("DATABASE_URL", "")
 # Hypothesis measures a deadline on the clock: on a busy machine a correct test then fails now and then.
 settings.register_profile("without a deadline", deadline=None)
 settings.load_profile("without a deadline")
+
+
+def pytest_collection_finish() -> None:
+    """Keeps the garbage collector from searching a million objects that live as long as the tests, again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

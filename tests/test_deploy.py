@@ -14,9 +14,9 @@ import httpx2
 import pytest
 from ruamel.yaml import YAML
 
-from service.app import build_app
 from service.cli.main import instance_selector
 from service.settings import PREFIX, Settings
+from tests.api.documented import documented_app
 from tests.server import Server
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -48,7 +48,7 @@ def containers() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def routes() -> set[str]:
-    return set(build_app().openapi()["paths"])
+    return set(documented_app().openapi()["paths"])
 
 
 def faults_of(kind: str, *paths: Path) -> str:

@@ -131,8 +131,6 @@ class _Part(NamedTuple):
     table: ClusterTable
     indices: Indices
     """Index of each cluster of the table among the distinct ones."""
-    wanted: Mask | None
-    """Mask of the clusters to estimate; None for all of them."""
 
 
 def estimate_columns(
@@ -162,9 +160,9 @@ def types_that_run(catalog: Catalog, job: Job, counts: tuple[int, ...], among: T
     runs = np.zeros(len(clusters.distinct) + 1, np.bool_)
     for part in _parts(job, counts, catalog, among):
         if isinstance(part.config, TrainingConfig):
-            runs[part.indices] = where_training_fits(calibration, part.config, part.table, part.wanted, _fixed_by(job))
+            runs[part.indices] = where_training_fits(calibration, part.config, part.table, _fixed_by(job))
         else:
-            runs[part.indices] = where_inference_fits(calibration, part.config, part.table, wanted=part.wanted)
+            runs[part.indices] = where_inference_fits(calibration, part.config, part.table)
     admits = 0
     for of_types in clusters.of_types:
         admits |= types_where(runs[of_types])
@@ -242,26 +240,32 @@ def unknown_figures(gpu: Gpu) -> tuple[str, ...]:
 
 
 def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet | None) -> Iterator[_Part]:
-    """Yields the clusters in groups that are estimated together."""
+    """Yields the clusters of some types, or of all of them, in groups that are estimated together."""
     clusters, nodes = _clusters_for(job, counts, catalog), _nodes_for(job, counts)
-    wanted = None
-    if among is not None:
-        wanted = np.zeros(len(clusters.distinct) + 1, np.bool_)
-        for of_types in clusters.of_types:
-            wanted[of_types[catalog.mask(among)]] = True
+    table = catalog.derive(_table, nodes, cache=nodes.cache(catalog))
+    wanted = None if among is None else _clusters_of(among, clusters, catalog)
     configs, config_of_gpu = catalog.derive(_configs, job, cache=catalog.outlooks)
     config_of_cluster, start = config_of_gpu[clusters.gpu], 0
     for _, configs_together in groupby(configs, _together):
         group = tuple(configs_together)
         config_in_group = config_of_cluster - start
         start += len(group)
-        indices = np.flatnonzero((config_in_group >= 0) & (config_in_group < len(group)))
-        wanted_here = None if wanted is None else wanted[indices]
-        if len(indices) and (wanted_here is None or wanted_here.any()):
-            table = catalog.derive(_table, nodes, tuple(indices.tolist()), cache=nodes.cache(catalog))
-            of_gpu = np.zeros(len(table.gpu_types), np.int64)
-            of_gpu[table.gpu_type] = config_in_group[indices]
-            yield _Part(_as_one(group, of_gpu), table, indices, wanted_here)
+        in_group = (config_in_group >= 0) & (config_in_group < len(group))
+        indices = np.flatnonzero(in_group if wanted is None else in_group & wanted)
+        if len(indices):
+            part = table.rows(indices)
+            of_gpu = np.zeros(len(part.gpu_types), np.int64)
+            of_gpu[part.gpu_type] = config_in_group[indices]
+            yield _Part(_as_one(group, of_gpu), part, indices)
+
+
+def _clusters_of(types: TypeSet, clusters: FleetClusters, catalog: Catalog) -> Mask:
+    """Returns which of the distinct clusters are those of some types, on any number of nodes."""
+    # The last row is of types without a GPU.
+    chosen = np.zeros(len(clusters.distinct) + 1, np.bool_)
+    for of_types in clusters.of_types:
+        chosen[of_types[catalog.mask(types)]] = True
+    return chosen[:-1]
 
 
 def _together(config: Config) -> Hashable:
@@ -300,9 +304,8 @@ def _clusters_for(job: Job, counts: tuple[int, ...], catalog: Catalog) -> FleetC
     return catalog.derive(_clusters, nodes, cache=nodes.cache(catalog))
 
 
-def _table(catalog: Catalog, nodes: _Nodes, indices: tuple[int, ...]) -> ClusterTable:
-    known = catalog.derive(_clusters, nodes, cache=nodes.cache(catalog)).distinct
-    return cluster_table([known[index] for index in indices])
+def _table(catalog: Catalog, nodes: _Nodes) -> ClusterTable:
+    return cluster_table(catalog.derive(_clusters, nodes, cache=nodes.cache(catalog)).distinct)
 
 
 def _clusters(catalog: Catalog, nodes: _Nodes) -> FleetClusters:
@@ -361,8 +364,8 @@ def _groups_of_gpus(catalog: Catalog, precisions: frozenset[str]) -> tuple[tuple
 def _estimate(calibration: Calibration, job: Job, part: _Part) -> tuple[EstimateColumns, Floats]:
     """Returns the estimates of the job on each cluster of a part, and the best layouts as rows."""
     if isinstance(part.config, TrainingConfig):
-        return _training_columns(calibration, job, part.config, part.table, part.wanted)
-    return _inference_columns(calibration, job, part.config, part.table, part.wanted)
+        return _training_columns(calibration, job, part.config, part.table)
+    return _inference_columns(calibration, job, part.config, part.table)
 
 
 def _most_samples_fed(calibration: Calibration, loading: SampleLoading, table: ClusterTable) -> Floats:
@@ -377,9 +380,9 @@ def _most_samples_fed(calibration: Calibration, loading: SampleLoading, table: C
 
 
 def _training_columns(
-    calibration: Calibration, job: Job, config: TrainingConfig, table: ClusterTable, wanted: Mask | None
+    calibration: Calibration, job: Job, config: TrainingConfig, table: ClusterTable
 ) -> tuple[EstimateColumns, Floats]:
-    best = fastest_training_layouts(calibration, config, table, _fixed_by(job), wanted=wanted)
+    best = fastest_training_layouts(calibration, config, table, _fixed_by(job))
     with np.errstate(divide="ignore"):
         rate = np.where(best.fits, 1 / best.seconds_per_sample, 0.0)
     bands = training_bands(calibration, config, table)
@@ -401,9 +404,9 @@ def _log_beyond_steps(calibration: Calibration, config: TrainingConfig, table: C
 
 
 def _inference_columns(
-    calibration: Calibration, job: Job, configs: InferenceConfigs, table: ClusterTable, wanted: Mask | None
+    calibration: Calibration, job: Job, configs: InferenceConfigs, table: ClusterTable
 ) -> tuple[EstimateColumns, Floats]:
-    best, config = fastest_inference_layouts(calibration, configs, table, wanted=wanted), configs.any
+    best, config = fastest_inference_layouts(calibration, configs, table), configs.any
     generates = config.model.generates
     units_per_sample = max(1.0, config.output_length) if generates else 1.0
     # A step of a model that does not generate is a batch on one GPU, as in the estimate of one cluster.

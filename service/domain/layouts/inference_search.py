@@ -103,18 +103,16 @@ def fastest_inference_layouts(
     configs: InferenceConfigs,
     clusters: ClusterTable,
     fixed: FixedLayout = FREE,
-    *,
-    wanted: Mask | None = None,
 ) -> FastestInference:
-    """Returns the layout that yields the most tokens (or samples) per second on every cluster, or on the wanted ones;
-    for a load, the one that serves it on the fewest instances.
+    """Returns the layout that yields the most tokens (or samples) per second on every cluster; for a load, the one that
+    serves it on the fewest instances.
 
     With a concurrency, layouts that run all its requests at once come first: among these, the most tokens per second is
     also the least time per token. In other layouts requests wait, which tokens per second count and time per token does
     not. Ties go to the layout that divides the model into the fewest parts.
     """
-    (table, these), config = clusters.without_hosts(wanted), configs.any
-    fastest = _fastest(_InferenceSearch.of(calibration, configs, table), _pairs(config, table.shapes_of(these), fixed))
+    table, config = clusters.without_hosts, configs.any
+    fastest = _fastest(_InferenceSearch.of(calibration, configs, table), _pairs(config, table.shapes, fixed))
     fastest = taken(fastest, clusters.row_by_gpus)
     hosts_fit = clusters.hosts_fit(config, 1)
     fits, spare = fastest.fits & hosts_fit, np.where(hosts_fit, fastest.spare, 0.0)
@@ -123,12 +121,10 @@ def fastest_inference_layouts(
     return replace(fastest, fits=fits, spare=spare, units_per_second=np.where(fits, fastest.units_per_second, 0.0))
 
 
-def where_inference_fits(
-    calibration: Calibration, configs: InferenceConfigs, clusters: ClusterTable, *, wanted: Mask | None = None
-) -> Mask:
+def where_inference_fits(calibration: Calibration, configs: InferenceConfigs, clusters: ClusterTable) -> Mask:
     """Whether some layout fits and runs as many requests at once as the concurrency asks for."""
-    (table, these), config = clusters.without_hosts(wanted), configs.any
-    pairs = _pairs(config, table.shapes_of(these), FREE)
+    table, config = clusters.without_hosts, configs.any
+    pairs = _pairs(config, table.shapes, FREE)
     held, kind = pairs.by_gpu(table)
     memory = _memory(_InferenceSearch.of(calibration, configs, table), held)
     in_flight, _ = _in_flight(config, held.layouts, memory.room)

@@ -63,13 +63,11 @@ def fastest_training_layouts(
     config: TrainingConfig,
     clusters: ClusterTable,
     fixed: FixedLayout = FREE,
-    *,
-    wanted: Mask | None = None,
 ) -> FastestTraining:
-    """Returns the best layout on every cluster, or on the wanted ones."""
+    """Returns the best layout on every cluster."""
     hosts_matter = _host_depends_on_layout(config)
-    table, these = (clusters, wanted) if hosts_matter else clusters.without_hosts(wanted)
-    fastest = _Search(calibration, config, table.surely(calibration, config), fixed).fastest(table.shapes_of(these))
+    table = clusters if hosts_matter else clusters.without_hosts
+    fastest = _Search(calibration, config, table.surely(calibration, config), fixed).fastest()
     if not hosts_matter:
         fastest = taken(fastest, clusters.row_by_gpus)
     fits = fastest.fits & clusters.hosts_fit(config, fastest.layouts.micro_batch)
@@ -86,7 +84,6 @@ def where_training_fits(
     calibration: Calibration,
     config: TrainingConfig,
     clusters: ClusterTable,
-    wanted: Mask | None = None,
     fixed: FixedLayout = FREE,
 ) -> Mask:
     """Whether some layout fits. The layout that needs the least memory decides, unless the micro-batch decides whether
@@ -95,12 +92,10 @@ def where_training_fits(
     hosts_matter = _host_depends_on_layout(config)
     hosts = clusters.hosts_fit(config, 1 if hosts_matter else most_samples_per_micro_batch(config))
     if hosts_matter or not np.array_equal(hosts, clusters.hosts_fit(config, 1)):
-        return fastest_training_layouts(calibration, config, clusters, fixed, wanted=wanted).fits
-    table, these = clusters.without_hosts(wanted)
-    table = table.surely(calibration, config)
+        return fastest_training_layouts(calibration, config, clusters, fixed).fits
+    table = clusters.without_hosts.surely(calibration, config)
     search = _Search(calibration, config, table, fixed)
-    may_fit = search.least_bytes() <= table.usable_bytes
-    fits = search.lightest_fits(table.shapes_of(may_fit if these is None else may_fit & these))
+    fits = search.lightest_fits(table.shapes_of(search.least_bytes() <= table.usable_bytes))
     return fits[clusters.row_by_gpus] & hosts
 
 
@@ -134,8 +129,9 @@ class _Search:
             fits[here] = needed[rows].min() <= self.clusters.usable_bytes[here]
         return fits
 
-    def fastest(self, shapes: Sequence[ClusterShape]) -> FastestTraining:
-        """Returns the fastest candidates in a table of all clusters; clusters of other shapes have none."""
+    def fastest(self) -> FastestTraining:
+        """Returns the fastest candidate on every cluster."""
+        shapes = self.clusters.shapes
         candidates = self._candidates(shapes, self.fixed)
         layouts, count = candidates.layouts, len(self.clusters)
         if not len(layouts.tensor):

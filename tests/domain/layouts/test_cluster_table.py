@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
-from service.domain.layouts.cluster_table import cluster_table, distinct
+from service.domain.calibration.coefficients import Column, Levels
+from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
 
@@ -32,12 +34,33 @@ def test_a_row_holds_the_figures_of_its_cluster() -> None:
 
 def test_clusters_that_differ_in_hosts_alone_share_one_search() -> None:
     table = cluster_table([EIGHT, EIGHT_WITH_HOST, ONE])
-    assert [shape.indices.tolist() for shape in table.shapes_of(None)] == [[0, 1], [2]]
+    assert [shape.indices.tolist() for shape in table.shapes] == [[0, 1], [2]]
     assert [shape.size for shape in table.shapes_of(np.array([False, False, True]))] == [(1, 1, 1)]
-    alone, every = table.without_hosts(None)
-    assert (len(alone), every, table.row_by_gpus.tolist()) == (2, None, [0, 0, 1])
-    alone, wanted = table.without_hosts(np.array([False, True, False]))
-    assert [shape.indices.tolist() for shape in alone.shapes_of(wanted)] == [[0]]
+    assert (len(table.without_hosts), table.row_by_gpus.tolist()) == (2, [0, 0, 1])
+
+
+@pytest.mark.parametrize("indices", [[], [1], [0, 1], [2, 3], [1, 3], [0, 1, 2, 3]])
+def test_some_rows_of_a_table_are_the_table_of_these_clusters(indices: list[int]) -> None:
+    other = cluster(replace(gpu_with_peaks(), id="another"), gpus=2)
+    known = [ONE, EIGHT, other, EIGHT_WITH_HOST]
+    rows, alone = cluster_table(known).rows(np.array(indices, np.int64)), cluster_table([known[row] for row in indices])
+    for name in ("clusters", "nodes", "gpus_per_node", "linked_gpus", "usable_bytes"):
+        assert list(getattr(rows, name)) == list(getattr(alone, name)), name
+    for name, seconds in alone.unit_seconds.items():
+        assert list(rows.unit_seconds[name]) == list(seconds)
+    for name, column in alone.features.items():
+        assert levels(rows.features[name]) == levels(column)
+    assert indices_by_size(rows) == indices_by_size(alone)
+    assert [rows.gpu_types[number] for number in rows.gpu_type] == [each.gpu for each in rows.clusters]
+    assert len(rows.gpu_types) == len(alone.gpu_types)
+    by_gpus = [rows.without_hosts.clusters[row] for row in rows.row_by_gpus]
+    assert [each.gpu for each in by_gpus] == [each.gpu for each in rows.clusters]
+    assert [each.gpus for each in by_gpus] == [each.gpus for each in rows.clusters]
+    assert len(rows.without_hosts) == len(alone.without_hosts)
+
+
+def levels(column: Column) -> list[object]:
+    return [column.names[code] for code in column.codes] if isinstance(column, Levels) else list(column)
 
 
 def test_clusters_of_different_gpus_have_a_shape_in_common() -> None:
@@ -45,3 +68,7 @@ def test_clusters_of_different_gpus_have_a_shape_in_common() -> None:
     table = cluster_table([EIGHT, other])
     assert [shape.indices.tolist() for shape in table.shapes] == [[0, 1]]
     assert table.gpu_type.tolist() == [0, 1]
+
+
+def indices_by_size(table: ClusterTable) -> dict[tuple[int, int, int], list[int]]:
+    return {shape.size: shape.indices.tolist() for shape in table.shapes}
