@@ -19,7 +19,7 @@ from urllib.parse import urljoin, urlsplit
 from service.feeds.listing import DocumentRefused
 from service.version import VERSION
 
-if TYPE_CHECKING:  # the library takes a thirtieth of the start, so it is imported with the first request
+if TYPE_CHECKING:  # the library takes a fiftieth of the start, so it is imported with the first request
     import httpx2
 
 AGENT = f"instance-selector/{VERSION} (prices of cloud machines; one request at a time)"
