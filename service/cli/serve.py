@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import click
 
-from service.cli.database import load
 from service.db.engine import Engine, connect, parse_url, sqlite_path
 from service.db.keys import create_key, new_token, read_keys
 from service.db.migrate import require_usable
@@ -34,6 +33,8 @@ def serve(host: str | None, port: int | None, workers: int | None, seed_if_empty
     path = sqlite_path(parse_url(settings.database_url))
     engine = connect(settings.database_url)
     if seed_if_empty and (path is None or not path.exists()):
+        from service.cli.database import load  # with the checks of the seed, which a server does not need otherwise
+
         load(engine, SEED)
     require_usable(engine)
     _require_free_port(settings)

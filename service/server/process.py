@@ -19,6 +19,9 @@ from service.server.protocol import BoundedProtocol, ConnectionLimits
 from service.settings import Settings
 
 DRAIN_VARIABLE = "SELECTOR_DRAIN_SECONDS"
+SEARCHES_OF_NEW_OBJECTS = 1000
+"""How many times the garbage collector searches new objects before it searches older ones too."""
+
 LAST_RESORT_SECONDS = 5.0
 """How long the process may run after the grace period before it is ended, even if threads still work."""
 
@@ -33,6 +36,9 @@ class DrainingServer(uvicorn.Server):
         await super().startup(sockets)
         # Modules and the catalog stay in memory, so the collector, which `service.__main__` suspended, can skip them.
         gc.freeze()
+        # References alone free almost everything. By default, a search among the objects that survived ten others stops
+        # all answers for 2 to 3 ms about forty times in a batch of 1,000 questions, and finds no garbage.
+        gc.set_threshold(gc.get_threshold()[0], SEARCHES_OF_NEW_OBJECTS)
         gc.enable()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

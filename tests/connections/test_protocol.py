@@ -194,10 +194,15 @@ def test_stopping_finishes_answers_and_resets_no_connection() -> None:
 
 
 def test_a_server_collects_garbage_once_it_answers() -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10)
     gc.disable()  # as `service.__main__` does
     try:
         with serving(QUICK) as (_, port):
             assert b"200 OK" in exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
             assert gc.isenabled()
+            new, older, _ = gc.get_threshold()
+            assert (new, older) == (700, 1000)
     finally:
         gc.enable()
+        gc.set_threshold(*before)

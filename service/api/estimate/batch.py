@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
-from pydantic import Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema, with_config
 
 from service.api.estimate.cost_request import only_one
 from service.api.estimate.estimate import ANSWER, EstimateResponse, response_of
@@ -13,7 +13,7 @@ from service.api.estimate.what_if import ASKED, MatrixRequest, MatrixResponse, c
 from service.api.http.batch import BatchRoute, Budget, RefusedItem, answered, in_thread_while_connected, items_of
 from service.api.http.current import Pinned, catalog_on
 from service.api.http.examples import ESTIMATE_BATCH
-from service.api.http.fields import BodyModel, RequestModel
+from service.api.http.fields import BUILT_AT_FIRST_USE, BodyModel, RequestModel
 from service.domain.bill.estimate import estimate
 from service.domain.errors import QuestionError
 
@@ -34,6 +34,7 @@ class EstimateBatchRequest(BodyModel):
     over: MatrixRequest | None = None
 
 
+@with_config(BUILT_AT_FIRST_USE)
 @dataclass(frozen=True, slots=True)
 class EstimateBatchResponse:
     """One entry per question, in the same order: an answer or a problem."""

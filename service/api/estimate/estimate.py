@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Response
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, with_config
 
 from service.api.estimate.cost_response import CostResponse, GpuHourResponse, VerdictResponse
 from service.api.estimate.request import EstimateRequest, question_of
@@ -22,7 +22,7 @@ from service.api.estimate.serving import ServedResponse, served_response
 from service.api.http.body import JsonRoute
 from service.api.http.current import CatalogStamp, Pinned, catalog_on, stamp
 from service.api.http.examples import ESTIMATES
-from service.api.http.fields import RequestModel, StatementResponse
+from service.api.http.fields import BUILT_AT_FIRST_USE, RequestModel, StatementResponse
 from service.api.workload.checkpoints import assumed_of
 from service.domain.bill.estimate import EstimateAnswer, MeasuredRate, estimate
 from service.domain.bill.verdict import Outcome
@@ -80,6 +80,7 @@ class FitChangeResponse:
     text: str
 
 
+@with_config(BUILT_AT_FIRST_USE)
 @dataclass(frozen=True, slots=True)
 class EstimateResponse:
     """The estimate of a run on a machine: its physics, its risks, and its cost in every market."""

@@ -7,7 +7,7 @@ from math import prod
 from typing import Annotated, Any
 
 from fastapi import Request
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, with_config
 
 from service.api.estimate.cost_request import Hours
 from service.api.estimate.estimate import EstimateResponse, response_of
@@ -15,7 +15,7 @@ from service.api.estimate.request import EstimateRequest, MachineDescriptionRequ
 from service.api.estimate.response import BandResponse, MoneyResponse, shown
 from service.api.http.batch import MAX_ITEMS, Budget
 from service.api.http.current import catalog_on
-from service.api.http.fields import AtLeastOne, BodyModel, Name, Named, list_as_tuple
+from service.api.http.fields import BUILT_AT_FIRST_USE, AtLeastOne, BodyModel, Name, Named, list_as_tuple
 from service.api.http.problems import ProblemDocument, document_of, invalid_item
 from service.db.live_catalog import PinnedCatalog
 from service.domain.bill.estimate import EstimateQuestion
@@ -44,6 +44,7 @@ class MatrixRequest(BodyModel):
     managed_service: _values_of(Name) = None  # type: ignore[valid-type]
 
 
+@with_config(BUILT_AT_FIRST_USE)
 @dataclass(frozen=True, slots=True)
 class CombinationResponse:
     """The answer to one combination. Its figures are those of its cheapest on-demand entry, else of its cheapest.
@@ -73,6 +74,7 @@ class CombinationResponse:
     ]
 
 
+@with_config(BUILT_AT_FIRST_USE)
 @dataclass(frozen=True, slots=True)
 class MatrixResponse:
     """Combinations sorted by likely dollars, then those of unknown cost, then those that cannot be answered."""

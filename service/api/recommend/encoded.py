@@ -2,12 +2,13 @@
 
 from pydantic import TypeAdapter
 
+from service.api.http.fields import BUILT_AT_FIRST_USE
 from service.api.recommend.response import ChoiceResponse, RecommendResponse, choice_response
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.answer import Choice
 from service.domain.recommend.recommend import MOST_KEPT
 
-CHOICES: TypeAdapter[list[ChoiceResponse]] = TypeAdapter(list[ChoiceResponse])
+CHOICES: TypeAdapter[list[ChoiceResponse]] = TypeAdapter(list[ChoiceResponse], config=BUILT_AT_FIRST_USE)
 RESPONSE: TypeAdapter[RecommendResponse] = TypeAdapter(RecommendResponse)
 EMPTY = b'"choices":[]'
 """Occurs once in the JSON of an answer without choices, because quotes within texts are escaped."""

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, with_config
 
 from service.api.http.batch import BatchRoute, RefusedItem, answered, items_of
 from service.api.http.body import QuestionRoute
 from service.api.http.computing import in_thread
 from service.api.http.current import Pinned, catalog_on, visible_to_caller
 from service.api.http.examples import QUESTION_BATCH, QUESTIONS
-from service.api.http.fields import BodyModel, RequestModel
+from service.api.http.fields import BUILT_AT_FIRST_USE, BodyModel, RequestModel
 from service.api.http.query import query_reader
 from service.api.recommend.encoded import encoded
 from service.api.recommend.request import RecommendRequest, hosted, in_full, to_question
@@ -37,6 +37,7 @@ class RecommendBatchRequest(BodyModel):
     items: items_of("POST /recommend")  # type: ignore[valid-type]
 
 
+@with_config(BUILT_AT_FIRST_USE)
 @dataclass(frozen=True, slots=True)
 class RecommendBatchResponse:
     """One entry per question, in the same order: an answer or a problem."""

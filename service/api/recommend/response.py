@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, with_config
 
 from service.api.catalog.instance_type import InstanceTypeResponse, PriceResponse
 from service.api.estimate.cost_response import CostResponse
@@ -16,7 +16,7 @@ from service.api.estimate.response import (
 )
 from service.api.estimate.serving import PricedLoadResponse, priced_load
 from service.api.http.current import CatalogStamp, stamp
-from service.api.http.fields import NoteResponse, StatementResponse
+from service.api.http.fields import BUILT_AT_FIRST_USE, NoteResponse, StatementResponse
 from service.api.recommend.codes import REJECTIONS
 from service.api.recommend.estimates import (
     JobEstimateResponse,
@@ -281,6 +281,7 @@ class CountsResponse:
     rejected: Annotated[int, Field(description="Types that a constraint rejects.")]
 
 
+@with_config(BUILT_AT_FIRST_USE)
 @dataclass(slots=True)
 class RecommendResponse:
     """Ranked choices, and why other instance types were rejected."""

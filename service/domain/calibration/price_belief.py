@@ -10,6 +10,7 @@ docs/prices.md has the fitted figures.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,7 +177,7 @@ def level_elsewhere(listed: ListedPrices) -> Floats:
     for cells in np.split(np.arange(len(cell)), np.flatnonzero(np.diff(cell // sellers)) + 1):
         for own in cells.tolist():
             if len(cells) > FEWEST_SELLERS:
-                elsewhere[own] = np.median(medians[cells[cells != own]])
+                elsewhere[own] = median(medians[cells[cells != own]].tolist())
     level[usable] = elsewhere[at]
     return level
 
