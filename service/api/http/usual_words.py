@@ -49,6 +49,10 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("max_cost", "cost_limit"), ("budget_usd",)),
     **dict.fromkeys(("max_hours", "time_limit"), ("deadline_hours",)),
     **dict.fromkeys(("spot", "preemptible", "interruptible"), ("market",)),
+    # What a list is about.
+    **dict.fromkeys(("name", "id"), ("instance", "region", "software", "gpu", "q", "provider")),
+    "model": ("gpu", "q"),
+    "framework": ("software",),
     "date": ("as_of", "measured_on", "observed_on", "released_on"),
     # Values of fields.
     "price": ("cheapest", "usd_per_hour"),

@@ -177,8 +177,8 @@ REASONS: Mapping[ReasonCode, Sentence] = {
 # Warnings
 
 
-def _slow_network(nodes: int, gbps: float | None, rdma: bool | None) -> str:
-    speed = "a network of unknown speed" if gbps is None else f"{gbps:g} Gbps"
+def _slow_network(nodes: int, gbps: float | None, assumed: bool, rdma: bool | None) -> str:
+    speed = "a network of unknown speed" if gbps is None else f"{'an assumed ' if assumed else ''}{gbps:g} Gbps"
     link = "without RDMA" if rdma is False else "for which RDMA is unknown"
     return f"The {nodes} nodes are connected by {speed} {link}: one job on all of them may scale badly."
 

@@ -154,7 +154,11 @@ def _shares_fast_links(instance_type: InstanceType, nodes: int) -> bool:
 def _network_warnings(subject: _Subject) -> Warnings:
     instance_type, nodes = subject.instance_type, subject.offer.nodes
     if nodes > 1 and not instance_type.rdma and not _shares_fast_links(instance_type, nodes):
-        yield statement(WarningCode.SLOW_NETWORK, nodes=nodes, gbps=instance_type.network_gbps, rdma=instance_type.rdma)
+        stated = instance_type.network_gbps
+        assumed = None if stated or subject.modelled is None else subject.modelled.job.assumed_network_gbps
+        yield statement(
+            WarningCode.SLOW_NETWORK, nodes=nodes, gbps=stated or assumed, assumed=bool(assumed), rdma=instance_type.rdma
+        )
     if nodes > 1 and subject.catalog.derive(without_cluster)[subject.offer.index]:
         yield statement(WarningCode.NO_CLUSTER_THERE, nodes=nodes)
 

@@ -91,6 +91,16 @@ def is_problem(answer: Answer, status: int, field: str | None = None, near: str 
         ("/measurements?sort=date", "sort", "measured_on"),
         ("/regions?continent=europa", "continent", "europe"),
         ("/regions?provider=awz", "provider", "aws"),
+        ("/regions?region=us-esat-1", "region", "us-east-1"),
+        ("/regions?name=us-east-1", "name", "region"),
+        ("/providers?provider=awz", "provider", "aws"),
+        ("/providers?id=aws", "id", "provider"),
+        ("/instances?name=p4d.24xlarge", "name", "instance"),
+        ("/instances?model=h100", "model", "gpu"),
+        ("/gpus?id=h100", "id", "gpu"),
+        ("/models?model=llama", "model", "q"),
+        ("/measurements?name=llama", "name", "q"),
+        ("/frameworks?framework=pytorch", "framework", "software"),
         ("/frameworks?software=pytorhc", "software", "pytorch"),
         ("/compare?instance=g5.12xlrge", "instance", "g5.12xlarge"),
         ("/compare?instance=g5.xlarge&baseline=g5.12xlrge", "baseline", "g5.12xlarge"),
@@ -101,6 +111,11 @@ def is_problem(answer: Answer, status: int, field: str | None = None, near: str 
 )
 def test_a_misspelt_name_gets_its_near_ones(app: FastAPI, target: str, field: str, near: str) -> None:
     is_problem(get(app, target), 422, field, near)
+
+
+@pytest.mark.parametrize("path", ["/feeds", "/catalog", "/catalog/unmapped", "/recommend/codes", "/precisions"])
+def test_a_list_refuses_a_parameter_that_it_does_not_have(app: FastAPI, path: str) -> None:
+    is_problem(get(app, f"{path}?colour=red"), 422, "colour")
 
 
 def test_near_names_do_not_depend_on_the_order_of_a_set(app: FastAPI) -> None:

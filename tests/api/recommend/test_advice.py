@@ -249,6 +249,17 @@ def test_nodes_of_one_pod_do_not_warn_of_the_network(client: TestClient) -> None
     assert network_warnings("ct6e-standard-8t") == {"slow_network", "network_unknown"}  # eight chips stand alone
 
 
+def test_a_warning_of_the_network_states_the_speed_that_the_caller_assumes(client: TestClient) -> None:
+    nodes = {"provider": ["lambda"], "gpu": ["h100"], "min_nodes": 2, "max_nodes": 2}
+    job = {"model": "llama-3.1-8b", "amount": {"tokens": 1e9}}
+    unknown = warnings(ask(client, "training", nodes, **job)["choices"][0])
+    assumed = warnings(ask(client, "training", nodes, **job, assume_network_gbps=400)["choices"][0])
+    assert "a network of unknown speed" in unknown["slow_network"]
+    assert "network_unknown" in unknown
+    assert "an assumed 400 Gbps for which RDMA is unknown" in assumed["slow_network"]
+    assert "network_unknown" not in assumed
+
+
 def test_spot_states_its_notice(client: TestClient) -> None:
     answer = ask(client, "training", {**AWS, "market": ["spot"]}, fault_tolerant=True)
     assert "120 seconds' notice" in warnings(answer["choices"][0])["spot_can_be_interrupted"]
