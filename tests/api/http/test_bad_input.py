@@ -99,6 +99,11 @@ def is_problem(answer: Answer, status: int, field: str | None = None, near: str 
         ("/instances?model=h100", "model", "gpu"),
         ("/gpus?id=h100", "id", "gpu"),
         ("/models?model=llama", "model", "q"),
+        ("/gpus?q=h100", "q", "gpu"),
+        ("/prices?country=DE", "country", "region"),
+        ("/prices?page=2", "page", "cursor"),
+        ("/prices?page_size=10", "page_size", "limit"),
+        ("/instances?order=usd_per_hour", "order", "sort"),
         ("/measurements?name=llama", "name", "q"),
         ("/frameworks?framework=pytorch", "framework", "software"),
         ("/frameworks?software=pytorhc", "software", "pytorch"),
@@ -401,6 +406,24 @@ def serving(**load: Any) -> dict[str, Any]:
         ("/recommend", asked(constraints={"spot": True}), ["constraints.market"]),
         ("/recommend", asked(num_gpus=8), ["constraints.min_gpu_count"]),
         ("/recommend", asked(objective="lowest_cost"), ["cheapest"]),
+        ("/recommend", constrained(min_vram_gb=24), ["constraints.min_gpu_memory_gb"]),
+        ("/recommend", constrained(gpu_type="a100"), ["constraints.gpu"]),
+        ("/recommend", constrained(cloud="aws"), ["constraints.provider"]),
+        ("/recommend", constrained(location="Frankfurt"), ["constraints.region"]),
+        ("/recommend", constrained(infiniband=True), ["constraints.rdma"]),
+        ("/recommend", constrained(nvlink=True), ["constraints.interconnect"]),
+        (
+            "/recommend",
+            constrained(min_compute_capability=8.0),
+            ["constraints.architecture", "constraints.min_tensor_core_generation"],
+        ),
+        ("/recommend", constrained(num_nodes=4), ["constraints.max_nodes", "constraints.min_nodes"]),
+        ("/estimate", {"machine": "x", "num_nodes": 4}, ["nodes"]),
+        ("/recommend", working(model_name="llama"), ["workload.model", "constraints.gpu"]),
+        ("/recommend", working(cpu_offload=True), ["workload.offload_optimizer", "workload.offload_activations"]),
+        ("/recommend", working(purpose="cpt"), ["pretrain"]),
+        ("/recommend", working(purpose="reward_modeling"), ["reward"]),
+        ("/recommend", working(method="full_finetune"), ["full"]),
     ],
 )
 def test_a_word_of_engines_and_benchmarks_gets_the_name_that_it_means(
@@ -411,8 +434,8 @@ def test_a_word_of_engines_and_benchmarks_gets_the_name_that_it_means(
     assert error["near"] == near
 
 
-def test_each_word_means_a_name_that_a_body_has(app: FastAPI) -> None:
-    document = json.dumps(app.openapi()["components"]["schemas"])
+def test_each_word_means_a_name_that_a_body_or_a_query_has(app: FastAPI) -> None:
+    document = json.dumps(app.openapi())
     assert [name for names in MEANINGS.values() for name in names if f'"{name}"' not in document] == []
 
 
