@@ -447,6 +447,28 @@ def test_a_rate_that_the_input_must_keep_up_with_is_compared_with_cpus_and_netwo
     assert slow({"samples_per_second": 1000}, 10) == {"slow_reads"}
 
 
+def test_a_host_that_is_too_slow_has_one_warning_with_the_rate_that_is_meant(client: TestClient) -> None:
+    host = {"samples_per_second": 50_000, "cpu_samples_per_second_per_vcpu": 50}
+    machine = {"instance": ["g6.16xlarge"]}
+
+    def host_bound(**workload: Any) -> list[str]:
+        (choice, *_) = ask(client, "training", machine, host=host, **workload)["choices"]
+        return [each["text"] for each in choice["warnings"] if each["code"] == "host_bound"]
+
+    (of_peaks,) = host_bound()
+    assert of_peaks.startswith("The workload asks for 50,000 samples per second on a machine, but its 64 vCPUs prepare")
+    (of_job,) = host_bound(model={"parameters": 5e6, "forward_flops_per_sample": 1e7})
+    assert of_job.startswith("The GPUs of a node could take ")
+    assert "50,000" not in of_job
+
+
+def test_decoding_on_the_gpu_is_no_advice_for_text(client: TestClient) -> None:
+    slow = {"cpu_samples_per_second_per_vcpu": 0.01}
+    answer = ask(client, "training", {"instance": ["g6e.xlarge"]}, model="llama-3.1-8b", method="lora", host=slow)
+    assert "host_bound" in warnings(answer["choices"][0])
+    assert "gpu_decoding" not in advice(answer)
+
+
 def test_an_unknown_host_memory_is_to_be_watched(client: TestClient) -> None:
     cards = {"provider": ["autodl"], "gpu": ["RTX 3090"]}
     assert "watch" in advice(ask(client, "training", cards, as_of="2022-03-04"))["monitor_memory"]
