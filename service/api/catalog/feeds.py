@@ -82,7 +82,7 @@ class UnmappedRequest(RequestModel):
 
 
 @router.get("/feeds", summary="List feeds with their health")
-def get_feeds(live: Live, response: Response) -> FeedsResponse:
+def get_feeds(_query: Annotated[RequestModel, Query()], live: Live, response: Response) -> FeedsResponse:
     """The last run of each feed, the age of its content, the next run, and what became of its rows."""
     response.headers["Cache-Control"] = "no-store"
     now, statuses = live.feeds()

@@ -110,17 +110,25 @@ class ProviderResponse(copy_of(Provider, "priced_by_region"), ResponseModel):  #
         )
 
 
+class ProvidersRequest(PageRequest):
+    """Which providers to list."""
+
+    provider: Annotated[Names, Field(description="Provider ids or names. Default: all.")] = ()
+
+
 @router.get("/providers", summary="List providers", response_model=Page[ProviderResponse])
-def get_providers(request: Request, query: Annotated[PageRequest, Query()], live: Pinned) -> Response:
+def get_providers(request: Request, query: Annotated[ProvidersRequest, Query()], live: Pinned) -> Response:
     """Providers with the terms that they use, their other services, and the fees of managed services."""
     catalog = catalog_on(live, query)
-    rows = list(catalog.reference.providers.values())
+    named = {"id": resolved("provider", query.provider, catalog)}
+    rows = having(named, catalog.reference.providers.values())
     return page_answer(request, query, catalog, rows, attrgetter("id"), partial(ProviderResponse.of, catalog=catalog))
 
 
 class RegionsRequest(PageRequest):
     """Which regions to list."""
 
+    region: Annotated[Names, Field(description="Region ids, or countries and continents. Default: all.")] = ()
     provider: Annotated[Names, Field(description="Provider ids or names, see `/providers`.")] = ()
     country: Annotated[Names, Field(description="Names, or ISO 3166 alpha-2 codes such as `DE`.")] = ()
     continent: Annotated[Names, Field(description="Continents, such as `europe`.")] = ()
@@ -144,6 +152,7 @@ def get_regions(request: Request, query: Annotated[RegionsRequest, Query()], liv
     """Regions with their country, and the CPU model combined with a GPU, if it is known."""
     catalog = catalog_on(live, query)
     named = {
+        "id": resolved("region", query.region, catalog),
         "provider": resolved("provider", query.provider, catalog),
         "country": resolved("country", query.country, catalog),
         "continent": resolved("continent", query.continent, catalog),

@@ -61,12 +61,16 @@ def _tensor_over_slow_links(tensor: int, crosses_nodes: bool) -> str:
     return f"Tensor parallelism of {tensor} crosses {'nodes' if crosses_nodes else 'PCIe'}: every layer waits for it."
 
 
-def _host_bound(rate: float, fed: float, vcpus: float | None = None) -> str:
+def _bound_by_host(rate: float, asked: bool, feeding: str) -> str:
+    if asked:
+        return f"The workload asks for {_rate(rate)} samples per second on a machine, but {feeding}."
+    could = f"The GPUs of a node could take {_rate(rate)} samples per second"
+    return f"{could}, but {feeding}: the estimate uses this rate."
+
+
+def _host_bound(rate: float, fed: float, vcpus: float | None = None, asked: bool = False) -> str:
     cpus = "the CPUs" if vcpus is None else f"its {vcpus:g} vCPUs"
-    return (
-        f"The GPUs of a node could take {_rate(rate)} samples per second, but {cpus} prepare only {_rate(fed)}: the "
-        "estimate uses this rate."
-    )
+    return _bound_by_host(rate, asked, f"{cpus} prepare only {_rate(fed)}")
 
 
 def _images_per_vcpu(rate: float, vcpus: float, usual: float) -> str:
@@ -77,14 +81,13 @@ def _images_per_vcpu(rate: float, vcpus: float, usual: float) -> str:
     )
 
 
-def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float) -> str:
-    return (
-        f"The GPUs of a node could take {_rate(rate)} samples per second, but {gbps:g} Gbps deliver only {_rate(read)} "
-        f"of {sample_mb:g} MB: the estimate uses this rate."
-    )
+def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float, asked: bool = False) -> str:
+    return _bound_by_host(rate, asked, f"{gbps:g} Gbps deliver only {_rate(read)} of {sample_mb:g} MB")
 
 
-def _precision_stored(gpu: str, asked: str, precision: str, engine: str | None) -> str:
+def _precision_stored(gpu: str, asked: str, precision: str, engine: str | None, all_change: bool = False) -> str:
+    if all_change:
+        return f"Full training keeps its weights in {precision}: {asked} only stores weights that do not change."
     does_not = f"The {gpu} does not multiply in {asked}"
     if engine is not None:
         whose = "An engine that is not named" if engine == UNKNOWN.line else engine

@@ -184,7 +184,8 @@ def _near_fields(request: Request, where: str, steps: Sequence[Any], *, item: bo
     name = str(name)[:LONGEST_TEXT]
     operation, meant = _operation(request, item=item), meant_by(name)
     if where != "body":
-        return suggested(name, [field["name"] for field in operation.get("parameters", []) if field["in"] == where])
+        known = [field["name"] for field in operation.get("parameters", []) if field["in"] == where]
+        return suggested(name, known)[:MAX_NEAR]
     schemas = request.app.openapi()["components"]["schemas"]
     body = [content["schema"] for content in operation.get("requestBody", {}).get("content", {}).values()]
     here = body

@@ -1,8 +1,10 @@
 """The closed list of codes that recommendations use, and GET /recommend/codes."""
 
-from fastapi import APIRouter
+from typing import Annotated
 
-from service.api.http.fields import ResponseModel
+from fastapi import APIRouter, Query
+
+from service.api.http.fields import RequestModel, ResponseModel
 from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.selection.filters import FILTER_CODES
 
@@ -72,7 +74,7 @@ class CodesResponse(ResponseModel):
 
 
 @router.get("/recommend/codes", summary="The codes of recommendations")
-async def get_codes() -> CodesResponse:
+async def get_codes(_query: Annotated[RequestModel, Query()]) -> CodesResponse:
     """Every code that an answer can have, with its meaning. New codes may be added; a meaning never changes."""
     lists = {"reasons": ReasonCode, "warnings": WarningCode, "advice": AdviceCode, "notes": NoteCode}
     meanings = {name: {code.value: code.meaning for code in codes} for name, codes in lists.items()}

@@ -178,8 +178,8 @@ REASONS: Mapping[ReasonCode, Sentence] = {
 # Warnings
 
 
-def _slow_network(nodes: int, gbps: float | None, rdma: bool | None) -> str:
-    speed = "a network of unknown speed" if gbps is None else f"{gbps:g} Gbps"
+def _slow_network(nodes: int, gbps: float | None, assumed: bool, rdma: bool | None) -> str:
+    speed = "a network of unknown speed" if gbps is None else f"{'an assumed ' if assumed else ''}{gbps:g} Gbps"
     link = "without RDMA" if rdma is False else "for which RDMA is unknown"
     return f"The {nodes} nodes are connected by {speed} {link}: one job on all of them may scale badly."
 
@@ -523,6 +523,8 @@ NOTES: Mapping[NoteCode, Sentence] = {
         + ", so the ranking is by the cost of an hour, not of the job."
     ),
     NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",
+    NoteCode.NODES_NOT_TRIED: "Numbers of nodes that are tried are powers of two, and three and five times these: "
+    "{tried} at most. `min_nodes: {most}` tries {most}.",
     NoteCode.BATCH_ASSUMED: _batch_assumed,
     NoteCode.NEAREST: _nearest,
     NoteCode.SEVERAL_CONSTRAINTS: lambda instance, codes: (
@@ -543,8 +545,8 @@ NOTES: Mapping[NoteCode, Sentence] = {
         f"No precision was given, so the weights are served as they are published, in {precision}; a GPU that does not "
         "multiply in that format stores them in it and multiplies at 16 bits."
     ),
-    NoteCode.NOT_WEIGHED: lambda has_job: (
+    NoteCode.NOT_WEIGHED: lambda modelled, by_name: (
         "These fields were read and checked but did not affect the ranking, which rests on "
-        f"{'the physics of the job' if has_job else 'hardware and price'}."
+        f"{'the physics of the job' if modelled else 'measurements and price' if by_name else 'hardware and price'}."
     ),
 }

@@ -6,7 +6,7 @@ from service.api.workload.workload import WorkloadRequest
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import resolve
-from service.domain.catalog.software_support import NEEDS_A_FRAMEWORK, software_names
+from service.domain.catalog.software_support import LIBRARY_OF_METHOD, NEEDS_A_FRAMEWORK, software_names
 from service.domain.jobs.stacks import software_name
 from service.domain.selection.requirements import (
     NOTHING,
@@ -43,7 +43,7 @@ def requirements_of(
         cuda=Requirement("cuda", cuda) if cuda else None,
         platforms=platforms_of(work, catalog),
         libraries=tuple(library for library, required in libraries if library and required),
-        optional=tuple(library for library, required in libraries if library and not required),
+        optional=(*(library for library, required in libraries if library and not required), *_of_method(work)),
         custom_cuda_kernels=software.custom_cuda_kernels,
         host_memory_gib=work.host.memory_gib,
         precision=precision,
@@ -126,6 +126,13 @@ def refused_precisions(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ..
     known = tuple(catalog.reference.precisions)
     tolerated = numerics_of(work).tolerated(known, catalog)
     return tuple(name for name in known if name not in tolerated)
+
+
+def _of_method(work: WorkloadRequest) -> Iterator[Requirement]:
+    """Yields the library whose kernels the method of training usually takes."""
+    library = LIBRARY_OF_METHOD.get(work.method or "")
+    if library is not None and work.task == "training":
+        yield Requirement(library)
 
 
 def _libraries(work: WorkloadRequest, catalog: Catalog) -> Iterator[tuple[Requirement | None, bool]]:

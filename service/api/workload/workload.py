@@ -241,8 +241,17 @@ ON_POLICY = frozenset({"grpo", "ppo", "rloo", "dapo", "gspo", "reinforce", "rlhf
 """Training on answers that the model generates between its steps."""
 
 
+DISTILLATION = frozenset({"distill", "distillation", "knowledge_distillation", "kd"})
+"""Training on answers of another model."""
+
+
 def not_on_policy(value: Any) -> Any:
-    """Raises `ValueError` for training on answers that the model generates itself, which is not one job."""
+    """Raises `ValueError` for training on answers that a model generates during it, which is not one job."""
+    if isinstance(value, str) and value.lower() in DISTILLATION:
+        raise ValueError(
+            f"{value} trains a student on answers of a teacher: ask for the answers as task inference with the "
+            "teacher as model, and for the student as task training with purpose finetune"
+        )
     if isinstance(value, str) and value.lower() in ON_POLICY:
         raise ValueError(
             f"{value} trains on answers that the model generates between its steps, and no estimate covers both in one "

@@ -20,7 +20,14 @@ from service.domain.bill.verdict import Gate, Verdict
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import ENDED, InstanceType
 from service.domain.catalog.offer import Market
-from service.domain.catalog.software_support import RUNS, code_change, rules_on_gpu, support_by, task_mask
+from service.domain.catalog.software_support import (
+    LIBRARY_OF_METHOD,
+    RUNS,
+    code_change,
+    rules_on_gpu,
+    support_by,
+    task_mask,
+)
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import ModelledRate, NamedRate, NamedWork, OwnRuns
 from service.domain.evidence.published import Evidence, evidence_for
@@ -35,7 +42,7 @@ from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.physics.generation import ServedLoad
 from service.domain.statement import Statement, statement
 from service.domain.units import SECONDS_AN_HOUR
-from service.domain.versions import Versions
+from service.domain.versions import EVERY, Versions
 
 NO_AMOUNT = Unknown("No amount of work is known, so only its hours are priced.")
 DOES_NOT_FIT = Unknown("The workload does not fit the machine, so it has no hours.")
@@ -180,7 +187,8 @@ def _rate_by_name(question: EstimateQuestion, work: NamedWork, catalog: Catalog)
     machine, measured = question.instance_type, catalog.measurements.under(work.name)
     if question.run.nodes > 1:
         raise QuestionError(
-            f"'{work.name}' was measured on single machines: the loss of several nodes to their network is unknown.",
+            f"Of the runs of '{work.name}', those on single machines count, since the loss of several nodes to their "
+            "network does not carry over: send the rate of all nodes together as measured.samples_per_second.",
             field="nodes",
         )
     rate = None if machine is None else OwnRuns.of(measured, catalog).measured_or_scaled(machine, work.precision)
@@ -248,14 +256,22 @@ def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> Iterator
         yield statement(EstimateWarningCode.TASK_UNSUPPORTED, task=task, instance=machine.id)
         return
     gpu = question.cluster.gpu
-    for software, versions in question.software:
+    usual = _library_of_method(question.work)
+    for software, versions in (*question.software, *((name, EVERY) for name in usual)):
         rules = catalog.derive(rules_on_gpu, software, gpu.id)
         level = support_by(rules, versions)
-        if level not in RUNS:
+        if level not in RUNS and software not in usual:
             yield statement(EstimateWarningCode.SOFTWARE_UNSUPPORTED, software=software, gpu=gpu.name)
         elif level != RUNS[0]:
             remark = next((rule.note for rule in rules if rule.note), None)
             yield statement(EstimateWarningCode.SOFTWARE_PARTLY, software=((software, remark),))
+
+
+def _library_of_method(work: object) -> tuple[str, ...]:
+    """Returns the library whose kernels the method of a training job usually takes; empty if it takes none."""
+    if not isinstance(work, JobQuestion) or work.job.task != "training":
+        return ()
+    return tuple(filter(None, [LIBRARY_OF_METHOD.get(work.job.method)]))
 
 
 def _largest_batch(question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog) -> int | None:

@@ -293,6 +293,8 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
     stored = job.weight_precision or (QLORA_FORMAT if job.method == "qlora" else None)
     if format_of(precision).stored_only:  # a base model of 4 bits is multiplied at 16
         stored, precision = stored or precision, _sixteen_bits(gpu)
+    if job.method == "full" and stored and format_of(stored).stored_only:
+        stored = None  # weights that change are kept in the format of the arithmetic
     return TrainingConfig(
         model=job.model,
         precision=precision,

@@ -19,11 +19,31 @@ def check_fixed(fixed: FixedLayout, config: Config, cluster: Cluster) -> None:
     check_degrees(fixed, cluster)
     for sentence in (*_faults_of_degrees(fixed, config), *_faults_of_experts(fixed, config, cluster)):
         raise QuestionError(sentence, field="layout")
-    if isinstance(config, TrainingConfig) and fixed.data and config.global_batch and config.global_batch < fixed.data:
+    if isinstance(config, TrainingConfig):
+        _check_batch(fixed, config, cluster)
+
+
+def _check_batch(fixed: FixedLayout, config: TrainingConfig, cluster: Cluster) -> None:
+    """Raises `QuestionError` if the fixed parts divide the global batch over no number of data-parallel ranks."""
+    batch, micro, rounds = config.global_batch, fixed.micro_batch, fixed.accumulation
+    if fixed.data and batch and batch < fixed.data:
         raise QuestionError(
-            f"A global batch of {config.global_batch} cannot be spread over {fixed.data} data-parallel ranks: "
+            f"A global batch of {batch} cannot be spread over {fixed.data} data-parallel ranks: "
             "each needs a sample at least.",
             field="global_batch_size",
+        )
+    if not (batch and micro and rounds):
+        return
+    others = prod(getattr(fixed, name) or 1 for name in DEGREES if name != "data")
+    most = cluster.gpus // others
+    ranks = [fixed.data] if fixed.data else [count for count in range(1, most + 1) if most % count == 0]
+    # The last round may be filled in part, and no round may be empty.
+    if not any(micro * count * (rounds - 1) < batch <= micro * count * rounds for count in ranks):
+        over = " or ".join(str(count) for count in ranks)
+        raise QuestionError(
+            f"Micro-batches of {micro}, accumulated {rounds} times on {over} data-parallel ranks, are no global batch "
+            f"of {batch}.",
+            field="layout.accumulation",
         )
 
 

@@ -20,7 +20,7 @@ from service.domain.jobs.config import InferenceConfig
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.recommend.answer import Choice, WorkContext, WorkEstimate
 from service.domain.recommend.codes import AdviceCode
-from service.domain.recommend.warnings import cpus_are_too_few, measurement_warnings
+from service.domain.recommend.warnings import cpus_decode_too_slowly, measurement_warnings
 from service.domain.selection.requirements import TASKS_WITHOUT_GPU, Requirement
 from service.domain.selection.successors import best_peak, on_demand_prices, successor
 from service.domain.statement import Statement
@@ -138,7 +138,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         nodes=top.nodes,
         instances=top.instances,
         is_managed=work is not None and work.bill.option is not None and work.bill.option.service is not None,
-        cores_bind=not context.decodes_on_gpu and cpus_are_too_few(context, top, modelled, catalog),
+        cores_bind=cpus_decode_too_slowly(context, top, modelled, catalog),
         basis="peak"
         if work is None
         else "modelled"

@@ -135,10 +135,10 @@ def _chosen(options: Sequence[EstimateColumns], option: Indices, name: str) -> N
 
 
 def node_counts(least: int, most: int) -> tuple[int, ...]:
-    """Returns the numbers of nodes to try: the least, and powers of two and three times those up to the most."""
+    """Returns the numbers of nodes to try: the least, and powers of two times one, three and five up to the most."""
     # They divide batches and layers evenly, and are few. A number that depended on the most would be missing under a
     # higher limit, which could then have the worse answer.
-    usual = (times << power for power in range(most.bit_length()) for times in (1, 3))
+    usual = (times << power for power in range(most.bit_length()) for times in (1, 3, 5))
     return tuple(sorted({least, *(count for count in usual if least <= count <= most)}))
 
 

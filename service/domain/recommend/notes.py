@@ -11,6 +11,7 @@ from service.domain.layouts.candidates import usual_batch
 from service.domain.physics.load import TIMES
 from service.domain.recommend.answer import CitedPrior, Note, Question, RankedOffer, Rejection
 from service.domain.recommend.codes import NoteCode
+from service.domain.recommend.fleet import node_counts
 from service.domain.recommend.priors import in_conflict, usual_gpus
 from service.domain.recommend.relax import NearestMiss
 
@@ -100,13 +101,21 @@ def notes_on(
         yield Note(NoteCode.NO_AMOUNT, ("workload.amount",), {"given": "workload.amount.hours_on" in given})
     if "workload.amount" in given and question.limits.deadline_hours is None:
         yield Note(NoteCode.NO_DEADLINE, ("constraints.deadline_hours",))
+    yield from _notes_on_nodes(question)
     if opposite := in_conflict(priors):
         yield Note(NoteCode.CONFLICT_IN_SOURCES, (), {"priors": opposite})
     yield from _notes_on_data(rejected, spot_unpriced=spot_unpriced)
     yield from _near_notes(nearest, miss)
     yield from _notes_on_workload(question, catalog)
     if fields := (*_unknown_subjects(question, catalog), *_fields_without_effect(question)):
-        yield Note(NoteCode.NOT_WEIGHED, fields, {"has_job": job is not None})
+        yield Note(NoteCode.NOT_WEIGHED, fields, {"modelled": work is not None, "by_name": isinstance(job, NamedWork)})
+
+
+def _notes_on_nodes(question: Question) -> Iterator[Note]:
+    """Yields a note if the largest number of nodes is not tried."""
+    tried, most = node_counts(*question.nodes)[-1], question.nodes[1]
+    if question.modelled is not None and tried < most:
+        yield Note(NoteCode.NODES_NOT_TRIED, ("constraints.max_nodes",), {"most": most, "tried": tried})
 
 
 def _usual_limit(load: Serving) -> Note:
@@ -164,7 +173,7 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
     if question.work.job is None and not loads and "workload.host.cpu_samples_per_second_per_vcpu" in question.given:
         yield "workload.host.cpu_samples_per_second_per_vcpu"
     applied = (
-        *(LIMITS_OF_A_JOB if question.work.job is not None else LIMITS_OF_PEAKS),
+        *(LIMITS_OF_PEAKS if question.modelled is None else LIMITS_OF_A_JOB),
         *(LIMITS_OF_AN_AMOUNT if question.work.has_amount else ()),
         *(("max_instances",) if question.work.concurrent_runs > 1 else ()),
         *(("max_instances",) if question.limits.of_load else ()),

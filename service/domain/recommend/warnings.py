@@ -26,6 +26,7 @@ from service.domain.physics.input_pipeline import (
     samples_fed_per_second,
     samples_read_per_second,
 )
+from service.domain.physics.training_roofline import FAMILIES_OF_IMAGES
 from service.domain.recommend.answer import UNTIED, HostNeeds, RankedOffer, WorkContext, WorkEstimate
 from service.domain.recommend.codes import WarningCode
 from service.domain.selection.requirements import not_run, partly_run
@@ -69,7 +70,10 @@ def warnings_on(
     subject = _Subject(context, offer, None if estimate is None else estimate.modelled, catalog)
     warnings = [warning for warn in _WARNERS for warning in warn(subject)]
     if estimate is not None and estimate.modelled is not None and estimate.cluster is not None:
-        of_estimate = estimate_warnings(estimate.modelled, estimate.cluster)
+        of_estimate = list(estimate_warnings(estimate.modelled, estimate.cluster))
+        # What the estimate says of a host includes the rate of the GPUs, so it replaces what follows from the question.
+        replaced = {warning.code.value for warning in of_estimate}
+        warnings = [warning for warning in warnings if warning.code.value not in replaced]
         warnings += [Statement(WarningCode(warning.code), warning.figures) for warning in of_estimate]
     if estimate is not None:
         warnings += cost_warnings(estimate.bill)
@@ -154,7 +158,10 @@ def _shares_fast_links(instance_type: InstanceType, nodes: int) -> bool:
 def _network_warnings(subject: _Subject) -> Warnings:
     instance_type, nodes = subject.instance_type, subject.offer.nodes
     if nodes > 1 and not instance_type.rdma and not _shares_fast_links(instance_type, nodes):
-        yield statement(WarningCode.SLOW_NETWORK, nodes=nodes, gbps=instance_type.network_gbps, rdma=instance_type.rdma)
+        stated = instance_type.network_gbps
+        assumed = None if stated or subject.modelled is None else subject.modelled.job.assumed_network_gbps
+        gbps, rdma = stated or assumed, instance_type.rdma
+        yield statement(WarningCode.SLOW_NETWORK, nodes=nodes, gbps=gbps, assumed=bool(assumed), rdma=rdma)
     if nodes > 1 and subject.catalog.derive(without_cluster)[subject.offer.index]:
         yield statement(WarningCode.NO_CLUSTER_THERE, nodes=nodes)
 
@@ -176,8 +183,12 @@ def host_needs(
     return HostNeeds(None, None, memory) if cores is None else HostNeeds(cores.needed, cores.ideal, memory)
 
 
-def cpus_are_too_few(context: WorkContext, offer: RankedOffer, modelled: JobEstimate | None, catalog: Catalog) -> bool:
-    """Returns whether the CPUs of the host cannot prepare samples fast enough."""
+def cpus_decode_too_slowly(
+    context: WorkContext, offer: RankedOffer, modelled: JobEstimate | None, catalog: Catalog
+) -> bool:
+    """Returns whether the CPUs of the host cannot prepare samples fast enough, and these may be images."""
+    if context.decodes_on_gpu or (modelled is not None and modelled.job.model.family not in FAMILIES_OF_IMAGES):
+        return False
     codes = {warning.code for warning in _host_warnings(_Subject(context, offer, modelled, catalog))}
     bound = modelled is not None and modelled.estimate.bottleneck == "host_cpu"
     return bound or WarningCode.FEW_VCPUS in codes
@@ -212,10 +223,11 @@ def _input_warnings(instance_type: InstanceType, loading: SampleLoading) -> Warn
         return
     fed = samples_fed_per_second(instance_type.vcpus, loading)
     if fed is not None and fed < rate:
-        yield statement(WarningCode.HOST_BOUND, rate=rate, vcpus=instance_type.vcpus, fed=fed)
+        yield statement(WarningCode.HOST_BOUND, rate=rate, vcpus=instance_type.vcpus, fed=fed, asked=True)
     read = samples_read_per_second(None if gbps is None else gbps * 1e9 / BITS_PER_BYTE, loading)
     if read is not None and read < rate:
-        yield statement(WarningCode.SLOW_READS, rate=rate, gbps=gbps, read=read, sample_mb=loading.sample_mb)
+        sample_mb = loading.sample_mb
+        yield statement(WarningCode.SLOW_READS, rate=rate, gbps=gbps, read=read, sample_mb=sample_mb, asked=True)
 
 
 def too_few_cores(instance_type: InstanceType, loading: SampleLoading) -> Warnings:

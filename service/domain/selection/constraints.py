@@ -8,7 +8,7 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import CPU, SLOW_LINKS, InstanceType
-from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, SupportAsked
+from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, USUAL_PRECISIONS, SupportAsked, format_of
 from service.domain.catalog.software_support import (
     MAINSTREAM,
     frameworks_mask,
@@ -18,9 +18,9 @@ from service.domain.catalog.software_support import (
     task_mask,
 )
 from service.domain.selection.filters import flag_checks, range_checks, word_check
-from service.domain.selection.offers import OfferConstraints
-from service.domain.selection.relax import AddWord, BestOption, Check, drop
-from service.domain.typeset import TypeSet, WordIndex, types_where, union
+from service.domain.selection.offers import AdmittedOffers, OfferConstraints
+from service.domain.selection.relax import BestOption, Check, Relaxation, drop
+from service.domain.typeset import TypeSet, types_where, union
 
 NO_LIMITS: Mapping[str, Any] = MappingProxyType({})
 
@@ -145,7 +145,29 @@ def _precision_check(catalog: Catalog, any_of: tuple[str, ...], support: Support
     usable = {name: types & rated[name] for name, types in runs.items()} if needs_peak else runs
     # Relaxing also helps types that run a named precision, but whose peaks at the named ones are unknown.
     unusable = catalog.all_types & ~union(usable[precision] for precision in any_of)
-    return Check("precision", "hardware", fails, AddWord("workload.precision", any_of, unusable, WordIndex.of(usable)))
+    return Check("precision", "hardware", fails, _NearestPrecision(any_of, unusable, usable))
+
+
+class _NearestPrecision(NamedTuple):
+    """Adds the usual precision whose values are nearest in size to the first one asked for, else any other.
+
+    Of precisions that are equally near, the one that admits the most types is added.
+    """
+
+    precisions: tuple[str, ...]
+    fails: TypeSet
+    usable: Mapping[str, TypeSet]
+
+    def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
+        types = rejected.types & self.fails
+        admits = {name: admitted for name, runs in self.usable.items() if (admitted := types & runs)}
+        if not admits:
+            return None
+        bits = format_of(self.precisions[0]).stored_bits
+        nearest = min(admits, key=lambda name: (
+            name not in USUAL_PRECISIONS, abs(format_of(name).stored_bits - bits), -admits[name].bit_count()
+        ))  # fmt: skip
+        return Relaxation({"workload.precision": [*self.precisions, nearest]}, rejected.only(admits[nearest]))
 
 
 def without_gpu(catalog: Catalog) -> TypeSet:

@@ -819,6 +819,14 @@ def test_a_country_or_a_continent_means_all_regions_there(client: TestClient, pl
     assert {"aws", "azure"} <= {each.partition("/")[0] for each in found}
 
 
+def test_lists_of_regions_and_providers_are_filtered_by_their_own_names(client: TestClient) -> None:
+    regions = all_items(client, "/regions?region=us-east-1,Germany")
+    expected = [each for each in all_items(client, "/regions") if each["id"] == "us-east-1" or each["country"] == "DE"]
+    assert regions == expected
+    assert len(regions) > 3
+    assert [each["id"] for each in all_items(client, "/providers?provider=Google Cloud,aws")] == ["aws", "gcp"]
+
+
 def test_a_place_that_is_no_region_is_answered_with_the_places_that_are(client: TestClient) -> None:
     answer = client.get("/instances?region=EU")
     assert answer.status_code == 422

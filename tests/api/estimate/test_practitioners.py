@@ -25,6 +25,67 @@ def test_qlora_quantises_the_scales_again_unless_another_format_is_named(client:
     assert needed["nf4"] > needed[None] + 2.5
 
 
+def test_the_library_of_qlora_is_a_warning_where_it_does_not_run(client: TestClient) -> None:
+    work = training("llama-3.1-8b", method="qlora", software={"framework": "neuron"})
+    limits = {"instance": ["trn1.32xlarge"]}
+
+    def partly(answer: Any) -> list[str]:
+        return [each["text"] for each in answer["warnings"] if each["code"] == "software_partly"]
+
+    (choice,) = post_recommend(client, {"workload": work, "constraints": limits})["choices"]
+    estimate = post_estimate(client, {"workload": work, "machine": "trn1.32xlarge"})
+    assert partly(choice) == partly(estimate)
+    assert "bitsandbytes" in partly(choice)[0]
+    assert not partly(post_estimate(client, {"workload": work | {"method": "lora"}, "machine": "trn1.32xlarge"}))
+    on_cuda = training("llama-3.1-8b", method="qlora", software={"framework": "pytorch"})
+    assert not partly(post_estimate(client, {"workload": on_cuda, "machine": "g6.xlarge"}))
+
+
+@pytest.mark.parametrize("sent", [{"precision": ["int4"]}, {"weight_precision": "nf4"}])
+def test_full_training_in_a_format_that_only_stores_weights_equals_sixteen_bits(
+    client: TestClient, sent: dict[str, Any]
+) -> None:
+    def estimated(**fields: Any) -> Any:
+        return post_estimate(client, {"workload": training("llama-3.1-8b", **fields), "machine": "p5.48xlarge"})
+
+    answer, usual = estimated(**sent), estimated(precision=["bf16"])
+    assert answer["estimate"] == usual["estimate"]
+    (text,) = (each["text"] for each in answer["warnings"] if each["code"] == "precision_stored")
+    assert text.startswith("Full training keeps its weights in bf16: ")
+    of_adapters = estimated(**sent, method="lora")
+    assert "precision_stored" not in {each["code"] for each in of_adapters["warnings"]}
+
+
+def test_runs_of_a_name_are_those_of_single_machines(client: TestClient) -> None:
+    work = {"task": "training", "name": "alexnet_train", "amount": {"samples": 1e6}}
+    body = {"workload": work, "machine": "g3.4xlarge", "nodes": 4, "as_of": "2017-08-20"}
+    answer = client.post("/estimate", json=body)
+    assert answer.status_code == 422
+    assert "those on single machines count" in answer.json()["detail"]
+    measured = {"samples_per_second": 3000, "samples": 1e6}
+    together = {**body, "workload": None, "measured": measured}
+    assert post_estimate(client, {name: value for name, value in together.items() if value})["cost"]
+    limits = {"series": ["g3", "p2"], "max_nodes": 9}
+    chosen = post_recommend(client, {"workload": work, "constraints": limits, "as_of": "2017-08-20"})
+    notes = {note["code"]: note for note in chosen["notes"]}
+    assert notes["not_weighed"]["fields"] == ["constraints.max_nodes"]
+    assert "measurements and price" in notes["not_weighed"]["text"]
+    assert "nodes_not_tried" not in notes
+
+
+def test_a_batch_that_contradicts_its_parts_is_refused(client: TestClient) -> None:
+    body = {
+        "workload": training("llama-3.1-8b", method="lora") | {"batch_size": 4, "global_batch_size": 8},
+        "machine": "p4d.24xlarge",
+        "layout": {"accumulation": 4, "data": 8},
+    }
+    answer = client.post("/estimate", json=body)
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == (
+        "Micro-batches of 4, accumulated 4 times on 8 data-parallel ranks, are no global batch of 8."
+    )
+
+
 @pytest.mark.parametrize(
     ("model", "method", "gpu"),
     [("flux.1-dev", "qlora", "rtx-4090"), ("flux.1-dev", "lora", "l40s"), ("sdxl", "lora", "rtx-3060")],

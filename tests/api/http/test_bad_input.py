@@ -91,6 +91,21 @@ def is_problem(answer: Answer, status: int, field: str | None = None, near: str 
         ("/measurements?sort=date", "sort", "measured_on"),
         ("/regions?continent=europa", "continent", "europe"),
         ("/regions?provider=awz", "provider", "aws"),
+        ("/regions?region=us-esat-1", "region", "us-east-1"),
+        ("/regions?name=us-east-1", "name", "region"),
+        ("/providers?provider=awz", "provider", "aws"),
+        ("/providers?id=aws", "id", "provider"),
+        ("/instances?name=p4d.24xlarge", "name", "instance"),
+        ("/instances?model=h100", "model", "gpu"),
+        ("/gpus?id=h100", "id", "gpu"),
+        ("/models?model=llama", "model", "q"),
+        ("/gpus?q=h100", "q", "gpu"),
+        ("/prices?country=DE", "country", "region"),
+        ("/prices?page=2", "page", "cursor"),
+        ("/prices?page_size=10", "page_size", "limit"),
+        ("/instances?order=usd_per_hour", "order", "sort"),
+        ("/measurements?name=llama", "name", "q"),
+        ("/frameworks?framework=pytorch", "framework", "software"),
         ("/frameworks?software=pytorhc", "software", "pytorch"),
         ("/compare?instance=g5.12xlrge", "instance", "g5.12xlarge"),
         ("/compare?instance=g5.xlarge&baseline=g5.12xlrge", "baseline", "g5.12xlarge"),
@@ -101,6 +116,11 @@ def is_problem(answer: Answer, status: int, field: str | None = None, near: str 
 )
 def test_a_misspelt_name_gets_its_near_ones(app: FastAPI, target: str, field: str, near: str) -> None:
     is_problem(get(app, target), 422, field, near)
+
+
+@pytest.mark.parametrize("path", ["/feeds", "/catalog", "/catalog/unmapped", "/recommend/codes", "/precisions"])
+def test_a_list_refuses_a_parameter_that_it_does_not_have(app: FastAPI, path: str) -> None:
+    is_problem(get(app, f"{path}?colour=red"), 422, "colour")
 
 
 def test_near_names_do_not_depend_on_the_order_of_a_set(app: FastAPI) -> None:
@@ -386,6 +406,24 @@ def serving(**load: Any) -> dict[str, Any]:
         ("/recommend", asked(constraints={"spot": True}), ["constraints.market"]),
         ("/recommend", asked(num_gpus=8), ["constraints.min_gpu_count"]),
         ("/recommend", asked(objective="lowest_cost"), ["cheapest"]),
+        ("/recommend", constrained(min_vram_gb=24), ["constraints.min_gpu_memory_gb"]),
+        ("/recommend", constrained(gpu_type="a100"), ["constraints.gpu"]),
+        ("/recommend", constrained(cloud="aws"), ["constraints.provider"]),
+        ("/recommend", constrained(location="Frankfurt"), ["constraints.region"]),
+        ("/recommend", constrained(infiniband=True), ["constraints.rdma"]),
+        ("/recommend", constrained(nvlink=True), ["constraints.interconnect"]),
+        (
+            "/recommend",
+            constrained(min_compute_capability=8.0),
+            ["constraints.architecture", "constraints.min_tensor_core_generation"],
+        ),
+        ("/recommend", constrained(num_nodes=4), ["constraints.max_nodes", "constraints.min_nodes"]),
+        ("/estimate", {"machine": "x", "num_nodes": 4}, ["nodes"]),
+        ("/recommend", working(model_name="llama"), ["workload.model", "constraints.gpu"]),
+        ("/recommend", working(cpu_offload=True), ["workload.offload_optimizer", "workload.offload_activations"]),
+        ("/recommend", working(purpose="cpt"), ["pretrain"]),
+        ("/recommend", working(purpose="reward_modeling"), ["reward"]),
+        ("/recommend", working(method="full_finetune"), ["full"]),
     ],
 )
 def test_a_word_of_engines_and_benchmarks_gets_the_name_that_it_means(
@@ -396,8 +434,8 @@ def test_a_word_of_engines_and_benchmarks_gets_the_name_that_it_means(
     assert error["near"] == near
 
 
-def test_each_word_means_a_name_that_a_body_has(app: FastAPI) -> None:
-    document = json.dumps(app.openapi()["components"]["schemas"])
+def test_each_word_means_a_name_that_a_body_or_a_query_has(app: FastAPI) -> None:
+    document = json.dumps(app.openapi())
     assert [name for names in MEANINGS.values() for name in names if f'"{name}"' not in document] == []
 
 

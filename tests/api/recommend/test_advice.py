@@ -249,6 +249,17 @@ def test_nodes_of_one_pod_do_not_warn_of_the_network(client: TestClient) -> None
     assert network_warnings("ct6e-standard-8t") == {"slow_network", "network_unknown"}  # eight chips stand alone
 
 
+def test_a_warning_of_the_network_states_the_speed_that_the_caller_assumes(client: TestClient) -> None:
+    nodes = {"provider": ["lambda"], "gpu": ["h100"], "min_nodes": 2, "max_nodes": 2}
+    job = {"model": "llama-3.1-8b", "amount": {"tokens": 1e9}}
+    unknown = warnings(ask(client, "training", nodes, **job)["choices"][0])
+    assumed = warnings(ask(client, "training", nodes, **job, assume_network_gbps=400)["choices"][0])
+    assert "a network of unknown speed" in unknown["slow_network"]
+    assert "network_unknown" in unknown
+    assert "an assumed 400 Gbps for which RDMA is unknown" in assumed["slow_network"]
+    assert "network_unknown" not in assumed
+
+
 def test_spot_states_its_notice(client: TestClient) -> None:
     answer = ask(client, "training", {**AWS, "market": ["spot"]}, fault_tolerant=True)
     assert "120 seconds' notice" in warnings(answer["choices"][0])["spot_can_be_interrupted"]
@@ -434,6 +445,28 @@ def test_a_rate_that_the_input_must_keep_up_with_is_compared_with_cpus_and_netwo
     assert slow({"samples_per_second": 1000, "cpu_samples_per_second_per_vcpu": 300}, 0.1) == set()
     assert slow({"samples_per_second": 1000, "cpu_samples_per_second_per_vcpu": 200}, 0.1) == {"host_bound"}
     assert slow({"samples_per_second": 1000}, 10) == {"slow_reads"}
+
+
+def test_a_host_that_is_too_slow_has_one_warning_with_the_rate_that_is_meant(client: TestClient) -> None:
+    host = {"samples_per_second": 50_000, "cpu_samples_per_second_per_vcpu": 50}
+    machine = {"instance": ["g6.16xlarge"]}
+
+    def host_bound(**workload: Any) -> list[str]:
+        (choice, *_) = ask(client, "training", machine, host=host, **workload)["choices"]
+        return [each["text"] for each in choice["warnings"] if each["code"] == "host_bound"]
+
+    (of_peaks,) = host_bound()
+    assert of_peaks.startswith("The workload asks for 50,000 samples per second on a machine, but its 64 vCPUs prepare")
+    (of_job,) = host_bound(model={"parameters": 5e6, "forward_flops_per_sample": 1e7})
+    assert of_job.startswith("The GPUs of a node could take ")
+    assert "50,000" not in of_job
+
+
+def test_decoding_on_the_gpu_is_no_advice_for_text(client: TestClient) -> None:
+    slow = {"cpu_samples_per_second_per_vcpu": 0.01}
+    answer = ask(client, "training", {"instance": ["g6e.xlarge"]}, model="llama-3.1-8b", method="lora", host=slow)
+    assert "host_bound" in warnings(answer["choices"][0])
+    assert "gpu_decoding" not in advice(answer)
 
 
 def test_an_unknown_host_memory_is_to_be_watched(client: TestClient) -> None:

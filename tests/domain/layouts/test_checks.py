@@ -61,6 +61,24 @@ def test_a_convolutional_network_is_spread_by_data_alone() -> None:
         check_fixed(FixedLayout(tensor=2), training(model=resnet), cluster())
 
 
+def test_micro_batches_and_accumulation_make_the_global_batch() -> None:
+    for fixed, batch in [
+        (FixedLayout(data=8, micro_batch=4, accumulation=4), 8),
+        (FixedLayout(data=8, micro_batch=4, accumulation=4), 96),  # the fourth round would be empty
+        (FixedLayout(data=8, micro_batch=4, accumulation=4), 129),
+        (FixedLayout(micro_batch=4, accumulation=4), 8),
+    ]:
+        with pytest.raises(QuestionError, match=r"Micro-batches of 4, accumulated 4 times on .*8 data-parallel ranks"):
+            check_fixed(fixed, training(global_batch=batch), cluster())
+    for fixed, batch in [
+        (FixedLayout(data=8, micro_batch=4, accumulation=4), 128),
+        (FixedLayout(data=8, micro_batch=4, accumulation=4), 97),
+        (FixedLayout(micro_batch=4, accumulation=4), 16),
+        (FixedLayout(data=8, micro_batch=4), 8),
+    ]:
+        check_fixed(fixed, training(global_batch=batch), cluster())
+
+
 def test_each_rank_needs_a_sample() -> None:
     with pytest.raises(QuestionError, match="global batch of 4 cannot be spread over 8") as caught:
         check_fixed(FixedLayout(data=8), training(global_batch=4), cluster())

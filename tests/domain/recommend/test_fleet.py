@@ -68,9 +68,14 @@ def test_more_nodes_are_tried_under_a_higher_limit_and_none_fewer(one: int, anot
     least, most, more = sorted((one, another, third))
     tried = node_counts(least, most)
     assert tried[0] == least
-    assert tried[-1] * 1.5 > most or tried[-1] == least
+    assert tried[-1] * 4 > most * 3 or tried[-1] == least
     assert list(tried) == sorted(set(tried))
     assert tried == tuple(count for count in node_counts(least, more) if count <= most)
+
+
+def test_round_numbers_of_nodes_are_tried() -> None:
+    for most in (5, 10, 20, 40, 80):
+        assert node_counts(1, most)[-1] == most
 
 
 @settings(max_examples=40)

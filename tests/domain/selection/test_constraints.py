@@ -116,6 +116,22 @@ def test_a_precision_is_relaxed_only_to_one_whose_peak_is_known_when_the_ranking
     assert found.to == {"workload.precision": ["bf16", "fp32"]}
 
 
+def test_a_precision_is_relaxed_to_the_usual_one_that_is_nearest_in_size() -> None:
+    """Most types run int8, which replaces no fp64, and formats of 16 bits keep less of it than fp32."""
+    rates = (rate("int8", "accelerated", 240), rate("bf16", "accelerated", 120))
+    small, large = gpu("l4", rates=rates), gpu("rtx", rates=(*rates, rate("fp16"), rate("fp32", "native", 30)))
+    exact = instance_type("exact", gpu=gpu("a100", rates=(rate("fp64"), rate("fp8"))))
+    types = (exact, *(instance_type(name, gpu=small) for name in ("one", "other")), instance_type("both", gpu=large))
+    world = catalog(instance_types=types)
+
+    def nearest(precision: str, among: Catalog = world) -> object:
+        return relaxed(Constraints(precision_any=(precision,)), "precision", among).to["workload.precision"]
+
+    assert nearest("fp64") == ["fp64", "fp32"]
+    assert nearest("fp8") == ["fp8", "bf16"]
+    assert nearest("fp64", catalog(instance_types=types[:3])) == ["fp64", "bf16"]
+
+
 def test_exclude_takes_providers_families_types_and_gpus(world: Catalog) -> None:
     for name in ("aws/small", "small", "t4-16gb"):
         assert names(the_check(Constraints(exclude=(name,)), "exclude", world).fails, world) == {"small"}
