@@ -122,7 +122,10 @@ class CostRequest(BillingRequest):
     ] = None
     load: Annotated[ServingRequest | None, Field(description="The same as `workload.serving`.")] = None
     baseline: Annotated[BaselineRequest | None, Field(description="An earlier cost, for the verdict.")] = None
-    budget_usd: Annotated[Positive | None, Field(description="The most that may be paid, for the verdict.")] = None
+    budget_usd: Annotated[
+        Positive | None,
+        Field(description="Most US dollars of the run, or of a month (730 hours) of a load, for the verdict."),
+    ] = None
 
 
 def run_of(body: BillingRequest, catalog: Catalog, nodes: int = 1, instances: int = 1) -> BilledRun:

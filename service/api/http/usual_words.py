@@ -46,7 +46,8 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     # Machines and prices.
     **dict.fromkeys(("gpus", "num_gpus", "n_gpus"), ("min_gpu_count",)),
     **dict.fromkeys(("max_price", "max_hourly_price", "max_cost_per_hour", "hourly_budget"), ("max_usd_per_hour",)),
-    **dict.fromkeys(("max_cost", "cost_limit"), ("budget_usd",)),
+    **dict.fromkeys(("max_cost", "cost_limit", "max_usd", "monthly_budget", "monthly_cost"), ("budget_usd",)),
+    **dict.fromkeys(("budget_usd_per_month", "max_usd_per_month", "usd_per_month"), ("budget_usd",)),
     **dict.fromkeys(("max_hours", "time_limit"), ("deadline_hours",)),
     **dict.fromkeys(("spot", "preemptible", "interruptible"), ("market",)),
     "date": ("as_of", "measured_on", "observed_on", "released_on"),

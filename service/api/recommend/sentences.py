@@ -156,6 +156,9 @@ REASONS: Mapping[ReasonCode, Sentence] = {
     ReasonCode.MEASURED: "{rate.text}",
     ReasonCode.SCALED: "{rate.text}",
     ReasonCode.WITHIN_LIMITS: _within_limits,
+    ReasonCode.WITHIN_BUDGET: lambda usd_a_month, budget_usd: (
+        f"A month of the load costs ${readable(usd_a_month, 4)} of ${readable(budget_usd, 6)}."
+    ),
     ReasonCode.SPOT_IN_EXPECTATION: _spot_in_expectation,
     ReasonCode.SOFTWARE: lambda software: f"Known to run there: {', '.join(software)}.",
     ReasonCode.INTERCONNECT: lambda gpus, links, gb_per_second: (
