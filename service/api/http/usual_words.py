@@ -22,6 +22,9 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("seq_len", "max_seq_length", "max_seq_len", "block_size"), ("sequence_length",)),
     **dict.fromkeys(("acceptance_rate", "draft_acceptance_rate"), ("speculative_acceptance",)),
     **dict.fromkeys(("num_speculative_tokens", "gamma"), ("draft_length",)),
+    **dict.fromkeys(("max_loras", "lora_adapters", "num_loras", "loras", "lora_modules"), ("adapters",)),
+    **dict.fromkeys(("p50", "p75", "p90", "p95", "p99", "quantile"), ("percentile",)),
+    **dict.fromkeys(("autoscaling", "autoscale", "min_instances"), ("min_replicas", "max_instances")),
     **dict.fromkeys(("zones", "azs", "num_zones"), ("availability_zones",)),
     **dict.fromkeys(("replicas", "num_replicas"), ("min_replicas", "max_instances")),
     # Numbers and layouts.
@@ -39,7 +42,7 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys(("per_device_train_batch_size", "micro_batch_size", "train_batch_size"), ("batch_size",)),
     **dict.fromkeys(("gradient_checkpointing", "activation_recomputation", "recompute"), ("activation_checkpointing",)),
-    **dict.fromkeys(("lora_rank", "lora_r", "lora_alpha"), ("trainable_parameters",)),
+    **dict.fromkeys(("lora_rank", "lora_r", "lora_alpha", "max_lora_rank"), ("adapter_rank", "trainable_parameters")),
     **dict.fromkeys(("max_steps", "num_steps", "max_iters"), ("steps",)),
     **dict.fromkeys(("num_train_epochs", "num_epochs", "max_epochs"), ("epochs",)),
     **dict.fromkeys(("dataset_size", "num_samples"), ("samples",)),
@@ -47,7 +50,9 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("gpus", "num_gpus", "n_gpus"), ("min_gpu_count",)),
     **dict.fromkeys(("max_price", "max_hourly_price", "max_cost_per_hour", "hourly_budget"), ("max_usd_per_hour",)),
     **dict.fromkeys(("max_cost", "cost_limit", "max_usd", "monthly_budget", "monthly_cost"), ("budget_usd",)),
-    **dict.fromkeys(("budget_usd_per_month", "max_usd_per_month", "usd_per_month"), ("budget_usd",)),
+    **dict.fromkeys(
+        ("budget_usd_per_month", "max_usd_per_month", "usd_per_month", "max_usd_per_million_tokens"), ("budget_usd",)
+    ),
     **dict.fromkeys(("max_hours", "time_limit"), ("deadline_hours",)),
     **dict.fromkeys(("spot", "preemptible", "interruptible"), ("market",)),
     "date": ("as_of", "measured_on", "observed_on", "released_on"),

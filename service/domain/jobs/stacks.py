@@ -164,10 +164,10 @@ STACKS = (
         disaggregates=True,
     ),
     Stack("early-vllm", _EARLY_ENGINE, grows_cache=True, most_in_flight=256.0),  # the default of max_num_seqs then
+    Stack("sglang", _ENGINE, multiplies_int8_on=_WITH_INT8_KERNELS, grows_cache=True, disaggregates=True),
     # Its TurboMind batches continuously. Most requests at once are its default on an H100, and 128 to 384 on other GPUs
     # (lmdeploy/utils.py). LMDeploy-DistServe separates prompts from answers.
     Stack("lmdeploy", _ENGINE, ("turbomind",), grows_cache=True, most_in_flight=1024.0, disaggregates=True),
-    Stack("sglang", _ENGINE, multiplies_int8_on=_WITH_INT8_KERNELS, grows_cache=True, disaggregates=True),
     Stack("mlperf-serving", _ENGINE, fp8_cache_with=("fp8", "fp4", "nvfp4")),
     Stack("vllm-ascend", _ENGINE, grows_cache=True),
     Stack("mindie", _ENGINE),
