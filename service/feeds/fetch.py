@@ -13,20 +13,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
+
+import httpx2
 
 from service.db.feeds.documents import Origin
 from service.feeds.fetching import utc_now
 from service.feeds.listing import DocumentRefused
 from service.version import VERSION
 
-if TYPE_CHECKING:  # the library takes a fiftieth of the start, so it is imported with the first request
-    import httpx2
-
 AGENT = f"instance-selector/{VERSION} (prices of cloud machines; one request at a time)"
 MAX_REDIRECTS = 3
-OK, TOO_MANY_REQUESTS, NOT_MODIFIED = 200, 429, 304
+TOO_MANY_REQUESTS, NOT_MODIFIED = 429, 304
 MAX_WAIT_SECONDS = 120.0
 RETRIED_STATUSES = (TOO_MANY_REQUESTS, 500, 502, 503, 504)
 
@@ -109,9 +107,7 @@ class Fetcher:
         raise FetchFailed(f"{url} redirects more than {MAX_REDIRECTS} times.")
 
     @contextmanager
-    def _request(self, target: str, url: str, body: object) -> Iterator["httpx2.Response"]:
-        import httpx2
-
+    def _request(self, target: str, url: str, body: object) -> Iterator[httpx2.Response]:
         limits = self.limits
         headers = {"User-Agent": AGENT, "Accept-Encoding": "gzip"}
         # A redirect to another server must not carry the key there.
@@ -136,14 +132,14 @@ class Fetcher:
         except httpx2.InvalidURL as error:
             raise FetchFailed(f"{url} is not an address.") from error
 
-    def _read(self, response: "httpx2.Response") -> bytes:
+    def _read(self, response: httpx2.Response) -> bytes:
         url = str(response.url)
         if response.status_code == NOT_MODIFIED:
             raise NotModified
         if response.status_code in RETRIED_STATUSES:
             after = _seconds_until(response.headers.get("Retry-After"))
             raise _Again(f"{url} answers with status {response.status_code}.", after)
-        if response.status_code != OK:
+        if response.status_code != httpx2.codes.OK:
             raise FetchFailed(f"{url} answers with status {response.status_code}.")
         parts, size, deadline = [], 0, time.monotonic() + self.limits.total_seconds
         for part in response.iter_bytes():

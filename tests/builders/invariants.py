@@ -214,8 +214,11 @@ def contradictions_in_load(question: Body, choice: Body) -> Iterator[str]:
     lengths = (asked["input_length"], asked["output_length"])
     prompt, answer = (each["mean"] if isinstance(each, dict) else each for each in lengths)
     yield from _missed_by_load(asked, load)
-    if choice["instances"] > (most := question.get("constraints", {}).get("max_instances", inf)):
+    limits = question.get("constraints", {})
+    if choice["instances"] > (most := limits.get("max_instances", inf)):
         yield f"{choice['instances']} instances, not up to {most}"
+    if "budget_usd" in limits and load["usd_per_month"]["likely"] > limits["budget_usd"]:
+        yield f"${load['usd_per_month']['likely']} a month, not up to ${limits['budget_usd']}"
     if load["instances"] != choice["instances"]:
         yield f"{choice['instances']} instances, and the load says {load['instances']}"
     if not isclose(estimate["concurrency"], load["concurrency"], rel_tol=1e-4):

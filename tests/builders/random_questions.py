@@ -340,6 +340,7 @@ class Questions:
                 "gpu": lambda: self.names("gpu", 6),
                 "max_nodes": lambda: self.random.choice((1, 2, 4)),
                 "max_instances": lambda: self.whole(64),
+                "budget_usd": lambda: self.amount(100, 1e6),
                 "market": lambda: ["on_demand", "spot"],
                 "max_usd_per_hour": lambda: self.amount(1, 100),
             },

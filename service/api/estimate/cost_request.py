@@ -135,7 +135,11 @@ class CostRequest(BillingRequest):
         Field(description="An earlier cost with which the likely total is compared. Default: none."),
     ] = None
     budget_usd: Annotated[
-        Positive | None, Field(description="Most US dollars that the likely total may be. Default: no budget.")
+        Positive | None,
+        Field(
+            description="Most US dollars that the likely total of the run, or of a month (730 hours) of a load, may "
+            "be. Default: no budget."
+        ),
     ] = None
 
 

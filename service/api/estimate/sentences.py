@@ -178,6 +178,9 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.ENGINE_OF_LANGUAGE_MODELS: (
         "{engine} is an engine for language models, and no source says that it runs {model}: the figures assume it."
     ).format,
+    EstimateWarningCode.ENGINE_OF_EMBEDDINGS: (
+        "{engine} embeds and ranks texts, and no source says that it writes any with {model}: the figures assume it."
+    ).format,
     EstimateWarningCode.SOFTWARE_PARTLY: _software_partly,
     EstimateWarningCode.SOFTWARE_UNSUPPORTED: (
         "{software} is not known to run on the {gpu}: the figures assume that it does."

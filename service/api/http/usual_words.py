@@ -22,6 +22,9 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("seq_len", "seqlen", "max_seq_length", "max_seq_len", "block_size"), ("sequence_length",)),
     **dict.fromkeys(("acceptance_rate", "draft_acceptance_rate"), ("speculative_acceptance",)),
     **dict.fromkeys(("num_speculative_tokens", "gamma"), ("draft_length",)),
+    **dict.fromkeys(("max_loras", "lora_adapters", "num_loras", "loras", "lora_modules"), ("adapters",)),
+    **dict.fromkeys(("p50", "p75", "p90", "p95", "p99", "quantile"), ("percentile",)),
+    **dict.fromkeys(("autoscaling", "autoscale", "min_instances"), ("min_replicas", "max_instances")),
     **dict.fromkeys(("zones", "azs", "num_zones"), ("availability_zones",)),
     **dict.fromkeys(("zone", "availability_zone", "location", "datacenter"), ("zone", "region")),
     **dict.fromkeys(("replicas", "num_replicas"), ("min_replicas", "max_instances")),
@@ -41,7 +44,9 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys(("per_device_train_batch_size", "micro_batch_size", "train_batch_size"), ("batch_size",)),
     **dict.fromkeys(("gradient_checkpointing", "activation_recomputation", "recompute"), ("activation_checkpointing",)),
-    **dict.fromkeys(("lora_rank", "lora_r", "lora_alpha", "rank"), ("trainable_parameters",)),
+    **dict.fromkeys(
+        ("lora_rank", "lora_r", "lora_alpha", "max_lora_rank", "rank"), ("adapter_rank", "trainable_parameters")
+    ),
     **dict.fromkeys(("lora", "qlora", "peft"), ("lora", "method")),
     **dict.fromkeys(("prompt_tuning", "prefix_tuning", "ia3"), ("adapters",)),
     **dict.fromkeys(("full_finetune", "full_finetuning", "full_fine_tuning", "full_parameter"), ("full",)),
@@ -76,7 +81,10 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     "dollars": ("usd", "budget_usd"),
     "deadline": ("deadline_hours",),
     **dict.fromkeys(("max_price", "max_hourly_price", "max_cost_per_hour", "hourly_budget"), ("max_usd_per_hour",)),
-    **dict.fromkeys(("max_cost", "cost_limit"), ("budget_usd",)),
+    **dict.fromkeys(("max_cost", "cost_limit", "max_usd", "monthly_budget", "monthly_cost"), ("budget_usd",)),
+    **dict.fromkeys(
+        ("budget_usd_per_month", "max_usd_per_month", "usd_per_month", "max_usd_per_million_tokens"), ("budget_usd",)
+    ),
     **dict.fromkeys(("max_hours", "time_limit"), ("deadline_hours",)),
     **dict.fromkeys(("spot", "preemptible", "interruptible"), ("market",)),
     # What a list is about.

@@ -37,7 +37,7 @@ from service.domain.catalog.names import (
     unknown,
 )
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
-from service.domain.catalog.software_support import portable_libraries
+from service.domain.catalog.software_support import software_of_cpus
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job
 from service.domain.jobs.serving import MOST_INSTANCES
@@ -73,7 +73,10 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     exclude: Annotated[Names, Field(description="Providers, families, instance types or GPUs to leave out.")] = ()
     budget_usd: Annotated[
         Positive | None,
-        Field(description="Most US dollars of the whole job; needs an amount of work. Default: no limit."),
+        Field(
+            description="Most US dollars of a job with an amount of work, or of a month (730 hours) of a load. "
+            "Default: no limit."
+        ),
     ] = None
     deadline_hours: Annotated[
         Positive | None,
@@ -425,17 +428,20 @@ def _run(request: RecommendRequest, catalog: Catalog) -> BilledRun:
 
 
 def _asks_for_cpus(given: Mapping[str, Any], work: WorkloadRequest, catalog: Catalog) -> bool:
-    """Returns whether a question asks for machines without a GPU: by platform, count, name, or a portable library.
+    """Returns whether a question asks for machines without a GPU: by platform, count, name, or software.
 
     Other questions leave these machines out: as the cheapest of all, they would win for work that takes months on them.
     """
-    library = requirement(work.software.framework, "workload.software.framework", catalog)
+    written = [
+        requirement(getattr(work.software, field), f"workload.software.{field}", catalog)
+        for field in ("framework", "engine")
+    ]
     named = [*given.get("family", ()), *[name.rpartition("/")[2] for name in given.get("instance", ())]]
     platforms = (*work.software.platforms, *map(str.lower, given.get("platform", ())))
     return (
         CPU in platforms
         or given.get("max_gpu_count", 1) < 1
-        or (library is not None and library.software in catalog.derive(portable_libraries))
+        or any(each is not None and each.software in catalog.derive(software_of_cpus) for each in written)
         or any(name in catalog.derive(_names_without_gpu) for name in named)
     )
 

@@ -157,6 +157,7 @@ REASONS: Mapping[ReasonCode, Sentence] = {
     ReasonCode.MEASURED: "{rate.text}",
     ReasonCode.SCALED: "{rate.text}",
     ReasonCode.WITHIN_LIMITS: _within_limits,
+    ReasonCode.WITHIN_BUDGET: "A month of the load costs ${usd_a_month:,.2f} of ${budget_usd:,.2f}.",
     ReasonCode.SPOT_IN_EXPECTATION: _spot_in_expectation,
     ReasonCode.SOFTWARE: lambda software: f"Known to run there: {', '.join(software)}.",
     ReasonCode.INTERCONNECT: lambda gpus, links, gb_per_second: (

@@ -19,11 +19,11 @@ RATES = ("requests_per_second", "output_tokens_per_second", "concurrency")
 LIMITS = ("max_seconds_to_first_token", "max_seconds_per_output_token", "max_seconds_per_request")
 AS_SENT = (
     "min_replicas", "availability_zones", "prefix_cache_hit_rate", "speculative_acceptance", "draft_length",
-    "disaggregated",
+    "disaggregated", "adapters", "adapter_rank",
 )  # fmt: skip
 OF_TOKENS = (
     "output_tokens_per_second", "output_length", "max_seconds_to_first_token", "max_seconds_per_output_token",
-    "prefix_cache_hit_rate", "speculative_acceptance", "draft_model", "disaggregated",
+    "prefix_cache_hit_rate", "speculative_acceptance", "draft_model", "disaggregated", "adapters",
 )  # fmt: skip
 """Fields that only the load of a model that writes tokens has."""
 OF_A_FIXED_AMOUNT = ("amount", "concurrency", "batch_size", "longest_output_length")

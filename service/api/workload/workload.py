@@ -188,7 +188,9 @@ class ServingRequest(BodyModel):
         Positive | None, Field(description="Limit in seconds from a request to the end of its answer. Null: no limit.")
     ] = None
     percentile: Annotated[
-        Literal[50, 95, 99], Field(description="Percentage of requests that must keep each limit on a time.")
+        int,
+        Field(ge=50, le=99, description="Percentage of requests that must keep each limit on a time."),
+        BeforeValidator(whole),
     ] = 95
     prefix_cache_hit_rate: Annotated[
         float,
@@ -216,6 +218,19 @@ class ServingRequest(BodyModel):
             "GPUs. Default: none, as with n-grams or draft heads of the model itself."
         ),
     ] = None
+    adapters: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=10_000,
+            description="LoRA adapters in GPU memory at once (`max_loras` of vLLM), among which requests choose. They "
+            "cover attention and dense layers at 16 bits.",
+        ),
+        BeforeValidator(whole),
+    ] = 0
+    adapter_rank: Annotated[
+        int, Field(ge=1, le=1024, description="Largest rank of the adapters."), BeforeValidator(whole)
+    ] = 16
     disaggregated: Annotated[
         bool,
         Field(

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from math import isfinite
 
+import numpy as np
+
+from service.domain.arrays import Floats
 from service.domain.band import Band
 from service.domain.bill.run import RunAmount
 from service.domain.money import MICRO, Micros, exact, exact_ratio, half_up, number, quotient_half_up
@@ -84,3 +87,8 @@ def usd_per_million_tokens(usd_per_hour: float, tokens_per_second: Band) -> Band
 def usd_micros_a_month(usd_micros_per_hour: int, replicas: int, nodes: int = 1) -> int:
     """Returns millionths of a dollar for a month of 730 hours, day and night."""
     return usd_micros_per_hour * replicas * nodes * HOURS_A_MONTH
+
+
+def usd_of_a_month(usd_per_hour: Floats) -> Floats:
+    """Returns dollars for a month of 730 hours, day and night, from whole millionths of a dollar per hour."""
+    return np.asarray(np.round(usd_per_hour * MICRO) * HOURS_A_MONTH / MICRO)

@@ -29,6 +29,9 @@ NEEDS_A_FRAMEWORK = frozenset({"training", "inference", "development"})
 MAINSTREAM = "pytorch"
 """The framework of most deep-learning code. If no software is named, only GPUs that run it in full take part."""
 
+CUDA = "cuda"
+"""The platform of most GPUs."""
+
 LIBRARY_OF_METHOD: Mapping[str, str] = {"qlora": "bitsandbytes"}
 """Method of training → the library whose kernels it needs in the mainstream framework."""
 
@@ -152,10 +155,18 @@ def platforms_of(rules: Iterable[SoftwareRule], catalog: Catalog) -> dict[str, l
     return dict(sorted(rules_of.items()))
 
 
-def portable_libraries(catalog: Catalog) -> frozenset[str]:
-    """Returns the libraries that run in full on machines without a GPU, too."""
-    libraries = software_names(catalog, ("library",))
-    return frozenset(name for name in libraries if support_by(rules_on_gpu(catalog, name, None)) == RUNS[0])
+def software_of_cpus(catalog: Catalog) -> frozenset[str]:
+    """Returns the software that runs in full on machines without a GPU: libraries of any device, and engines that run
+    on no GPU of the mainstream platform.
+    """
+    named = {*software_names(catalog, ("library",)), *software_names(catalog, ("engine",))}
+    portable = {name for name in named if support_by(rules_on_gpu(catalog, name, None)) == RUNS[0]}
+    return frozenset(portable - {name for name in software_names(catalog, ("engine",)) if _runs_on_cuda(name, catalog)})
+
+
+def _runs_on_cuda(software: str, catalog: Catalog) -> bool:
+    gpus = [gpu.id for gpu in catalog.reference.gpus.values() if gpu.platform == CUDA]
+    return any(support_by(rules_on_gpu(catalog, software, gpu)) in RUNS for gpu in gpus)
 
 
 def classical_libraries(catalog: Catalog) -> frozenset[str]:

@@ -164,6 +164,11 @@ class InferenceConfig:
         return None if self.serving is None else self.serving.drafter
 
     @property
+    def adapters(self) -> int:
+        """LoRA adapters in memory at once; 0 without any."""
+        return 0 if self.serving is None else self.serving.adapters
+
+    @property
     def tokens_verified(self) -> float:
         """Tokens of each request that a decoding step verifies; 1 without drafts."""
         return 1.0 if self.serving is None else self.serving.tokens_verified

@@ -93,6 +93,9 @@ class Serving:
     """Time to draft a token / time of a decoding step."""
     drafter: Model | None = None
     """The model that drafts tokens, in the memory of the same GPUs; None if drafts need no model, such as n-grams."""
+    adapters: int = 0
+    """LoRA adapters that are in memory at once; requests choose among them."""
+    adapter_rank: int = 16
     disaggregated: bool = False
     """Whether some instances only process prompts and others only generate answers."""
     static_batches: bool = False

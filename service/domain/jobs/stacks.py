@@ -90,6 +90,8 @@ class Stack:
     """By default, each GPU has whole layers, and the GPUs work one after another."""
     disaggregates: bool = False
     """Separate instances for prompts and for answers (disaggregated serving) are supported."""
+    embeds_only: bool = False
+    """It embeds and ranks texts, and writes none."""
     most_in_flight: float = 2048.0
     """Largest number of sequences that are decoded together; the default is that of TensorRT-LLM."""
 
@@ -163,6 +165,9 @@ STACKS = (
     ),
     Stack("early-vllm", _EARLY_ENGINE, grows_cache=True, most_in_flight=256.0),  # the default of max_num_seqs then
     Stack("sglang", _ENGINE, multiplies_int8_on=_WITH_INT8_KERNELS, grows_cache=True, disaggregates=True),
+    # Its TurboMind batches continuously. Most requests at once are its default on an H100, and 128 to 384 on other GPUs
+    # (lmdeploy/utils.py). LMDeploy-DistServe separates prompts from answers.
+    Stack("lmdeploy", _ENGINE, ("turbomind",), grows_cache=True, most_in_flight=1024.0, disaggregates=True),
     Stack("mlperf-serving", _ENGINE, fp8_cache_with=("fp8", "fp4", "nvfp4")),
     Stack("vllm-ascend", _ENGINE, grows_cache=True),
     Stack("mindie", _ENGINE),
@@ -171,14 +176,29 @@ STACKS = (
     Stack(
         "llama.cpp",
         _GRAPH,
-        ("llamacpp", "llama-cpp", "llama-server", "ollama", "lm-studio", "koboldcpp"),
+        ("llamacpp", "llama-cpp", "llama-server", "llama-cpp-python", "llamafile", "ollama", "lm-studio", "koboldcpp"),
         accumulates_in_16_bits=True,
         bits_of_whole_file=True,
         splits_layers=True,  # its default of --split-mode
     ),
     Stack("gpt-fast", _GRAPH, static_batches=True),
     Stack("exllamav2", _GRAPH, ("exllama",), splits_layers=True),  # load_autosplit, its default loader
+    Stack("exllamav3", _GRAPH, ("exl3",), splits_layers=True),
     Stack("mlc-llm", _GRAPH, ("mlc",)),
+    Stack("mlx", _GRAPH, ("mlx-lm",)),
+    Stack("whisper.cpp", _GRAPH, ("whispercpp", "whisper-cpp"), static_batches=True),
+    # Compiled runtimes with layers fused into few kernels.
+    Stack(
+        "ctranslate2",
+        _GRAPH,
+        ("faster-whisper", "whisperx", "whisper-ctranslate2"),
+        multiplies_int8_on=_WITH_INT8_KERNELS,
+        static_batches=True,
+    ),
+    Stack("openvino", _GRAPH, ("openvino-genai", "openvino-model-server", "ovms", "optimum-intel"), fuses_kernels=True),
+    # Written in Rust, with kernels of its own.
+    Stack("text-embeddings-inference", _GRAPH, ("tei", "huggingface-tei", "hf-tei"), embeds_only=True),
+    Stack("infinity", _EAGER, ("infinity-emb",), static_batches=True, embeds_only=True),
     Stack("neuronx-distributed", _NEURON, ("nxd", "nxdt")),
     Stack("transformers-neuronx", _NEURON, ("optimum-neuron",)),
     Stack("torch-neuronx", _NEURON, ("neuron", "neuronx", "pytorch-neuronx"), before_flash=True, fuses_kernels=True),
@@ -209,7 +229,18 @@ STACKS = (
         "pytorch",
         _EAGER,
         # Libraries of networks that PyTorch runs.
-        ("torch", "pytorch-lightning", "lightning", "fsdp", "diffusers", "timm", "torchvision", "ultralytics"),
+        (
+            "torch",
+            "pytorch-lightning",
+            "lightning",
+            "fsdp",
+            "diffusers",
+            "comfyui",
+            "timm",
+            "torchvision",
+            "ultralytics",
+            "openai-whisper",
+        ),
         expands_weights=True,
         static_batches=True,
     ),
@@ -362,6 +393,19 @@ _ENGINES_OF_SERVERS: Mapping[str, tuple[str, ...]] = {
     "nim": ("tensorrt-llm", "vllm", "sglang"),  # NVIDIA's page on the profiles of NIM for LLMs, 2026-03-03
     "dynamo": ("sglang", "tensorrt-llm", "vllm"),  # its README of 2026
     "triton": ("tensorrt", "onnxruntime", "pytorch", "tensorflow", "vllm"),  # README of its backends
+    # Recalled on 2026-11-24.
+    "torchserve": ("pytorch", "torchscript", "torch-compile"),
+    "litserve": ("pytorch",),
+    "kserve": ("vllm", "transformers"),  # the two backends of its Hugging Face runtime
+    "djl": ("vllm", "tensorrt-llm"),  # the engines of its LMI containers
+    "lmi": ("vllm", "tensorrt-llm"),
+    "ray": ("vllm", "sglang"),  # Ray Serve LLM
+    "aibrix": ("vllm",),
+    "bentoml": ("vllm", "sglang"),
+    "openllm": ("vllm",),
+    "xinference": ("vllm", "sglang", "transformers", "llama.cpp"),
+    "localai": ("llama.cpp", "vllm"),
+    "tabbyapi": ("exllamav3", "exllamav2"),
 }
 """By a word of the name of a server, the stacks that do its work: which of them is for the caller to say."""
 

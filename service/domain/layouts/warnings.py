@@ -43,6 +43,7 @@ class EstimateWarningCode(StrEnum):
     PRECISION_STORED = "precision_stored"
     SOFTWARE_UNRECOGNISED = "software_unrecognised"
     ENGINE_OF_LANGUAGE_MODELS = "engine_of_language_models"
+    ENGINE_OF_EMBEDDINGS = "engine_of_embeddings"
     SOFTWARE_PARTLY = "software_partly"
     SOFTWARE_UNSUPPORTED = "software_unsupported"
     TASK_UNSUPPORTED = "task_unsupported"
@@ -106,6 +107,9 @@ def _software_warnings(job: Job) -> Iterator[Statement[EstimateWarningCode]]:
     if job.software.stack_class.batches_continuously and not job.model.has_tokens:
         figures = {"engine": job.software.line, "model": job.model.name}
         yield statement(EstimateWarningCode.ENGINE_OF_LANGUAGE_MODELS, **figures)
+    if job.software.stack.embeds_only and job.model.generates:
+        figures = {"engine": job.software.line, "model": job.model.name}
+        yield statement(EstimateWarningCode.ENGINE_OF_EMBEDDINGS, **figures)
 
 
 def _length_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:

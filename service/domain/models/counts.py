@@ -148,6 +148,21 @@ def _ffn_parameters(t: Transformer, outer: int, inner: int) -> int:
     return (3 if t.gated else 2) * outer * inner
 
 
+def adapter_parameters(t: Transformer, rank: int) -> float:
+    """Returns the parameters of a LoRA adapter of all matrices of attentions and FFNs, without those of routed experts.
+
+    For a matrix of inputs x outputs, it has two: inputs x rank and rank x outputs (Hu et al. 2021, 2106.09685).
+    """
+    heads, values = t.heads * (t.query_size or t.head_size), t.heads * (t.mla_value_size or t.head_size)
+    projections = [(t.hidden, heads), (t.hidden, t.kv_heads * t.head_size), (t.hidden, t.kv_heads * t.head_size)]
+    if t.mla_kv_rank:
+        up = t.heads * (t.head_size + t.mla_value_size)
+        projections = [(t.hidden, heads), (t.hidden, t.mla_kv_rank + t.mla_rope_size), (t.mla_kv_rank, up)]
+    sides = sum(map(sum, projections)) + values + t.hidden
+    dense = (t.ffn_layers - t.moe_layers) * (3 if t.gated else 2) * (t.hidden + t.ffn)
+    return float(rank * ((t.attending_layers + t.cross_layers) * sides + dense))
+
+
 def _ssm_parameters(t: Transformer) -> int:
     """Returns the parameters of a Mamba-2 layer.
 

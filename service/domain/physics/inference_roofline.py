@@ -18,7 +18,7 @@ from service.domain.models.counts import (
     table_parameters,
 )
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.memory import sequence_cache_bytes
+from service.domain.physics.memory import adapter_bytes, sequence_cache_bytes
 from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, spread_of_experts
 from service.domain.physics.resources import (
     Demands,
@@ -44,6 +44,10 @@ REQUEST_SECONDS = 1e-5
 
 ARRIVAL_SECONDS = 1e-2
 """Nominal seconds of a request on its way to the engine and back: HTTP, tokenisation, queues between processes."""
+
+ADAPTER_KERNELS_PER_LAYER = 8
+"""Kernels that LoRA adapters add to a layer: down to the rank and up from it, for each of four matrix products. In a 7B
+model on an A100 they take about 2 ms per token (Punica, arXiv 2310.18547)."""
 
 HOP_SECONDS = 10e-6
 """Nominal seconds of one all-reduce of a few bytes."""
@@ -93,11 +97,13 @@ def weight_bytes_read(config: InferenceConfig, layout: AnyLayout, tokens: Number
 
 
 def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
-    """Bytes of the weights that a GPU reads for one token of each running request; each weight is read once.
+    """Bytes of the weights that a GPU reads for one token of each running request; each weight is read once, and so is
+    each adapter that a request has.
 
     With speculative decoding, a step verifies several tokens of each request and yields some of them.
     """
-    return weight_bytes_read(config, layout, running * config.tokens_verified) * config.steps_per_token
+    adapters = np.minimum(running, config.adapters) * adapter_bytes(config) / layout.tensor
+    return (weight_bytes_read(config, layout, running * config.tokens_verified) + adapters) * config.steps_per_token
 
 
 def least_step_bytes(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
@@ -120,8 +126,9 @@ def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
     """
     t, steps = config.model.transformer, config.steps_per_token
     assert t is not None
+    kernels = KERNELS_PER_LAYER_FORWARD + ADAPTER_KERNELS_PER_LAYER * (config.adapters > 0)
     return {
-        ("launch", "seconds"): steps * KERNELS_PER_LAYER_FORWARD * t.sublayers / 2 * LAUNCH_SECONDS,
+        ("launch", "seconds"): steps * kernels * t.sublayers / 2 * LAUNCH_SECONDS,
         ("routing", "seconds"): steps * ROUTING_SECONDS * t.moe_layers,
         ("latency", "seconds"): steps * t.sublayers * HOP_SECONDS * (layout.tensor > 1),
         # Each stage of a pipeline schedules requests of its own.

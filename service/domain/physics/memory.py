@@ -9,6 +9,7 @@ from service.domain.arrays import Number
 from service.domain.catalog.precision import SINGLE_PRECISIONS, bytes_per_value
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.models.counts import (
+    adapter_parameters,
     cache_bytes,
     logits_per_token,
     recomputed_values,
@@ -75,6 +76,9 @@ nine tenths of the whole card by default (`gpu_memory_utilization`)."""
 
 DRAFTER_BYTES = 2.0
 """Bytes per weight of a draft model, which is kept at 16 bits."""
+
+ADAPTER_BYTES = 2.0
+"""Bytes per weight of a LoRA adapter in an engine, which is kept at 16 bits."""
 
 SAFE_DEVIATIONS = 2.0
 """Standard deviations above its mean up to which the cache of all running requests has room (assumed), in an engine
@@ -272,6 +276,12 @@ def _drafter_bytes(config: InferenceConfig) -> float:
     return 0.0 if config.drafter is None else config.drafter.parameters * DRAFTER_BYTES
 
 
+def adapter_bytes(config: InferenceConfig) -> float:
+    """Bytes of one LoRA adapter at 16 bits; 0 without any."""
+    t, serving = config.model.transformer, config.serving
+    return 0.0 if t is None or serving is None else adapter_parameters(t, serving.adapter_rank) * ADAPTER_BYTES
+
+
 def _held_cache_bytes(config: InferenceConfig, layout: AnyLayout, tokens: float) -> Number:
     """Bytes of the cache of one sequence on one GPU of a replica, with the cache of its draft model."""
     of_model = sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline
@@ -300,6 +310,7 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
     weights = model.parameters * bits / 8 if stack.bits_of_whole_file else stored_weight_bytes(model, bits)
     weights = weights + (model.other_parameters or 0.0) * bits / 8
     weights = on_each_gpu(weights, layout, routed_share(model), 0) + _drafter_bytes(config) / layout.tensor
+    weights = weights + config.adapters * adapter_bytes(config) / (layout.tensor * layout.pipeline)
     empty = {"weights": weights, "context": CONTEXT_BYTES}
     if t is None:
         return InferenceMemory(empty, {})

@@ -120,7 +120,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         concurrent_runs=context.concurrent_runs,
         fault_tolerant=context.fault_tolerant,
         host_memory_gib=context.needs.host_memory_gib,
-        part=_part_of_a_card(context, modelled),
+        part=_part_of_a_card(context, top, modelled),
         asks_for_part=context.part_of_gpu is not None,
         cut_over_gpus=modelled is not None and modelled.estimate.layout.spreads_model,
     )
@@ -166,10 +166,15 @@ def _first_with_another_gpu(choices: tuple[Choice, ...]) -> InstanceType | None:
     return next((other for other in others if top.gpu and other.gpu and other.gpu.id != top.gpu.id), None)
 
 
-def _part_of_a_card(context: WorkContext, modelled: JobEstimate | None) -> float | None:
-    """Returns the smallest part of a card that may be enough: as requested, or by the memory that the job needs."""
+def _part_of_a_card(context: WorkContext, top: Choice | None, modelled: JobEstimate | None) -> float | None:
+    """Returns the smallest part of a card that may be enough: as requested, or by the memory that the job needs.
+
+    Work on CPUs needs none, and a load that takes several whole cards would not fit on a part of one.
+    """
     if context.part_of_gpu is not None:
         return context.part_of_gpu
+    if top is None or top.instance_type.gpu is None or top.instances > 1:
+        return None
     if modelled is None or modelled.estimate.layout.gpus > 1 or not modelled.estimate.memory.usable_bytes:
         return None
     share = modelled.estimate.memory.needed_bytes / modelled.estimate.memory.usable_bytes

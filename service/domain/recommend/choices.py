@@ -296,13 +296,16 @@ def _work_reasons(offer: RankedOffer, work: WorkEstimate, planner: Planner) -> R
             yield statement(ReasonCode.FITS, needed_bytes=needed, usable_bytes=usable, on_gpus=on_gpus)
     if work.measured is not None:
         yield statement(ReasonCode(work.measured.basis), rate=work.measured)
-    yield from _limit_reasons(offer, planner)
+    yield from _limit_reasons(offer, work, planner)
     if work.spot is not None:
         yield statement(ReasonCode.SPOT_IN_EXPECTATION, spot=work.spot)
 
 
-def _limit_reasons(offer: RankedOffer, planner: Planner) -> Reasons:
-    limits = planner.limits
+def _limit_reasons(offer: RankedOffer, work: WorkEstimate, planner: Planner) -> Reasons:
+    limits, month = planner.limits, work.bill.month
+    if month is not None and limits.budget_usd is not None:
+        usd = number(month.likely)
+        yield statement(ReasonCode.WITHIN_BUDGET, usd_a_month=usd, budget_usd=limits.budget_usd)
     deadline = limits.deadline_hours if offer.hours is not None else None
     budget = limits.budget_usd if offer.hours is not None and offer.usd is not None else None
     if deadline is not None or budget is not None:

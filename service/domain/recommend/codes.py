@@ -32,6 +32,7 @@ class ReasonCode(MeaningfulCode):
     SPARE_VCPUS = auto(), "How many of its vCPUs prepare samples as fast as the GPUs take them; more bring no speed."
     TIED = auto(), "The uncertainty of the estimates is larger than the difference to these other choices."
     WITHIN_LIMITS = auto(), "How the choice keeps the deadline and the budget."
+    WITHIN_BUDGET = auto(), "What a month of the load costs, and the budget of a month."
     SPOT_IN_EXPECTATION = auto(), "Time that interruptions are expected to add, and the break-even rate of spot."
 
 
@@ -107,6 +108,7 @@ class WarningCode(MeaningfulCode):
         auto(),
         "The engine serves language models, and the workload's model is not one.",
     )
+    ENGINE_OF_EMBEDDINGS = auto(), "The engine embeds and ranks texts, and the workload's model writes some."
     EXTRAPOLATES = auto(), "No published run covers some property of the job, so the band is wider."
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,15 @@ from service.domain.arrays import Floats, Mask, either, taken
 from service.domain.bill.charges import Charges, charges_of
 from service.domain.bill.interruption import NO_PRIOR, Checkpoints, Expected, Rates, expected, gang_rate, spot_rates
 from service.domain.bill.run import ONE_MACHINE, BilledRun
+from service.domain.bill.unit_costs import usd_of_a_month
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import MARKETS
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job
 from service.domain.jobs.serving import Serving
-from service.domain.physics.load import keeps_limits
+from service.domain.physics.load import TIMES, keeps_limits
 from service.domain.recommend.answer import Limits
-from service.domain.recommend.fleet import Estimating, FleetEstimate
+from service.domain.recommend.fleet import Estimating, FleetEstimate, estimate_fleet
 from service.domain.recommend.objective import Figures, Objective, compared, scores
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers
 from service.domain.selection.relax import Check, Relaxation
@@ -61,6 +62,7 @@ is rejected for the first limit in this order that no plan keeps together with t
 
 LIMITS_OF_A_LOAD = tuple(Serving().limits)
 """Limits of a load, in the order of the columns of `load.Served`."""
+OF_TIMES = np.array([field in TIMES for field in LIMITS_OF_A_LOAD])
 
 MISSED = 1e6
 """A number above any score: a plan that misses a limit comes after all plans that keep their limits."""
@@ -83,6 +85,14 @@ class Planner:
         """The planner with checkpoints, so that the job continues after an interruption."""
         has_checkpoints = self.checkpoints.interval_seconds != inf
         return self if has_checkpoints else replace(self, checkpoints=self.checkpoints._replace(interval_seconds=None))
+
+    def under(self, changed: Mapping[str, Any], catalog: Catalog) -> "Planner":
+        """Returns the planner with some limits changed. Limits on times decide how many instances a budget pays for."""
+        limited, job = replace(self, limits=self.limits._replace(**changed)), self.fleet.job
+        if self.limits.budget_usd is None or TIMES.keys().isdisjoint(changed) or not isinstance(job, Job):
+            return limited
+        job = replace(job, serving=job.serving and replace(job.serving, **changed))
+        return replace(limited, fleet=estimate_fleet(job, self.fleet.counts, catalog))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +190,8 @@ def _find_plans(catalog: Catalog, planner: Planner, candidates: CheapestOffers) 
     limits = _applying(planner.limits, options)
     keeping = {field: options.ends & (options.limited[field] <= limit) for field, limit in limits.items()}
     serves = _serves(planner.limits, options)
-    keeps = _all(options.ends & serves, keeping.values())
+    within = _all(options.ends, keeping.values())
+    keeps = serves & within
     missed = np.where(options.works, MISSED + _missed_by(limits, options), np.inf)
     chosen = np.argmin(np.where(keeps, _scores(planner.objective, options), missed), axis=0)
     columns = np.arange(chosen.size)
@@ -198,7 +209,7 @@ def _find_plans(catalog: Catalog, planner: Planner, candidates: CheapestOffers) 
         figures=options.figures.each(at),
         ends=_any(options.ends),
         keeps=_any(keeps),
-        kept=_kept_limits(options, keeping) | _kept_of_load(planner.limits, options, serves),
+        kept=_kept_limits(options, serves, keeping) | _kept_of_load(planner.limits, options, serves, within),
         incomplete=options.incomplete,
     )
 
@@ -215,14 +226,16 @@ def _serves(limits: Limits, options: NodeOptions) -> Mask:
     return keeps_limits(options.least_together, of_load) if len(of_load) else np.ones(options.works.shape, np.bool_)
 
 
-def _kept_of_load(limits: Limits, options: NodeOptions, serves: Mask) -> dict[str, KeptLimit]:
+def _kept_of_load(limits: Limits, options: NodeOptions, serves: Mask, within: Mask) -> dict[str, KeptLimit]:
     """Returns the limits of a load. A type that keeps each limit, but not all at once, fails the first that can be
     raised.
     """
     of_load, misses = _limits_of_load(limits, options), ~_any(serves & options.works)
     keeps = {field: _any(options.works & (options.least_alone[:, :, column] <= limit))
              for column, (field, limit) in enumerate(of_load.items())}  # fmt: skip
-    least = np.fmin.reduce(np.where(options.works[:, :, None], options.least_together, np.inf), axis=0)
+    # A longer time takes fewer instances, whose cost is not known here.
+    possible = options.works[:, :, None] & (within[:, :, None] | OF_TIMES[: len(of_load)])
+    least = np.fmin.reduce(np.where(possible, options.least_together, np.inf), axis=0)
     can_be_raised = np.isfinite(least) & (np.array(list(of_load.values())) < np.inf)
     first = np.argmax(can_be_raised, axis=1) if of_load else None
     keeps_each = _all(misses, keeps.values())
@@ -239,10 +252,10 @@ def _applying(limits: Limits, options: NodeOptions) -> dict[str, float]:
     return {field: limit for field, limit in given.items() if limit is not None}
 
 
-def _kept_limits(options: NodeOptions, keeping: Mapping[str, Mask]) -> dict[str, KeptLimit]:
-    kept, earlier = dict[str, KeptLimit](), options.ends
+def _kept_limits(options: NodeOptions, serves: Mask, keeping: Mapping[str, Mask]) -> dict[str, KeptLimit]:
+    kept, earlier = dict[str, KeptLimit](), options.ends & serves
     for field, mask in keeping.items():
-        others = _all(options.ends, (other_mask for other, other_mask in keeping.items() if other != field))
+        others = _all(options.ends & serves, (other_mask for other, other_mask in keeping.items() if other != field))
         least = np.fmin.reduce(np.where(others, options.limited[field], np.inf), axis=0)
         kept[field] = KeptLimit(_any(mask), _any(earlier), _any(earlier & mask), least)
         earlier = earlier & mask
@@ -283,7 +296,7 @@ def _node_options(planner: Planner, candidates: CheapestOffers, catalog: Catalog
         least_together=np.array([option.least_together[types] for option in options]),
     )
     if planner.fleet.job.amount is None:
-        return _options_without_amount(single)
+        return _options_without_amount(planner, single)
     charges = charges_of(planner.run, planner.managed_service, types, candidates.offer, catalog)
     return _options_of_amount(planner, single, charges, _rates_at(catalog.derive(spot_rates), types, single.spot))
 
@@ -315,7 +328,7 @@ class _SingleInstance:
     least_together: Floats
 
 
-def _options_without_amount(single: _SingleInstance) -> NodeOptions:
+def _options_without_amount(planner: Planner, single: _SingleInstance) -> NodeOptions:
     shape, instances = single.works.shape, single.instances
     price, rate = single.usd_per_hour * instances, single.likely * instances
     risk = np.broadcast_to(single.spot.astype(np.float64), shape)
@@ -341,7 +354,7 @@ def _options_without_amount(single: _SingleInstance) -> NodeOptions:
         instances=instances,
         hours=unknown,
         ends=single.works,
-        limited={},
+        limited={"budget_usd": usd_of_a_month(price)} if planner.limits.of_load else {},
         least_alone=single.least_alone,
         least_together=single.least_together,
         incomplete=np.zeros(shape[1], np.bool_),

@@ -1,7 +1,6 @@
 """The rejections of an answer with what would admit more, and the offers nearest to the limits of a job."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,7 +147,7 @@ def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> t
 def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> RelaxationOutcome | None:
     to, admitted = relaxation
     if basis.planner is not None and not _has_own_estimates(basis, to):
-        basis = _with_limits(basis, to)
+        basis = _with_limits(basis, to, catalog)
         admitted = _keeping(basis, admitted, catalog)
     if not admitted.types:
         return None
@@ -173,7 +172,7 @@ def _has_own_estimates(basis: Basis, to: Mapping[str, Any]) -> bool:
     return joins or bool(to.keys() & CHANGES_OF_JOB)
 
 
-def _with_limits(basis: Basis, to: Mapping[str, Any]) -> Basis:
+def _with_limits(basis: Basis, to: Mapping[str, Any], catalog: Catalog) -> Basis:
     """Returns the basis with what a relaxation changes: limits on the whole job, and whether the job can resume."""
     planner = basis.planner
     if planner is None:
@@ -183,7 +182,7 @@ def _with_limits(basis: Basis, to: Mapping[str, Any]) -> Basis:
     resumed = planner.resumable if RESUME in to else planner
     if resumed is planner and not changed:
         return basis
-    return basis._replace(planner=replace(resumed, limits=planner.limits._replace(**changed)))
+    return basis._replace(planner=resumed.under(changed, catalog))
 
 
 def _keeping(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> AdmittedOffers:

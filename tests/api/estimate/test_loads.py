@@ -3,6 +3,7 @@
 from math import sqrt
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
@@ -69,6 +70,18 @@ def test_a_model_that_drafts_takes_memory_and_room(client: TestClient) -> None:
     assert 0.6 < held[1] / weights[1] < 0.85
     assert small["estimate"]["kv_cache_tokens"] < 0.85 * none["estimate"]["kv_cache_tokens"]
     assert small["load"]["seconds_per_output_token"] == none["load"]["seconds_per_output_token"]
+
+
+def test_adapters_take_memory_of_the_cache_and_a_little_time(client: TestClient) -> None:
+    """An adapter of rank 64 has 168 million parameters of 2 bytes, 0.31 GiB; a step reads those of its requests."""
+    answers = [answer_to(client, concurrency=4, adapters=count, adapter_rank=64) for count in (0, 4, 16)]
+    weights = np.array([each["estimate"]["memory"]["parts"]["weights"] for each in answers])
+    room = np.array([each["load"]["kv_cache_tokens"] for each in answers])
+    token = [each["load"]["seconds_per_output_token"] for each in answers]
+    assert np.diff(weights) == pytest.approx(np.array([4, 12]) * 0.3125, rel=0.02)
+    assert np.diff(room)[1] == pytest.approx(3 * np.diff(room)[0], rel=0.01)
+    assert token[0] * 1.01 < token[1] < token[0] * 1.3
+    assert token[2] == token[1]
 
 
 def test_a_drafted_token_costs_the_weights_that_it_reads_unless_its_cost_is_sent(client: TestClient) -> None:

@@ -244,6 +244,8 @@ def test_readers_of_deepseek_are_served_by_eight_linked_gpus(client: TestClient)
         ("vlm", "Did you mean vllm"),
         ("nvidia-nim==1.8", "Did you mean tensorrt-llm or vllm or sglang?"),
         ("nvcr.io/nvidia/tritonserver:25.01", "Did you mean tensorrt or onnxruntime"),
+        ("kserve", "Did you mean vllm or transformers?"),
+        ("ray-serve", "Did you mean vllm or sglang?"),
         ("my-own-server", None),
     ],
 )
@@ -263,6 +265,8 @@ def test_an_engine_that_no_stack_has_is_stated_with_near_names(client: TestClien
         ("lmsysorg/sglang:v0.4.6.post1-cu124", "sglang==0.4.6"),
         ("ghcr.io/huggingface/text-generation-inference:2.4.0", "tgi==2.4.0"),
         ("localhost:5000/vllm/vllm-openai:latest", "vllm"),
+        ("openmmlab/lmdeploy:v0.10.0-cu12", "turbomind==0.10.0"),
+        ("ghcr.io/huggingface/text-embeddings-inference:1.8", "tei==1.8"),
     ],
 )
 def test_the_image_of_a_container_names_the_engine_and_its_version(client: TestClient, image: str, name: str) -> None:
@@ -345,6 +349,22 @@ def test_rates_of_a_language_model_without_lengths_are_said_to_be_those_of_one_t
     texts = [each["text"] for each in post_estimate(client, body)["warnings"] if each["code"] == "length_unknown"]
     assert len(texts) == len(unknown)
     assert all(f"No {names} was given" in text for names, text in zip(unknown, texts, strict=True))
+
+
+@pytest.mark.parametrize("engine", ["lmdeploy", "exllamav3", "mlx", "openvino", "tei", "infinity", "faster-whisper"])
+def test_an_engine_without_published_runs_is_known_and_has_a_wider_band(client: TestClient, engine: str) -> None:
+    work = {"task": "inference", "model": "llama-3.1-8b", "output_length": 100, "concurrency": 1}
+    answer, of_vllm = (
+        post_estimate(client, {"workload": {**work, "software": {"engine": name}}, "machine": "aws/g6e.xlarge"})
+        for name in (engine, "vllm")
+    )
+    warnings = {each["code"]: each["text"] for each in answer["warnings"]}
+    assert "software_unrecognised" not in warnings
+    assert "no published run has this stack" in warnings["extrapolates"]
+    assert ("engine_of_embeddings" in warnings) is (engine in ("tei", "infinity"))
+    rate, known = (each["estimate"]["samples_per_second"] for each in (answer, of_vllm))
+    assert rate["likely"] <= known["likely"]
+    assert rate["high"] / rate["low"] > known["high"] / known["low"]
 
 
 @pytest.mark.parametrize(("model", "stated"), [("resnet-50", True), ("sdxl", True), ("bge-m3", False)])

@@ -73,6 +73,19 @@ def test_g5_leads_to_p4(client: TestClient) -> None:
     assert "From aws/g5.xlarge" in advice(today)["migration_path"]
 
 
+@pytest.mark.parametrize(
+    ("rate", "platform", "advised"), [(1, "cuda", True), (1, "cpu", False), (20_000, "cuda", False)]
+)
+def test_a_part_of_a_card_is_no_advice_for_work_on_cpus_or_for_several_cards(
+    client: TestClient, rate: float, platform: str, advised: bool
+) -> None:
+    load = {"requests_per_second": rate, "input_length": 128, "max_seconds_per_request": 0.5}
+    parts = {"model": "all-minilm-l6-v2", "serving": load, "software": {"platforms": [platform]}}
+    answer = ask(client, "inference", AWS, **parts)
+    assert (answer["choices"][0]["instances"] > 1) is (rate > 1)
+    assert ("fractional_gpu" in advice(answer)) is advised
+
+
 def test_services_are_named_while_they_are_offered(client: TestClient) -> None:
     small = {**AWS, "min_gpu_count": 0.2}
     assert "Elastic Inference" in advice(ask(client, "inference", small, as_of="2022-02-17"))["fractional_gpu"]

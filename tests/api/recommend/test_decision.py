@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.api.answers import post_recommend
-from tests.builders.request_bodies import relaxed
+from tests.builders.request_bodies import changed, relaxed
 
 JOB = {
     "task": "training",
@@ -61,6 +61,57 @@ def test_a_relaxed_limit_admits_what_it_promised(client: TestClient, free: dict[
         after = ask(client, constraints={**AWS, **relax["to"]})
         assert after["counts"]["admitted"] == relax["admits"] > 0
         assert f"{after['choices'][0]['provider']}/{after['choices'][0]['instance']}" == relax["best"]["instance"]
+
+
+LOAD: dict[str, Any] = {"requests_per_second": 5, "input_length": 1000, "output_length": 200}
+SERVED = {"workload": {"task": "inference", "model": "llama-3.1-8b", "serving": LOAD}, "constraints": AWS}
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"constraints__max_instances": 2}, {"workload__serving__max_seconds_per_output_token": 0.01}], ids=str
+)
+def test_a_budget_of_a_load_is_that_of_its_month(client: TestClient, more: dict[str, Any]) -> None:
+    """A budget of precisely the month admits its machine, and less does not, as the verdict of the estimate says."""
+    asked = changed(SERVED, **more)
+    choices = post_recommend(client, {**asked, "limit": 100})["choices"]
+    months = sorted(choice["serving"]["usd_per_month"]["likely"] for choice in choices)
+    budget = months[len(months) // 2]
+    limited = changed(asked, constraints__budget_usd=budget)
+    answer = post_recommend(client, limited)
+    assert answer["counts"]["admitted"] == sum(usd <= budget for usd in months) > 1
+    assert codes(answer["rejections"])["budget_usd"]["count"] >= sum(usd > budget for usd in months) > 1
+    assert "A month of the load costs $" in codes(answer["choices"][0]["reasons"])["within_budget"]["text"]
+    assert "not_weighed" not in codes(answer["notes"])
+    for choice in choices[:20]:
+        body = {"workload": asked["workload"], "machine": f"aws/{choice['instance']}", "market": choice["market"]}
+        estimate = client.post("/estimate", json={**body, "region": choice["region"], "budget_usd": budget}).json()
+        assert (estimate["verdict"] == "pass") is (choice["serving"]["usd_per_month"]["likely"] <= budget)
+
+
+def test_a_relaxed_budget_of_a_load_is_the_next_month_that_fits(client: TestClient) -> None:
+    asked = changed(SERVED, constraints__budget_usd=1)
+    (relax,) = (each["relax"] for each in post_recommend(client, asked)["rejections"] if each["code"] == "budget_usd")
+    assert relax["to"].keys() == {"budget_usd"}
+    answer = post_recommend(client, relaxed(asked, relax["to"]))
+    assert answer["counts"]["admitted"] == relax["admits"] > 0
+    assert 0 <= relax["to"]["budget_usd"] - answer["choices"][0]["serving"]["usd_per_month"]["likely"] < 0.01
+
+
+def test_a_longer_time_is_promised_only_within_the_budget(client: TestClient) -> None:
+    """A machine that keeps a limit with many instances costs less under a longer limit, and may cost too much still."""
+    promised = 0
+    for budget in (1500, 20_000, 1e7):
+        asked = changed(
+            SERVED, constraints__budget_usd=budget, constraints__max_instances=8,
+            workload__serving__requests_per_second=50, workload__serving__max_seconds_to_first_token=0.1,
+        )  # fmt: skip
+        before = post_recommend(client, asked)
+        relax = codes(before["rejections"])["too_slow_first_token"]["relax"]
+        if relax is not None:
+            promised += 1
+            after = post_recommend(client, relaxed(asked, relax["to"]))
+            assert after["counts"]["admitted"] - before["counts"]["admitted"] == relax["admits"]
+    assert promised
 
 
 def test_the_pessimistic_end_is_harder_to_keep(client: TestClient, free: dict[str, Any]) -> None:

@@ -222,6 +222,13 @@ def test_cpus_are_left_out_of_a_job_unless_they_are_asked_for(client: TestClient
     assert rejected(answer)["without_gpu"]["relax"] is None
 
 
+@pytest.mark.parametrize(("engine", "of_cpus"), [("openvino", True), ("onnxruntime", False), ("llama.cpp", False)])
+def test_an_engine_of_cpus_asks_for_them(client: TestClient, engine: str, of_cpus: bool) -> None:
+    work = {"task": "inference", "model": "bge-small-en-v1.5", "software": {"engine": engine}}
+    answer = post(client, "/recommend", workload=work, constraints={"provider": ["aws"]})
+    assert platforms(answer) == ({"cpu"} if of_cpus else {"cuda"})
+
+
 def test_a_model_that_is_too_large_for_the_memory_of_cpus_is_rejected_there(client: TestClient) -> None:
     work = {"task": "inference", "model": "llama-3.1-70b", "software": {"platforms": ["cpu"]}}
     answer = post(client, "/recommend", workload=work, constraints={"provider": ["aws"]})

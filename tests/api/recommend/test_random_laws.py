@@ -134,7 +134,7 @@ def tighter_limit(questions: Questions) -> tuple[Body, Body]:
     asked = questions.load() if questions.maybe() else {**questions.question_of_a_job(), **questions.billing()}
     asked = {**asked, "objective": "cheapest", "limit": 1}
     # Fewer instances than runs take turns, which may cost less.
-    of_loads = ("max_instances",) if "serving" in asked["workload"] else ("budget_usd", "deadline_hours")
+    of_loads = ("max_instances", "budget_usd") if "serving" in asked["workload"] else ("budget_usd", "deadline_hours")
     ranges = [f"min_{name}" for name in RANGES if name != "tflops"]
     name = draw.choice(
         ["max_usd_per_hour", "provider", "continent", "max_nodes", "exclude", "confidence", *of_loads, *ranges]

@@ -132,6 +132,9 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
         replace(SERVING, serving=OF_READERS), task="inference",
         limits=Limits(of_load=True),
     ),
+    "a load with a budget": lambda: ask(
+        replace(SERVING, serving=OF_READERS), task="inference", limits=Limits(of_load=True, budget_usd=1e9)
+    ),
     "a load of pictures": lambda: ask(
         Job("inference", PICTURES, ("fp16",), serving=Serving(10.0)), task="inference", limits=Limits(of_load=True)
     ),
@@ -144,6 +147,9 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     ),
     "a network in an engine of language models": lambda: ask(
         Job("inference", PICTURES, ("fp16",), software=SoftwareStack("vllm")), task="inference"
+    ),
+    "a language model in an engine of embeddings": lambda: ask(
+        replace(SERVING, software=SoftwareStack("text-embeddings-inference")), task="inference"
     ),
     "a model by its parameters": lambda: ask(replace(SMALL_JOB, dimensions_of="Llama 3 8B")),
     "another stack": lambda: ask(replace(SMALL_JOB, unrecognised_software=("abacus",))),

@@ -41,6 +41,8 @@ from service.domain.jobs.stacks import (
         ("nxd", "neuronx-distributed", "neuronx-distributed"),
         ("torch.compile", "torch-compile", "torch-compile"),
         ("nanoGPT", "torch-compile", "torch-compile"),
+        ("faster-whisper==1.1", "ctranslate2", "ctranslate2-1.1"),
+        ("TEI", "text-embeddings-inference", "text-embeddings-inference"),
         ("abacus", "unknown", "unknown"),
         (None, "unknown", "unknown"),
     ],

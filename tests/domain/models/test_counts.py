@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from service.domain.models.counts import (
     active_parameter_count,
+    adapter_parameters,
     attention_flops_per_token,
     cache_bytes,
     experts_touched,
@@ -263,3 +264,18 @@ def test_attention_is_that_of_every_pair_of_tokens(t: Transformer, sequence: int
 @given(transformers(), st.integers(0, 20))
 def test_the_cache_keeps_every_token_that_is_looked_at_again(t: Transformer, tokens: int) -> None:
     assert kv_cache_bytes(t, tokens, 2.0) == 2 * oracle.cached_values(t, tokens)
+
+
+@pytest.mark.parametrize(("of_model", "parameters"), [(LLAMA_2_7B, 39_976_960), (LLAMA_3_8B, 41_943_040)])
+def test_an_adapter_of_all_matrices_has_as_many_parameters_as_peft_prints(
+    of_model: Transformer, parameters: int
+) -> None:
+    assert adapter_parameters(of_model, 16) == parameters
+    assert adapter_parameters(of_model, 64) == 4 * parameters
+
+
+def test_routed_experts_have_no_adapters_and_narrow_projections_narrow_ones() -> None:
+    """60 layers: queries of 5120 x 24,576, keys and values of 5120 x 576 and 512 x 32,768, outputs of 16,384 x 5120."""
+    sides = (5120 + 24_576) + (5120 + 576) + (512 + 32_768) + (16_384 + 5120)
+    dense = DEEPSEEK_V2.dense_layers * 3 * (5120 + 12_288)
+    assert adapter_parameters(DEEPSEEK_V2, 8) == 8 * (60 * sides + dense)
