@@ -24,6 +24,9 @@ MARKET_WORDS = {"on_demand": "on demand", "spot": "at spot", "reserved": "reserv
 ENDED = {"closed_to_new": "has admitted no new customers", "retired": "has not been offered"}
 DESTINATION_WORDS = {"internet": "the internet", "region": "another region", "zone": "another zone"}
 
+Sentence = str | Callable[..., str]
+"""A template or a function of the figures."""
+
 
 # The estimate
 
@@ -360,3 +363,8 @@ def readable(value: float, digits: int) -> str:
 def _total(usd: float) -> str:
     """Returns dollars with two decimals, or with six below a cent, so that an amount above 0 never shows as 0.00."""
     return f"{usd:,.2f}" if usd >= 0.01 or usd == 0 else f"{usd:.6f}"
+
+
+def plural(count: float, noun: str) -> str:
+    """Returns a count with its noun, such as `1 GPU` or `2 GPUs`."""
+    return f"{count:g} {noun}" if count == 1 else f"{count:g} {noun}s"

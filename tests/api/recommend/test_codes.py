@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.api.recommend import sentences
+from service.api.recommend import advice_texts, sentences
 from service.api.recommend.codes import REJECTIONS
 from service.domain.recommend.advice import ADVISERS
 from service.domain.recommend.codes import AdviceCode, MeaningfulCode, NoteCode, ReasonCode, WarningCode
@@ -16,7 +16,7 @@ from tests.builders.catalogs import catalog
     [
         (ReasonCode, sentences.REASONS),
         (WarningCode, sentences.WARNINGS),
-        (AdviceCode, sentences.ADVICE),
+        (AdviceCode, advice_texts.ADVICE),
         (NoteCode, sentences.NOTES),
     ],
 )
