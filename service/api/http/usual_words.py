@@ -23,6 +23,7 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("acceptance_rate", "draft_acceptance_rate"), ("speculative_acceptance",)),
     **dict.fromkeys(("num_speculative_tokens", "gamma"), ("draft_length",)),
     **dict.fromkeys(("max_loras", "lora_adapters", "num_loras", "loras", "lora_modules"), ("adapters",)),
+    "max_lora_rank": ("adapter_rank",),
     **dict.fromkeys(("p50", "p75", "p90", "p95", "p99", "quantile"), ("percentile",)),
     **dict.fromkeys(("autoscaling", "autoscale", "min_instances"), ("min_replicas", "max_instances")),
     **dict.fromkeys(("zones", "azs", "num_zones"), ("availability_zones",)),
@@ -44,9 +45,7 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys(("per_device_train_batch_size", "micro_batch_size", "train_batch_size"), ("batch_size",)),
     **dict.fromkeys(("gradient_checkpointing", "activation_recomputation", "recompute"), ("activation_checkpointing",)),
-    **dict.fromkeys(
-        ("lora_rank", "lora_r", "lora_alpha", "max_lora_rank", "rank"), ("adapter_rank", "trainable_parameters")
-    ),
+    **dict.fromkeys(("lora_rank", "lora_r", "lora_alpha", "rank"), ("trainable_parameters",)),
     **dict.fromkeys(("lora", "qlora", "peft"), ("lora", "method")),
     **dict.fromkeys(("prompt_tuning", "prefix_tuning", "ia3"), ("adapters",)),
     **dict.fromkeys(("full_finetune", "full_finetuning", "full_fine_tuning", "full_parameter"), ("full",)),
