@@ -72,8 +72,10 @@ def test_products_take_their_time_at_the_rate_that_a_card_sustains() -> None:
     held = replace(card, base_clock_mhz=1500.0)
     for config in (inference(), training()):
         slow, fast = (seconds_per_flop(config, each) for each in (card, held))
-        assert fast["flops"] == pytest.approx(1 / 65e12)
-        assert slow == {name: pytest.approx(seconds / card.sustained_share) for name, seconds in fast.items()}
+        assert 1e-12 / fast["flops"] == pytest.approx(65.0)
+        assert {name: fast[name] / slow[name] for name in slow} == {
+            name: pytest.approx(card.sustained_share) for name in ("flops", "wide_flops")
+        }
 
 
 def test_a_prompt_takes_two_flops_per_parameter_and_token() -> None:
