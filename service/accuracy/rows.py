@@ -212,7 +212,7 @@ def _layout_of(row: Row, gpus: int) -> dict[str, Any]:
     if row["activation_checkpointing"]:
         # "+sp" is sequence parallelism, for which a layout has no field.
         body["activation_checkpointing"] = row["activation_checkpointing"].removesuffix("+sp")
-    if stages := re.search(r"interleaved(?: (\d+))?", row["notes"]):
+    if stages := re.search(r"interleaved(?: (\d+)\b)?", row["notes"]):
         body["virtual_stages"] = int(stages[1] or (3 if pipeline < 64 else 1))
     return body
 

@@ -73,6 +73,8 @@ def test_a_run_has_the_network_and_the_stages_that_its_row_states(rows: list[Row
     assert question_of(unstated).body["machine"]["network_gbps"] == 8 * 400
     gpt3 = question_of(by_id["train-time-gpt3-175b-h100-sxm5-80gb-10752-1"]).body["layout"]
     assert (gpt3["tensor"], gpt3["pipeline"], gpt3["virtual_stages"], gpt3["data"]) == (4, 6, 8, 448)
+    unnumbered = dict(by_id["train-throughput-megatron-175b-kor22-a100-sxm4-80gb-64-1"], notes="interleaved 1F1B")
+    assert question_of(unnumbered).body["layout"]["virtual_stages"] == 3
 
 
 def test_a_row_without_lengths_leaves_them_to_the_model(rows: list[Row]) -> None:

@@ -63,8 +63,8 @@ class StepKind:
     huber: float = 0.1
     """Residuals above this enter the loss linearly, not squared (Huber loss), so outliers bend the fit less."""
     bounded: frozenset[str] = frozenset()
-    """Terms of work at the rated peak, which no machine exceeds. Their time is ideal x (1 + factor), while that of all
-    other terms is ideal x factor."""
+    """Terms of work at the sustained peak, which no machine exceeds. Their time is ideal x (1 + factor), while that of
+    all other terms is ideal x factor."""
     signs: Mapping[str, int] = field(default_factory=dict)
     """Feature → 1 if it can only add time, -1 if it can only save time: the sign of all its coefficients."""
 

@@ -28,6 +28,14 @@ MATRIX_ENGINE_OVER_FP32 = 4.0
 """Ratio of the 16-bit matrix rate to plain fp32, for GPUs whose vendor states only fp32. It is 154.8 / 38.7 for the RTX
 A6000 and 261 / 65.3 for the RTX 5000 Ada (TFLOP/s of their data sheets)."""
 
+HELD_OVER_BASE_CLOCK = 4 / 3
+"""Boost clock ÷ base clock up to which a GPU holds its boost clock in matrix work: that of an A100 is 1.1 to 1.3, and
+that of an H100 and H200 with SXM 1.25 and 1.32."""
+
+SLOWED_PER_CLOCK = 0.4
+"""Time that matrix work takes longer for each unit of boost clock ÷ base clock beyond that. It has the least error on
+published runs that were left out (docs/accuracy.md); a T4, with 1,590 and 585 MHz, takes 1.55 times as long."""
+
 NAME_RULES = {
     "aws": re.compile(r"(?:ml\.)?(?P<letters>[a-z]+?)(?P<generation>\d+)(?P<attributes>[a-z]*)\.(?P<size>[\w-]+)"),
 }
@@ -116,6 +124,16 @@ class Gpu:
     def has_sparsity(self) -> bool:
         """Whether the peak is higher where half of the weights are zero in a fixed pattern."""
         return any(rate.sparse_tflops for rate in self.rates.values())
+
+    @property
+    def sustained_share(self) -> float:
+        """The share of its peak that a GPU sustains in matrix work: a card with too little power for its boost clock
+        has a base clock far below it.
+        """
+        if not (self.base_clock_mhz and self.boost_clock_mhz):
+            return 1.0
+        beyond = self.boost_clock_mhz / self.base_clock_mhz - HELD_OVER_BASE_CLOCK
+        return 1.0 / (1.0 + SLOWED_PER_CLOCK * max(0.0, beyond))
 
     def rate_at(self, precision: str) -> Rate | None:
         """Returns the rate in a precision, else in the precision whose arithmetic multiplies it; None if unknown."""
@@ -341,8 +359,8 @@ def peak_flops(gpu: Gpu, precision: str) -> float:
 def better_gpus(gpus: Iterable[Gpu]) -> dict[str, frozenset[str]]:
     """Returns, by id of a GPU, the ids of those of its architecture that are no worse in any figure.
 
-    Power is one of the figures, because a card with less power sustains less of its peak. GPUs with an unknown figure
-    are left out.
+    Rates count as far as they are sustained. Power is one of the figures, because work outside of matrix products
+    takes power too. GPUs with an unknown figure are left out.
     """
     known = [
         gpu for gpu in gpus if gpu.memory_gb and gpu.memory_bandwidth_gb_per_second and gpu.tdp_watts and gpu.rates
@@ -358,5 +376,9 @@ def _no_worse(gpu: Gpu, than: Gpu) -> bool:
     return (
         all(getattr(gpu, name) == getattr(than, name) for name in equal)
         and all(getattr(gpu, name) >= getattr(than, name) for name in figures)
-        and all(peak_flops(gpu, name) >= peak_flops(than, name) for name in than.rates if than.runs(name, "any"))
+        and all(
+            peak_flops(gpu, name) * gpu.sustained_share >= peak_flops(than, name) * than.sustained_share
+            for name in than.rates
+            if than.runs(name, "any")
+        )
     )

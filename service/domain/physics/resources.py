@@ -1,4 +1,5 @@
-"""Demands of a step on each resource of a cluster, and the time that the resource takes at its rated speed.
+"""Demands of a step on each resource of a cluster, and the time that the resource takes at its rated speed: FLOPs at
+the part of the peak that a GPU sustains.
 
 Amounts depend on the job and its layout, and seconds per unit on the cluster alone. Therefore one matrix product
 combines many layouts with many clusters.
@@ -45,11 +46,14 @@ def peak_in(config: Config, gpu: Gpu, precision: str) -> float:
 
 
 def seconds_per_flop(config: Config, gpu: Gpu) -> dict[str, float]:
-    """Returns seconds per FLOP of one GPU at the job's precision (`flops`) and at that of attention (`wide_flops`)."""
+    """Returns seconds per FLOP of one GPU at the job's precision (`flops`) and at that of attention (`wide_flops`).
+
+    They are those at the rate that the GPU sustains.
+    """
     # Attention scores have at least 16 bits, and exactly 16 in inference.
     narrow = isinstance(config, InferenceConfig) or bytes_per_value(config.precision) < 2
     formats = {"flops": config.precision, "wide_flops": "bf16" if narrow else config.precision}
-    return {name: 1 / peak_in(config, gpu, format_) for name, format_ in formats.items()}
+    return {name: 1 / (peak_in(config, gpu, format_) * gpu.sustained_share) for name, format_ in formats.items()}
 
 
 def seconds_per_unit_of_hardware(cluster: Cluster) -> dict[str, float]:

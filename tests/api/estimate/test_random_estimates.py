@@ -37,6 +37,12 @@ def peaks(gpu: Body) -> dict[str, float]:
     return {name: rate["dense_tflops"] for name, rate in rates if rate["dense_tflops"] and rate["support"] != "none"}
 
 
+def peaks_at_the_base_clock(gpu: Body) -> dict[str, float]:
+    """Peaks where a GPU does not hold its boost clock; without known clocks, as if it held it."""
+    base, boost = gpu["base_clock_mhz"], gpu["boost_clock_mhz"]
+    return {name: peak * (base / boost if base and boost else 1.0) for name, peak in peaks(gpu).items()}
+
+
 def estimates(client: TestClient, items: list[Body]) -> Iterator[Body]:
     for start in range(0, len(items), IN_ONE_BATCH):
         yield from client.post("/estimate/batch", json={"items": items[start : start + IN_ONE_BATCH]}).json()["items"]
@@ -104,7 +110,12 @@ def with_a_better_gpu(questions: Questions, gpus: list[Body]) -> Pair:
         no_lower = all((gpu[name] or 0) >= (than[name] or float("inf")) for name in figures) and (
             (gpu["usable_memory_gib"] or gpu["memory_gb"]) >= (than["usable_memory_gib"] or than["memory_gb"])
         )
-        return same and no_lower and all(peaks(gpu).get(name, 0.0) >= peak for name, peak in peaks(than).items())
+        no_slower = all(
+            clocked(gpu).get(name, 0.0) >= peak
+            for clocked in (peaks, peaks_at_the_base_clock)
+            for name, peak in clocked(than).items()
+        )
+        return same and no_lower and no_slower
 
     pairs = [(worse, better) for worse in gpus for better in gpus if worse is not better and is_better(better, worse)]
     worse, better = draw.choice(pairs)

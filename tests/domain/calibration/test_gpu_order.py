@@ -1,5 +1,6 @@
 """GPUs that are better in every figure never have the larger coefficient."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -56,6 +57,18 @@ def test_gpus_of_which_neither_is_better_keep_their_coefficients() -> None:
         Coefficient("training.*", "stack=x", 0.1, "calibrate", "training", 3),
     ]
     assert set(in_order(known, {"a": frozenset(), "b": frozenset()})) == set(known)
+
+
+def test_a_better_gpu_sustains_no_less() -> None:
+    """A card with a slightly higher peak and a far lower base clock sustains less."""
+    steady = gpu("steady", base_clock_mhz=1400.0, boost_clock_mhz=1500.0)
+    rates = [replace(rate, dense_tflops=(rate.dense_tflops or 0) * 1.1) for rate in steady.rates.values()]
+    peaked = gpu("peaked", rates=rates, base_clock_mhz=600.0, boost_clock_mhz=1650.0)
+    assert better_gpus([steady, peaked]) == {"steady": frozenset(), "peaked": {"steady"}}
+    assert better_gpus([steady, replace(peaked, base_clock_mhz=1400.0)]) == {
+        "steady": {"peaked"},
+        "peaked": frozenset(),
+    }
 
 
 def test_a_better_gpu_is_no_worse_in_memory_bandwidth_power_and_peaks() -> None:

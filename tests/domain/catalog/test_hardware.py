@@ -1,6 +1,8 @@
-"""The parts of the names of instance types."""
+"""The parts of the names of instance types, and the rates of GPUs and burstable types."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from service.domain.catalog.hardware import name_parts, peak_flops
 from service.domain.physics.cluster import cluster_of_instance
@@ -36,6 +38,25 @@ def test_a_reduced_rate_is_the_peak_unless_another_format_stands_in() -> None:
     card = unknown_gpu(rates=[rate("fp32", "native", 20.0), rate("fp64", "reduced", 1.0), rate("fp16", "reduced", 0.3)])
     assert peak_flops(card, "fp64") == 1e12
     assert peak_flops(card, "fp16") == 20e12
+
+
+@pytest.mark.parametrize(
+    ("base", "boost", "share"),
+    [(585.0, 1590.0, 0.6435), (1275.0, 1410.0, 1.0), (1500.0, 1980.0, 1.0), (None, 2100.0, 1.0), (None, None, 1.0)],
+)
+def test_a_card_with_a_base_clock_far_below_its_boost_clock_sustains_less_of_its_peak(
+    base: float | None, boost: float | None, share: float
+) -> None:
+    """A T4 sustains two thirds of its peak; an A100 and an H200 sustain theirs, and so does a card without clocks."""
+    card = unknown_gpu(base_clock_mhz=base, boost_clock_mhz=boost)
+    assert card.sustained_share == pytest.approx(share, abs=1e-3)
+
+
+@given(st.floats(500, 3000), st.floats(1, 4), st.floats(1, 2))
+def test_a_higher_boost_clock_never_slows_a_card(base: float, ratio: float, faster: float) -> None:
+    """The peak is in proportion to the boost clock."""
+    slow, fast = (unknown_gpu(base_clock_mhz=base, boost_clock_mhz=base * ratio * times) for times in (1.0, faster))
+    assert faster * fast.sustained_share >= slow.sustained_share * (1 - 1e-9)
 
 
 def test_a_burstable_type_counts_what_it_sustains() -> None:

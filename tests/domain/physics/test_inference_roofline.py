@@ -67,6 +67,17 @@ def test_sums_in_16_bits_double_the_rate_of_cards_with_slow_sums_in_32(int8: flo
     assert tflops_in("llama.cpp", replace(card, tensor_core_generation=None)) == pytest.approx(71.0)
 
 
+def test_products_take_their_time_at_the_rate_that_a_card_sustains() -> None:
+    card = unknown_gpu(rates=[rate("bf16", dense_tflops=65.0)], base_clock_mhz=585.0, boost_clock_mhz=1590.0)
+    held = replace(card, base_clock_mhz=1500.0)
+    for config in (inference(), training()):
+        slow, fast = (seconds_per_flop(config, each) for each in (card, held))
+        assert 1e-12 / fast["flops"] == pytest.approx(65.0)
+        assert {name: fast[name] / slow[name] for name in slow} == {
+            name: pytest.approx(card.sustained_share) for name in ("flops", "wide_flops")
+        }
+
+
 def test_a_prompt_takes_two_flops_per_parameter_and_token() -> None:
     demands = prompt_demands(inference(input_length=2000.0), Layout(), 1)
     assert demands["prefill", "flops"] == pytest.approx(2 * 7.5e9 * 2000, rel=0.01)
