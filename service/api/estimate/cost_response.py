@@ -40,7 +40,13 @@ class CostPartResponse:
             "`storage`, and one `transfer` for each destination of data."
         ),
     ]
-    usd: Annotated[MoneyResponse | None, Field(description="Dollars; null: unknown, and `reason` says why.")]
+    usd: Annotated[
+        MoneyResponse | None,
+        Field(
+            description="Dollars; null: unknown, and `reason` says why. `low`, `likely` and `high` are parts of those "
+            "of the total; rounding up can add more to the likely hours than to longer ones."
+        ),
+    ]
     native: Annotated[MoneyResponse | None, Field(description="The amount in the seller's currency; null: unknown.")]
     basis: Annotated[
         str,
