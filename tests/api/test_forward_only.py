@@ -15,7 +15,8 @@ ROOMS = ("estimate", "recommend", "workload")
 """Rooms of the API that ask the domain a question. Handlers of `catalog` list what the domain holds."""
 
 READS_REQUESTS = {
-    "estimate/request.py", "recommend/request.py", "workload/job.py", "workload/requirements.py", "workload/serving.py",
+    "estimate/cost_request.py", "estimate/request.py", "recommend/request.py", "workload/job.py",
+    "workload/requirements.py", "workload/serving.py",
 }  # fmt: skip
 """Modules that turn a request into a question: they resolve names before the domain answers."""
 

@@ -32,6 +32,10 @@ HELD_OVER_BASE_CLOCK = 4 / 3
 """Boost clock ÷ base clock up to which a GPU holds its boost clock in matrix work: that of an A100 is 1.1 to 1.3, and
 that of an H100 and H200 with SXM 1.25 and 1.32."""
 
+MOST_OVER_BASE_CLOCK = 2.74
+"""The largest boost clock ÷ base clock of a GPU with published runs, that of the RTX 6000 Ada (2,505 and 915 MHz). A
+larger one, such as the 3.39 of an L40, counts as this one, because no run says that its card is slowed further."""
+
 SLOWED_PER_CLOCK = 0.4
 """Time that matrix work takes longer for each unit of boost clock ÷ base clock beyond that. It has the least error on
 published runs that were left out (docs/accuracy.md); a T4, with 1,590 and 585 MHz, takes 1.55 times as long."""
@@ -132,8 +136,8 @@ class Gpu:
         """
         if not (self.base_clock_mhz and self.boost_clock_mhz):
             return 1.0
-        beyond = self.boost_clock_mhz / self.base_clock_mhz - HELD_OVER_BASE_CLOCK
-        return 1.0 / (1.0 + SLOWED_PER_CLOCK * max(0.0, beyond))
+        over_base = min(self.boost_clock_mhz / self.base_clock_mhz, MOST_OVER_BASE_CLOCK)
+        return 1.0 / (1.0 + SLOWED_PER_CLOCK * max(0.0, over_base - HELD_OVER_BASE_CLOCK))
 
     def rate_at(self, precision: str) -> Rate | None:
         """Returns the rate in a precision, else in the precision whose arithmetic multiplies it; None if unknown."""

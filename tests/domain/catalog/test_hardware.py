@@ -42,12 +42,22 @@ def test_a_reduced_rate_is_the_peak_unless_another_format_stands_in() -> None:
 
 @pytest.mark.parametrize(
     ("base", "boost", "share"),
-    [(585.0, 1590.0, 0.6435), (1275.0, 1410.0, 1.0), (1500.0, 1980.0, 1.0), (None, 2100.0, 1.0), (None, None, 1.0)],
+    [
+        (585.0, 1590.0, 0.6435),
+        (735.0, 2490.0, 0.6399),
+        (1275.0, 1410.0, 1.0),
+        (1500.0, 1980.0, 1.0),
+        (None, 2100.0, 1.0),
+        (None, None, 1.0),
+    ],
 )
 def test_a_card_with_a_base_clock_far_below_its_boost_clock_sustains_less_of_its_peak(
     base: float | None, boost: float | None, share: float
 ) -> None:
-    """A T4 sustains two thirds of its peak; an A100 and an H200 sustain theirs, and so does a card without clocks."""
+    """A T4 sustains two thirds of its peak, and an L40 no less than the card farthest below its boost clock with runs.
+
+    An A100 and an H200 sustain theirs, and so does a card without clocks.
+    """
     card = unknown_gpu(base_clock_mhz=base, boost_clock_mhz=boost)
     assert card.sustained_share == pytest.approx(share, abs=1e-3)
 

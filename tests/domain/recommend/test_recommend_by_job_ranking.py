@@ -32,9 +32,10 @@ wide = st.one_of(st.just(Constraints()), st.just(Constraints()), constraints())
 limits_of_jobs = st.builds(
     Limits,
     deadline_hours=st.sampled_from([None, None, 1e-4, 0.1, 5.0]),
-    budget_usd=st.sampled_from([None, None, None, 0.01, 1.0, 50.0]),
+    budget_usd=st.sampled_from([None, None, None, None, 0.01, 1.0, 50.0, 500.0]),
     max_instances=st.sampled_from([1, 1, 4]),
     safe=st.booleans(),
+    of_load=st.sampled_from([False]),
 )
 CHECKPOINTS = Checkpoints(save_seconds=30.0, restart_seconds=300.0)
 
@@ -44,7 +45,7 @@ def question(job: Job, objective: str, asked: Constraints, **given_: Any) -> Que
     weights = OBJECTIVES[objective]
     limits = given_.pop("limits", Limits())
     if job.serving is not None:
-        limits = Limits(of_load=True, **job.serving.limits)
+        limits = Limits(budget_usd=limits.budget_usd, of_load=True, **job.serving.limits)
     return question_of(
         task=job.task,
         precisions=(),
@@ -76,6 +77,13 @@ def figure(objective: str, plan: PlainPlan, job: Job, one: NodeEstimate, gpus: f
         return plan.usd
     assert plan.usd_per_hour is not None
     return plan.usd_per_hour / plan.rate if job.amount is None else plan.usd_per_hour * plan.paid_hours / one.samples
+
+
+def keeps_budget_of_month(plan: PlainPlan, limits: Limits) -> bool:
+    """Whether all instances of a load cost no more than the budget in a month of 730 hours."""
+    if limits.budget_usd is None:
+        return True
+    return plan.usd_per_hour is not None and plan.usd_per_hour * 730 <= limits.budget_usd
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,7 @@ class Loop:
         if not one.keeps_limits:
             return False
         if self.job.amount is None:
-            return True
+            return not limits.of_load or keeps_budget_of_month(plan, limits)
         hours, usd = (plan.hours_high, plan.usd_high) if limits.safe else (plan.hours, plan.usd)
         in_time = limits.deadline_hours is None or hours <= limits.deadline_hours
         return in_time and (limits.budget_usd is None or (usd is not None and usd <= limits.budget_usd))
