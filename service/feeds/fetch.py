@@ -100,8 +100,8 @@ class Fetcher:
             with self._request(target, url, body) as response:
                 location = response.headers.get("Location")
                 if not response.is_redirect or location is None:
-                    body = self._read(response)
-                    return FetchedDocument(_origin(url, response), body)
+                    content = self._read(response)
+                    return FetchedDocument(_origin(url, response), content)
             target = urljoin(target, location)
             _require_public(target)
         raise FetchFailed(f"{url} redirects more than {MAX_REDIRECTS} times.")

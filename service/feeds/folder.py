@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
 
-from service.db.feeds.documents import Origin, named
+from service.db.feeds.documents import Origin, name_of_part
 from service.domain.errors import Unusable
 from service.feeds.fetch import FetchedDocument
 from service.feeds.importing import Documents
@@ -98,7 +98,7 @@ def _of_manifest(files: Mapping[str, bytes]) -> Iterator[FolderPart]:
     for entry in entries:
         parts.setdefault((entry.feed, entry.part), []).append(entry)
     for (feed, part), documents in parts.items():
-        name, problem = named(feed, part), _problem_of(documents, files)
+        name, problem = name_of_part(feed, part), _problem_of(documents, files)
         if problem or feed not in SOURCES:
             yield FolderPart(name, SOURCES.get(feed), None, problem or f"No feed is called {feed!r}.")
             continue

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from service.db.engine import Engine
-from service.db.feeds.documents import Origin, named
+from service.db.feeds.documents import Origin, name_of_part
 from service.db.feeds.read_facts import CatalogFacts, read_facts
 from service.db.feeds.read_feeds import rows_of_last_capture
 from service.db.feeds.write_capture import Capture, CaptureRefused, write_capture
@@ -66,7 +66,7 @@ def import_documents(engine: Engine, source: FeedSource, documents: Documents, n
         capture = _capture(source, facts.feeds[source.id], documents, content, listings, facts, at)
         written = write_capture(engine, capture, now)
     except (DocumentRefused, CaptureRefused) as error:
-        record_failure(engine, source.id, now, "refused", f"{named(source.id, documents.part)}: {error}")
+        record_failure(engine, source.id, now, "refused", f"{name_of_part(source.id, documents.part)}: {error}")
         return Imported(source.id, documents.part, "refused", str(error))
     types = facts.instance_types.keys() | {(row["provider"], row["name"]) for row in capture.new["instance_type"]}
     outcomes = tuple((listing, _outcome(listing, types)) for listing in listings)

@@ -11,7 +11,7 @@ from time import monotonic
 
 from service.db.engine import Engine
 from service.db.errors import DatabaseUnusable
-from service.db.feeds.documents import Origin, free_instant, last_origin, named
+from service.db.feeds.documents import Origin, free_instant, last_origin, name_of_part
 from service.db.feeds.read_feeds import feed_statuses
 from service.db.feeds.write_capture import confirm_capture
 from service.db.operation.leader import Leader
@@ -104,7 +104,7 @@ def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, ups
         origin = fetcher.answers[-1].origin
         origin = replace(origin, fetched_at=free_instant(last_at, origin.fetched_at))
         return import_documents(engine, source, Documents(part=part, origin=origin, bodies=bodies), utc_now())
-    record_failure(engine, feed.id, utc_now(), state, f"{named(feed.id, part)}: {problem}")
+    record_failure(engine, feed.id, utc_now(), state, f"{name_of_part(feed.id, part)}: {problem}")
     return Imported(feed.id, part, state, problem)
 
 
@@ -117,14 +117,14 @@ def fetch_to(folder: Path, feeds: Collection[Feed], upstream: Upstream) -> Itera
             try:
                 bodies = list(SOURCES[feed.id].fetch(fetcher, part))
             except (FetchFailed, NotModified, DocumentRefused, LookupError, TypeError, ValueError) as error:
-                yield f"{named(feed.id, part)}: failed. {error}"
+                yield f"{name_of_part(feed.id, part)}: failed. {error}"
                 continue
             for answer in fetcher.answers:
                 name = f"{feed.id}/{len(entries):04d}"
                 (folder / feed.id).mkdir(parents=True, exist_ok=True)
                 (folder / name).write_bytes(answer.body)
                 entries.append(manifest_entry(feed.id, part, answer, name))
-            yield f"{named(feed.id, part)}: {sum(map(len, bodies)):,} bytes"
+            yield f"{name_of_part(feed.id, part)}: {sum(map(len, bodies)):,} bytes"
     folder.mkdir(parents=True, exist_ok=True)
     write_manifest(folder, entries)
 

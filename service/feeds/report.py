@@ -6,7 +6,7 @@ from datetime import datetime
 from tabulate import tabulate
 
 from service.db.feeds.decide_held import HeldPrice
-from service.db.feeds.documents import named
+from service.db.feeds.documents import name_of_part
 from service.db.feeds.read_feeds import FeedStatus, UnmappedType
 from service.domain.catalog.resolution import Feed
 from service.domain.money import MICRO
@@ -18,7 +18,7 @@ ROWS_SHOWN = 200
 
 def import_lines(imported: Imported, *, rows: bool) -> Iterator[str]:
     """Yields a line about an import, and a line about each row if `rows` or if there are few."""
-    name = named(imported.feed, imported.part)
+    name = name_of_part(imported.feed, imported.part)
     if imported.problem:
         yield f"{name}: {imported.state}. {imported.problem}"
         return

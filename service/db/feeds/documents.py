@@ -19,7 +19,7 @@ class Origin:
     last_modified: str | None = None
 
 
-def named(feed: str, part: str) -> str:
+def name_of_part(feed: str, part: str) -> str:
     """Returns the name of a part of a feed in sentences; the only part of a feed has no name of its own."""
     return f"{feed} {part}".strip()
 

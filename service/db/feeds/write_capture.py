@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, RowMapping, case, func, insert, or_, select, update
 
 from service.db.feeds.decide_held import is_waiting
-from service.db.feeds.documents import named, of_part
+from service.db.feeds.documents import name_of_part, of_part
 from service.db.feeds.resolve_prices import in_chunks, renew_prices, resolve_prices
 from service.db.import_lock import finish_import, import_transaction
 from service.db.schema import key_columns
@@ -124,7 +124,7 @@ def _is_new(connection: Connection, capture: Capture) -> bool:
     stored = select(DOCUMENT.c.sha256).where(*of_capture)
     sha256 = connection.execute(stored).scalar()
     if sha256 not in (None, capture.sha256):
-        name, at = named(capture.feed, capture.part), capture.fetched_at.isoformat()
+        name, at = name_of_part(capture.feed, capture.part), capture.fetched_at.isoformat()
         raise CaptureRefused(f"{name} has another document of {at} already.")
     return sha256 is None
 

@@ -29,7 +29,7 @@ from service.domain.catalog.software_support import (
     task_mask,
 )
 from service.domain.errors import QuestionError
-from service.domain.evidence.named import ModelledRate, NamedRate, NamedWork, OwnRuns
+from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Amount, Job
@@ -191,7 +191,9 @@ def _rate_by_name(question: EstimateQuestion, work: NamedWork, catalog: Catalog)
             "network does not carry over: send the rate of all nodes together as measured.samples_per_second.",
             field="nodes",
         )
-    rate = None if machine is None else OwnRuns.of(measured, catalog).measured_or_scaled(machine, work.precision)
+    rate = (
+        None if machine is None else NamedMeasurements.of(measured, catalog).measured_or_scaled(machine, work.precision)
+    )
     if rate is None:
         raise QuestionError(
             f"No run of '{work.name}' can be carried over to this machine: describe the workload by its model.",
@@ -235,7 +237,7 @@ def _rate_by_own_runs(
         # As in a recommendation, runs count only on machines that hold the job and all its requests at once.
         return modelled_rate(other) if other.estimate.fits_surely and other.holds_requests else None
 
-    runs = OwnRuns.of(measured, catalog)
+    runs = NamedMeasurements.of(measured, catalog)
     return runs.measured_or_corrected(machine, modelled_on)
 
 
@@ -257,21 +259,21 @@ def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> Iterator
         return
     gpu = question.cluster.gpu
     usual = _library_of_method(question.work)
-    for software, versions in (*question.software, *((name, EVERY) for name in usual)):
+    for software, versions in (*question.software, *([(usual, EVERY)] if usual else [])):
         rules = catalog.derive(rules_on_gpu, software, gpu.id)
         level = support_by(rules, versions)
-        if level not in RUNS and software not in usual:
+        if level not in RUNS and software != usual:
             yield statement(EstimateWarningCode.SOFTWARE_UNSUPPORTED, software=software, gpu=gpu.name)
         elif level != RUNS[0]:
             remark = next((rule.note for rule in rules if rule.note), None)
             yield statement(EstimateWarningCode.SOFTWARE_PARTLY, software=((software, remark),))
 
 
-def _library_of_method(work: object) -> tuple[str, ...]:
-    """Returns the library whose kernels the method of a training job usually takes; empty if it takes none."""
+def _library_of_method(work: object) -> str | None:
+    """Returns the library whose kernels the method of a training job usually takes; None if it takes none."""
     if not isinstance(work, JobQuestion) or work.job.task != "training":
-        return ()
-    return tuple(filter(None, [LIBRARY_OF_METHOD.get(work.job.method)]))
+        return None
+    return LIBRARY_OF_METHOD.get(work.job.method)
 
 
 def _largest_batch(question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog) -> int | None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.errors import QuestionError
-from service.domain.evidence.named import NamedWork, OwnRuns
+from service.domain.evidence.named import NamedMeasurements, NamedWork
 from service.domain.jobs.job import Amount, Job
 from service.domain.layouts.fleet_columns import has_processor, unknown_figures
 from service.domain.layouts.job_estimate import estimate_job
@@ -20,7 +20,7 @@ def amount_of_hours(
 
     The rate is the one that was measured there under the name, else the estimated one.
     """
-    measured = name and OwnRuns.of(catalog.measurements.under(name), catalog).measured_on(machine)
+    measured = name and NamedMeasurements.of(catalog.measurements.under(name), catalog).measured_on(machine)
     rate, beyond = (measured.samples_per_second.likely if measured else None), 0.0
     if isinstance(work, Job) and (estimated := catalog.derive(_estimated_on, work, machine, cache=catalog.outlooks)):
         rate, beyond = rate or estimated[0], estimated[1]

@@ -159,9 +159,9 @@ def software_of_cpus(catalog: Catalog) -> frozenset[str]:
     """Returns the software that runs in full on machines without a GPU: libraries of any device, and engines that run
     on no GPU of the mainstream platform.
     """
-    named = {*software_names(catalog, ("library",)), *software_names(catalog, ("engine",))}
-    portable = {name for name in named if support_by(rules_on_gpu(catalog, name, None)) == RUNS[0]}
-    return frozenset(portable - {name for name in software_names(catalog, ("engine",)) if _runs_on_cuda(name, catalog)})
+    engines = {name for name in software_names(catalog, ("engine",)) if not _runs_on_cuda(name, catalog)}
+    portable = engines.union(software_names(catalog, ("library",)))
+    return frozenset(name for name in portable if support_by(rules_on_gpu(catalog, name, None)) == RUNS[0])
 
 
 def _runs_on_cuda(software: str, catalog: Catalog) -> bool:

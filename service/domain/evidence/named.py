@@ -71,8 +71,8 @@ class ModelledRate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class OwnRuns:
-    """The measured runs of one workload on single machines."""
+class NamedMeasurements:
+    """The measurements under the name of one workload, on single machines."""
 
     by_machine: Mapping[str, Sequence[Measurement]]
     """The runs of each machine, the newest first, from the machine with the newest run on."""
@@ -82,15 +82,15 @@ class OwnRuns:
     """The day of the catalog, by which a run is stale."""
 
     @staticmethod
-    def of(measured: Iterable[Measurement], catalog: Catalog) -> "OwnRuns":
-        """Builds the runs from the measurements that the catalog has under the name of the workload."""
+    def of(measured: Iterable[Measurement], catalog: Catalog) -> "NamedMeasurements":
+        """Groups what the catalog has under the name of the workload by machine."""
         # Runs on several nodes are left out, because the loss to their network does not transfer to other machines.
         by_machine: dict[str, list[Measurement]] = {}
         for run in sorted((run for run in measured if run.nodes == 1), key=_by_age):
             by_machine.setdefault(run.machine, []).append(run)
         types, index_of = catalog.instance_types, catalog.index_of
         known = {machine: types[index_of[machine]] for machine in by_machine if machine in index_of}
-        return OwnRuns(by_machine, known, catalog.day)
+        return NamedMeasurements(by_machine, known, catalog.day)
 
     def measured_on(
         self, machine: str, is_possible: Callable[[Measurement], bool] = lambda _: True

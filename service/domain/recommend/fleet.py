@@ -14,7 +14,7 @@ from service.domain.band import Band
 from service.domain.bill.estimate import modelled_rate
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement
-from service.domain.evidence.named import ModelledRate, NamedRate, NamedWork, OwnRuns
+from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork
 from service.domain.jobs.job import JOB_PRECISIONS, Job, input_length, prompt_change, with_prompt
 from service.domain.layouts.fleet_columns import (
     EstimateColumns,
@@ -340,7 +340,7 @@ def _with_measurements(catalog: Catalog, fleet: FleetEstimate[Job], measured: Me
     if fleet.counts[0] != 1 or fleet.job.serving is not None:
         return fleet
     one_node, types, rates = fleet.options[0], catalog.instance_types, dict[int, NamedRate]()
-    runs = OwnRuns.of(measured, catalog)
+    runs = NamedMeasurements.of(measured, catalog)
     proved = _proved_to_fit(fleet, runs.machines, catalog)
     one_node = replace(one_node, fits=one_node.fits | proved)
     gpus, works = {each.gpu.id for each in runs.machines.values() if each.gpu}, one_node.works
@@ -414,7 +414,7 @@ def _estimate_by_name(
     catalog: Catalog, work: NamedWork, counts: tuple[int, ...], measured: Measured
 ) -> FleetEstimate[NamedWork]:
     types = len(catalog.instance_types)
-    runs = OwnRuns.of(measured, catalog)
+    runs = NamedMeasurements.of(measured, catalog)
     rates: dict[int, NamedRate] = {}
     for index, instance_type in enumerate(catalog.instance_types):
         rate = runs.measured_or_scaled(instance_type, work.precision)

@@ -52,7 +52,7 @@ LIMITS_ON_TIMES = frozenset(f"workload.serving.{name}" for name in TIMES)
 LIMITS_OF_A_JOB = ("min_nodes", "max_nodes", "same_placement")
 LIMITS_OF_PEAKS = ("min_nodes", "same_placement")
 LIMITS_OF_AN_AMOUNT = ("budget_usd", "deadline_hours", "max_instances", "confidence")
-LIMITS_OF_A_LOAD = ("budget_usd", "max_instances")
+LIMITS_WITH_A_LOAD = ("budget_usd", "max_instances")
 LIMITS = (
     "budget_usd",
     "deadline_hours",
@@ -177,7 +177,7 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
         *(LIMITS_OF_PEAKS if question.modelled is None else LIMITS_OF_A_JOB),
         *(LIMITS_OF_AN_AMOUNT if question.work.has_amount else ()),
         *(("max_instances",) if question.work.concurrent_runs > 1 else ()),
-        *(LIMITS_OF_A_LOAD if question.limits.of_load else ()),
+        *(LIMITS_WITH_A_LOAD if question.limits.of_load else ()),
     )
     for name in LIMITS:
         if f"constraints.{name}" in question.given and name not in applied:

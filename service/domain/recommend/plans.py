@@ -62,7 +62,7 @@ is rejected for the first limit in this order that no plan keeps together with t
 
 LIMITS_OF_A_LOAD = tuple(Serving().limits)
 """Limits of a load, in the order of the columns of `load.Served`."""
-OF_TIMES = np.array([field in TIMES for field in LIMITS_OF_A_LOAD])
+LIMITS_A_TIME = np.array([field in TIMES for field in LIMITS_OF_A_LOAD])
 
 MISSED = 1e6
 """A number above any score: a plan that misses a limit comes after all plans that keep their limits."""
@@ -209,7 +209,8 @@ def _find_plans(catalog: Catalog, planner: Planner, candidates: CheapestOffers) 
         figures=options.figures.each(at),
         ends=_any(options.ends),
         keeps=_any(keeps),
-        kept=_kept_limits(options, serves, keeping) | _kept_of_load(planner.limits, options, serves, within),
+        kept=_kept_limits(options, options.ends & serves, keeping)
+        | _kept_of_load(planner.limits, options, serves, within),
         incomplete=options.incomplete,
     )
 
@@ -234,7 +235,7 @@ def _kept_of_load(limits: Limits, options: NodeOptions, serves: Mask, within: Ma
     keeps = {field: _any(options.works & (options.least_alone[:, :, column] <= limit))
              for column, (field, limit) in enumerate(of_load.items())}  # fmt: skip
     # A longer time takes fewer instances, whose cost is not known here.
-    possible = options.works[:, :, None] & (within[:, :, None] | OF_TIMES[: len(of_load)])
+    possible = options.works[:, :, None] & (within[:, :, None] | LIMITS_A_TIME[: len(of_load)])
     least = np.fmin.reduce(np.where(possible, options.least_together, np.inf), axis=0)
     can_be_raised = np.isfinite(least) & (np.array(list(of_load.values())) < np.inf)
     first = np.argmax(can_be_raised, axis=1) if of_load else None
@@ -252,10 +253,10 @@ def _applying(limits: Limits, options: NodeOptions) -> dict[str, float]:
     return {field: limit for field, limit in given.items() if limit is not None}
 
 
-def _kept_limits(options: NodeOptions, serves: Mask, keeping: Mapping[str, Mask]) -> dict[str, KeptLimit]:
-    kept, earlier = dict[str, KeptLimit](), options.ends & serves
+def _kept_limits(options: NodeOptions, ends: Mask, keeping: Mapping[str, Mask]) -> dict[str, KeptLimit]:
+    kept, earlier = dict[str, KeptLimit](), ends
     for field, mask in keeping.items():
-        others = _all(options.ends & serves, (other_mask for other, other_mask in keeping.items() if other != field))
+        others = _all(ends, (other_mask for other, other_mask in keeping.items() if other != field))
         least = np.fmin.reduce(np.where(others, options.limited[field], np.inf), axis=0)
         kept[field] = KeptLimit(_any(mask), _any(earlier), _any(earlier & mask), least)
         earlier = earlier & mask

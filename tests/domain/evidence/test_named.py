@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.reference import Measurement
-from service.domain.evidence.named import REPEATED_WITHIN, SCALED_BANDS, OwnRuns
+from service.domain.evidence.named import REPEATED_WITHIN, SCALED_BANDS, NamedMeasurements
 from tests.builders.catalogs import catalog
 from tests.builders.gpus import gpu, rate
 from tests.builders.instance_types import instance_type
@@ -47,10 +47,10 @@ def machine(name: str, bandwidth: float | None = 1000.0, tflops: float | None = 
     return instance_type(name, gpu=card, gpu_count=count)
 
 
-def runs(*measurements: Measurement, machines: Iterable[InstanceType] = ()) -> OwnRuns:
+def runs(*measurements: Measurement, machines: Iterable[InstanceType] = ()) -> NamedMeasurements:
     """The runs under the name of the workload in a catalog that has these measurements and machines."""
     world = catalog(instance_types=tuple(machines), measurements=measurements, day=DAY)
-    return OwnRuns.of(world.measurements.under("nightly"), world)
+    return NamedMeasurements.of(world.measurements.under("nightly"), world)
 
 
 def test_several_nodes_say_nothing_of_one() -> None:
