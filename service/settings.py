@@ -53,91 +53,60 @@ class Settings(BaseSettings):
         env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, populate_by_name=True, extra="ignore"
     )
 
-    database_url: Annotated[
-        str,
-        Field(
-            validation_alias=AliasChoices(f"{PREFIX}DATABASE_URL", "DATABASE_URL"),
-            description="SQLite or Postgres. Also read from `DATABASE_URL`.",
-        ),
-    ] = "sqlite:///instance-selector.db"
-    host: Annotated[str, Field(description="The address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, Field(ge=1, le=65535, description="The port to listen on.")] = 8000
-    workers: Annotated[int, Field(ge=1, le=64, description="Server processes.")] = 1
-    poll_seconds: Annotated[
-        float, Field(gt=0, le=60, description="Seconds between two checks for a changed catalog.")
-    ] = 1.0
-    max_body_bytes: Annotated[int, Field(ge=1024, le=64 * 1024**2, description="The largest request body.")] = (
-        4 * 1024**2
+    database_url: Annotated[str, Field(validation_alias=AliasChoices(f"{PREFIX}DATABASE_URL", "DATABASE_URL"))] = (
+        "sqlite:///instance-selector.db"
     )
-    connections_per_address: Annotated[
-        int, Field(ge=1, le=1_000_000, description="Open connections of one client address.")
-    ] = 1000
-    batches_at_once: Annotated[int, Field(ge=1, le=1000, description="Batches that a process answers at a time.")] = 3
-    batch_cpu_seconds: Annotated[
-        float, Field(gt=0, le=3600, description="CPU seconds that the answer to a batch may take.")
-    ] = 60.0
-    batch_answer_bytes: Annotated[
-        int, Field(ge=1024, le=10 * 1000**3, description="The largest answer to a batch.")
-    ] = 100_000_000
-    drain_seconds: Annotated[
-        float, Field(ge=0, le=600, description="How long `/readyz` answers 503 before the service stops.")
-    ] = 0.0
-    grace_seconds: Annotated[
-        int, Field(ge=0, le=600, description="How long answers under way may take while the service stops.")
-    ] = 30
-    allowed_hosts: Annotated[
-        str,
-        Field(max_length=10_000, description="Hosts to answer for, with commas; `*.example.org` allows all below it."),
-    ] = ""
-    feeds: Annotated[
-        str,
-        Field(
-            max_length=1000,
-            description="Feeds of prices that are read in the background: `on`, `off`, or names with commas.",
-        ),
-    ] = "on"
-    feed_urls: Annotated[
-        dict[str, str],
-        Field(description='Mirrors by feed, as JSON: `{"azure": "https://mirror.example/azure"}`.'),
-    ] = {}
-    feed_keys: Annotated[
-        dict[str, Annotated[SecretStr, AfterValidator(_key_for_a_header)]],
-        Field(description="Keys of sellers by feed, each in a variable of its own: `SELECTOR_FEED_KEYS__LAMBDA`."),
-    ] = {}
-    open_reads: Annotated[bool, Field(description="Whether reading needs no API key; writing always needs one.")] = True
-    development_key: Annotated[
-        str,
-        Field(
-            pattern=r"^([!-~]{16,200})?$",
-            description="The token of the key that `serve --development-key` creates: 16 to 200 printable characters.",
-        ),
-    ] = ""
-    requests_per_minute_and_key: Annotated[
-        int, Field(ge=0, le=10_000_000, description="Requests that a key may send in a minute; 0: any number.")
-    ] = 6000
-    requests_per_minute_and_address: Annotated[
-        int,
-        Field(ge=0, le=10_000_000, description="Requests without a key from one address in a minute; 0: any number."),
-    ] = 1200
-    measurements_per_key: Annotated[
-        int, Field(ge=0, le=100_000_000, description="Measurements that one API key may store.")
-    ] = 100_000
-    rate_limit_storage_url: Annotated[
-        str,
-        AfterValidator(_storage_that_exists),
-        Field(max_length=1000, description="Where processes share their counts, such as `redis://cache:6379`."),
-    ] = ""
-    trace_url: Annotated[
-        str,
-        AfterValidator(_tracing_that_is_installed),
-        Field(
-            max_length=1000,
-            description="Where traces are sent by OTLP over HTTP, such as `http://collector:4318/v1/traces`.",
-        ),
-    ] = ""
-    access_log: Annotated[bool, Field(description="Whether to log each request; slow ones always are.")] = False
-    log_format: Annotated[LogFormat, Field(description="`text` or `json`.")] = "text"
-    log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="How much is logged.")] = "info"
+    """SQLite or Postgres. Also read from `DATABASE_URL`."""
+    host: str = "127.0.0.1"
+    """The address to listen on."""
+    port: Annotated[int, Field(ge=1, le=65535)] = 8000
+    """The port to listen on."""
+    workers: Annotated[int, Field(ge=1, le=64)] = 1
+    """Server processes."""
+    poll_seconds: Annotated[float, Field(gt=0, le=60)] = 1.0
+    """Seconds between two checks for a changed catalog."""
+    max_body_bytes: Annotated[int, Field(ge=1024, le=64 * 1024**2)] = 4 * 1024**2
+    """The largest request body."""
+    connections_per_address: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
+    """Open connections of one client address."""
+    batches_at_once: Annotated[int, Field(ge=1, le=1000)] = 3
+    """Batches that a process answers at a time."""
+    batch_cpu_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
+    """CPU seconds that the answer to a batch may take."""
+    batch_answer_bytes: Annotated[int, Field(ge=1024, le=10 * 1000**3)] = 100_000_000
+    """The largest answer to a batch."""
+    drain_seconds: Annotated[float, Field(ge=0, le=600)] = 0.0
+    """How long `/readyz` answers 503 before the service stops."""
+    grace_seconds: Annotated[int, Field(ge=0, le=600)] = 30
+    """How long answers under way may take while the service stops."""
+    allowed_hosts: Annotated[str, Field(max_length=10_000)] = ""
+    """Hosts to answer for, with commas; `*.example.org` allows all below it."""
+    feeds: Annotated[str, Field(max_length=1000)] = "on"
+    """Feeds of prices that are read in the background: `on`, `off`, or names with commas."""
+    feed_urls: dict[str, str] = {}
+    """Mirrors by feed, as JSON: `{"azure": "https://mirror.example/azure"}`."""
+    feed_keys: dict[str, Annotated[SecretStr, AfterValidator(_key_for_a_header)]] = {}
+    """Keys of sellers by feed, each in a variable of its own: `SELECTOR_FEED_KEYS__LAMBDA`."""
+    open_reads: bool = True
+    """Whether reading needs no API key; writing always needs one."""
+    development_key: Annotated[str, Field(pattern=r"^([!-~]{16,200})?$")] = ""
+    """The token of the key that `serve --development-key` creates: 16 to 200 printable characters."""
+    requests_per_minute_and_key: Annotated[int, Field(ge=0, le=10_000_000)] = 6000
+    """Requests that a key may send in a minute; 0: any number."""
+    requests_per_minute_and_address: Annotated[int, Field(ge=0, le=10_000_000)] = 1200
+    """Requests without a key from one address in a minute; 0: any number."""
+    measurements_per_key: Annotated[int, Field(ge=0, le=100_000_000)] = 100_000
+    """Measurements that one API key may store."""
+    rate_limit_storage_url: Annotated[str, AfterValidator(_storage_that_exists), Field(max_length=1000)] = ""
+    """Where processes share their counts, such as `redis://cache:6379`."""
+    trace_url: Annotated[str, AfterValidator(_tracing_that_is_installed), Field(max_length=1000)] = ""
+    """Where traces are sent by OTLP over HTTP, such as `http://collector:4318/v1/traces`."""
+    access_log: bool = False
+    """Whether to log each request; slow ones always are."""
+    log_format: LogFormat = "text"
+    """`text` or `json`."""
+    log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
+    """How much is logged."""
 
 
 def read_settings(**overrides: object) -> Settings:

@@ -37,35 +37,37 @@ class CompareRequest(DayRequest):
 class ComparedInstanceResponse(ResponseModel):
     """One instance type against the baseline; a ratio is null if one of its figures is unknown."""
 
-    instance: str = Field(description="The instance type, as `provider/name`.")
-    basis: Literal["measured", "peak"] = Field(
-        description="`measured` under the name of `workload`; `peak`: the dense peak of the machine."
-    )
-    speed: float | None = Field(description="Samples per second when measured; else dense peak in TFLOPS.")
-    speed_unit: Literal["samples_per_second", "tflops"] = Field(
-        description="`samples_per_second` if `basis` is `measured`, else 10^12 operations per second."
-    )
+    instance: str
+    """The instance type, as `provider/name`."""
+    basis: Literal["measured", "peak"]
+    """`measured` under the name of `workload`; `peak`: the dense peak of the machine."""
+    speed: float | None
+    """Samples per second when measured; else dense peak in TFLOPS."""
+    speed_unit: Literal["samples_per_second", "tflops"]
+    """`samples_per_second` if `basis` is `measured`, else 10^12 operations per second."""
     precision: str | None = Field(description="Of the measurement, or of the peak; null: unknown.")
-    batch_size: int | None = Field(
-        description="Samples per step of the measurement; null: not stated, or without a measurement."
-    )
-    usd_per_hour: float | None = Field(description="`usd_per_hour` of `price`; null: unknown.")
-    price: PriceResponse | None = Field(
-        description="The lowest on-demand price in the regions asked for, or else the lowest spot price; "
-        "null: no offer."
-    )
-    relative_speed: Annotated[float | None, Field(description="`speed` over that of the baseline.")]
-    relative_cost: Annotated[float | None, Field(description="`usd_per_hour` over that of the baseline.")]
-    relative_peak: float | None = Field(description="Dense peak by the data sheets, over that of the baseline.")
-    speed_per_peak: float | None = Field(
-        description="Relative speed over relative peak; below 1, the speed-up is less than the data sheets suggest."
-    )
-    speed_per_cost: Annotated[float | None, Field(description="`relative_speed` over `relative_cost`.")]
-    samples_per_usd: Annotated[float | None, Field(description="Null unless measured.")]
-    evidence: list[str] = Field(description="Ids of the measurements used.")
-    specs: InstanceResponse = Field(
-        description="The instance type as a list shows it, whose `price` is that of all regions."
-    )
+    batch_size: int | None
+    """Samples per step of the measurement; null: not stated, or without a measurement."""
+    usd_per_hour: float | None
+    """`usd_per_hour` of `price`; null: unknown."""
+    price: PriceResponse | None
+    """The lowest on-demand price in the regions asked for, or else the lowest spot price; null: no offer."""
+    relative_speed: float | None
+    """`speed` over that of the baseline."""
+    relative_cost: float | None
+    """`usd_per_hour` over that of the baseline."""
+    relative_peak: float | None
+    """Dense peak by the data sheets, over that of the baseline."""
+    speed_per_peak: float | None
+    """Relative speed over relative peak; below 1, the speed-up is less than the data sheets suggest."""
+    speed_per_cost: float | None
+    """`relative_speed` over `relative_cost`."""
+    samples_per_usd: float | None
+    """Null unless measured."""
+    evidence: list[str]
+    """Ids of the measurements used."""
+    specs: InstanceResponse
+    """The instance type as a list shows it, whose `price` is that of all regions."""
 
     @classmethod
     def of(cls, row: Comparison, catalog: Catalog) -> "ComparedInstanceResponse":

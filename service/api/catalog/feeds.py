@@ -19,30 +19,41 @@ class FeedResponse(ResponseModel):
     """A feed: how far it is trusted, when it was read, and what became of its rows."""
 
     id: str
-    title: str = Field(description="Name for people.")
-    rank: int = Field(description="Where several feeds confirmed a price recently, the one of the lowest rank counts.")
-    state: Health = Field(description="`stale`: the feed answers, but its content has not changed for too long.")
-    problem: Annotated[str | None, Field(description="Why the last run failed; null if it succeeded.")]
-    url: str | None = Field(description="Address at which the feed is read; null: none.")
-    setting: str | None = Field(description="The environment variable for the key that the feed needs; null: none.")
-    every_hours: Annotated[
-        float | None, Field(description="Hours between two runs; null: the feed is not read in the background.")
-    ]
-    last_run_at: datetime | None = Field(description="When the feed was last read; null: never.")
-    next_run_at: datetime | None = Field(
-        description="When the feed is due again; null: never read, or not read in the background."
-    )
-    captured_at: datetime | None = Field(description="When the last good content was current.")
-    changed_at: datetime | None = Field(description="When the content last changed.")
-    rows_kept: int = Field(description="Rows of the last capture that became prices.")
-    rows_held: int = Field(
-        description="Rows that do not count until a second capture, another feed or `instance-selector feeds release` "
-        "confirms them."
-    )
-    rows_refused: int = Field(description="Rows that an operator refused: `instance-selector feeds refuse`.")
-    rows_unmapped: int = Field(description="Rows whose instance type the catalog lacks, see `/catalog/unmapped`.")
-    set_aside: dict[str, int] = Field(description="Rows that failed a check, by reason.")
-    filtered: dict[str, int] = Field(description="Rows about other products, by reason.")
+    title: str
+    """Name for people."""
+    rank: int
+    """Where several feeds confirmed a price recently, the one of the lowest rank counts."""
+    state: Health
+    """`stale`: the feed answers, but its content has not changed for too long."""
+    problem: str | None
+    """Why the last run failed; null if it succeeded."""
+    url: str | None
+    """Address at which the feed is read; null: none."""
+    setting: str | None
+    """The environment variable for the key that the feed needs; null: none."""
+    every_hours: float | None
+    """Hours between two runs; null: the feed is not read in the background."""
+    last_run_at: datetime | None
+    """When the feed was last read; null: never."""
+    next_run_at: datetime | None
+    """When the feed is due again; null: never read, or not read in the background."""
+    captured_at: datetime | None
+    """When the last good content was current."""
+    changed_at: datetime | None
+    """When the content last changed."""
+    rows_kept: int
+    """Rows of the last capture that became prices."""
+    rows_held: int
+    """Rows that do not count until a second capture, another feed or `instance-selector feeds release` confirms
+    them."""
+    rows_refused: int
+    """Rows that an operator refused: `instance-selector feeds refuse`."""
+    rows_unmapped: int
+    """Rows whose instance type the catalog lacks, see `/catalog/unmapped`."""
+    set_aside: dict[str, int]
+    """Rows that failed a check, by reason."""
+    filtered: dict[str, int]
+    """Rows about other products, by reason."""
 
     @classmethod
     def of(cls, status: FeedStatus, now: datetime) -> "FeedResponse":

@@ -55,12 +55,14 @@ class BoardResponse(ResponseModel):
 class GpuResponse(copy_of(Gpu, *_NOT_SHOWN), ResponseModel):  # type: ignore[misc]
     """A GPU, which may be a part of a card. All figures are of one GPU; null: unknown."""
 
-    board: BoardResponse | None = Field(description="Totals of the board, which may hold several GPUs.")
-    successor: str | None = Field(description="The newer GPU that replaces it, if released by the catalog's day.")
-    instance_types: int = Field(description="How many instance types on the catalog's day have this GPU.")
-    precisions: dict[str, PrecisionDetailResponse] = Field(
-        description="By the id of the precision, see `/precisions`; one that is missing is unknown."
-    )
+    board: BoardResponse | None
+    """Totals of the board, which may hold several GPUs."""
+    successor: str | None
+    """The newer GPU that replaces it, if released by the catalog's day."""
+    instance_types: int
+    """How many instance types on the catalog's day have this GPU."""
+    precisions: dict[str, PrecisionDetailResponse]
+    """By the id of the precision, see `/precisions`; one that is missing is unknown."""
 
     @classmethod
     def of(cls, gpu: Gpu, catalog: Catalog) -> "GpuResponse":

@@ -1,7 +1,7 @@
 """An instance type as every endpoint shows it."""
 
 from datetime import date
-from typing import Annotated, Self
+from typing import Self
 
 from pydantic import Field
 
@@ -22,34 +22,38 @@ class PrecisionRateResponse(ResponseModel):
 class InstanceGpuResponse(ResponseModel):
     """The GPUs of an instance type. Figures are of one GPU, except for `total_memory_gb`; null: unknown."""
 
-    id: str = Field(description="Id of the GPU, see `/gpus/{id}`.")
+    id: str
+    """Id of the GPU, see `/gpus/{id}`."""
     name: str
-    kind: str = Field(description="`gpu`, `tpu`, `npu` or `fpga`.")
-    vendor: str = Field(description="Maker of the chip, such as `nvidia`.")
-    architecture: str = Field(description="Generation of the chip, such as `hopper` or `cdna-3`.")
-    count: int = Field(description="GPUs of one machine; a part of a card counts as one.")
-    fraction: float = Field(description="1 for a whole card; 0.5 where each GPU is half a card.")
-    memory_gb: Annotated[float | None, Field(description="Memory of one GPU as it is sold, in GB.")]
-    usable_memory_gib: Annotated[
-        float | None, Field(description="Memory of one GPU that programs can allocate, in GiB.")
-    ]
-    total_memory_gb: Annotated[float | None, Field(description="Memory of all GPUs together, in GB.")]
+    kind: str
+    """`gpu`, `tpu`, `npu` or `fpga`."""
+    vendor: str
+    """Maker of the chip, such as `nvidia`."""
+    architecture: str
+    """Generation of the chip, such as `hopper` or `cdna-3`."""
+    count: int
+    """GPUs of one machine; a part of a card counts as one."""
+    fraction: float
+    """1 for a whole card; 0.5 where each GPU is half a card."""
+    memory_gb: float | None
+    """Memory of one GPU as it is sold, in GB."""
+    usable_memory_gib: float | None
+    """Memory of one GPU that programs can allocate, in GiB."""
+    total_memory_gb: float | None
+    """Memory of all GPUs together, in GB."""
     memory_bandwidth_gb_per_second: float | None
-    tdp_watts: Annotated[float | None, Field(description="Rated power of one GPU.")]
-    tensor_core_generation: int | None = Field(
-        description="Generation of NVIDIA's tensor cores, 1 for Volta; null for a GPU without them."
-    )
-    released_on: Annotated[str | None, Field(description="Year, month or day.")]
-    interconnect: Annotated[
-        str | None,
-        Field(description="How the GPUs are linked, such as `nvlink`; `none` for a single GPU, null: unknown."),
-    ]
-    interconnect_gb_per_second: Annotated[
-        float | None, Field(description="Per GPU, both directions added; null: unknown or none.")
-    ]
-    precisions: dict[str, PrecisionRateResponse] = Field(
-        description="By the id of the precision, see `/precisions`: those that the GPU runs, or may run."
-    )
+    tdp_watts: float | None
+    """Rated power of one GPU."""
+    tensor_core_generation: int | None
+    """Generation of NVIDIA's tensor cores, 1 for Volta; null for a GPU without them."""
+    released_on: str | None
+    """Year, month or day."""
+    interconnect: str | None
+    """How the GPUs are linked, such as `nvlink`; `none` for a single GPU, null: unknown."""
+    interconnect_gb_per_second: float | None
+    """Per GPU, both directions added; null: unknown or none."""
+    precisions: dict[str, PrecisionRateResponse]
+    """By the id of the precision, see `/precisions`: those that the GPU runs, or may run."""
 
 
 class CpuResponse(ResponseModel):
@@ -63,24 +67,29 @@ class CpuResponse(ResponseModel):
 class ListedPriceResponse(ResponseModel):
     """The price of an offer per hour as its seller lists it, with its source."""
 
-    usd_per_hour: float | None = Field(
-        description="The listed price in US dollars. Null if it is unknown; `unknown_because` then says why."
-    )
-    market: Annotated[str, Field(description="`on_demand`, `spot` or `reserved`.")]
-    term: str | None = Field(description="The commitment of a reserved offer, such as `1y_reserved_all_upfront`.")
-    region: Annotated[str | None, Field(description="Null: the source names no region.")]
-    zone: Annotated[str | None, Field(description="Zone of a spot price; null if the price holds in the whole region.")]
-    currency: Annotated[str, Field(description="The currency of `per_hour`, such as `USD`.")]
+    usd_per_hour: float | None
+    """The listed price in US dollars. Null if it is unknown; `unknown_because` then says why."""
+    market: str
+    """`on_demand`, `spot` or `reserved`."""
+    term: str | None
+    """The commitment of a reserved offer, such as `1y_reserved_all_upfront`."""
+    region: str | None
+    """Null: the source names no region."""
+    zone: str | None
+    """Zone of a spot price; null if the price holds in the whole region."""
+    currency: str
+    """The currency of `per_hour`, such as `USD`."""
     per_hour: float | None = Field(description="As listed, in the provider's currency; null: unknown.")
-    observed_on: Annotated[
-        date | None, Field(description="The day on which the source showed the price; null: unknown.")
-    ]
-    dated: Annotated[str, Field(description="How well the day is known: `day`, `month`, `not_before` or `unknown`.")]
-    kind: Annotated[
-        str, Field(description="How the price is known: `api`, `published`, `entered` by hand or `assumed`.")
-    ]
-    source: Annotated[str, Field(description="Id of the source.")]
-    unknown_because: Annotated[str | None, Field(description="Why `usd_per_hour` is null; null if it is known.")]
+    observed_on: date | None
+    """The day on which the source showed the price; null: unknown."""
+    dated: str
+    """How well the day is known: `day`, `month`, `not_before` or `unknown`."""
+    kind: str
+    """How the price is known: `api`, `published`, `entered` by hand or `assumed`."""
+    source: str
+    """Id of the source."""
+    unknown_because: str | None
+    """Why `usd_per_hour` is null; null if it is known."""
 
     @classmethod
     def of(cls, offer: Offer, **more: object) -> Self:
@@ -101,17 +110,18 @@ class ListedPriceResponse(ResponseModel):
 class PriceResponse(ListedPriceResponse):
     """The price of an offer per hour that is believed on the catalog's day, and the listed price that it rests on."""
 
-    usd_per_hour: float | None = Field(
-        description="The price per machine that is believed on the catalog's day; filters, rankings and limits use it. "
-        "Null if it is unknown; `unknown_because` then says why."
-    )
-    usd_per_hour_low: float | None = Field(
-        description="Low end of the band that contains the true price in eight of ten cases."
-    )
-    usd_per_hour_high: float | None = Field(description="High end of the band of `usd_per_hour_low`.")
+    usd_per_hour: float | None
+    """The price per machine that is believed on the catalog's day; filters, rankings and limits use it. Null if it is
+    unknown; `unknown_because` then says why."""
+    usd_per_hour_low: float | None
+    """Low end of the band that contains the true price in eight of ten cases."""
+    usd_per_hour_high: float | None
+    """High end of the band of `usd_per_hour_low`."""
     listed_usd_per_hour: float | None = Field(description="As the source lists it on `observed_on`.")
-    old: bool = Field(description="Whether no recent observation confirms it; it then ranks at `usd_per_hour_high`.")
-    suspect: bool = Field(description="Whether one source alone states it, far below the same GPU elsewhere.")
+    old: bool
+    """Whether no recent observation confirms it; it then ranks at `usd_per_hour_high`."""
+    suspect: bool
+    """Whether one source alone states it, far below the same GPU elsewhere."""
 
     @classmethod
     def of(cls, offer: Offer, **more: object) -> Self:
@@ -147,29 +157,39 @@ class InstanceTypeResponse(ResponseModel):
     """The hardware of an instance type."""
 
     provider: str
-    name: str = Field(description="Name of the instance type at the provider, such as `p4d.24xlarge`.")
-    service: Annotated[str, Field(description="The service that rents it out, such as `ec2` or `sagemaker`.")]
-    family: str = Field(description="Family of instance types, such as `p4d`.")
-    lifecycle: Annotated[str, Field(description="State on the catalog's day, such as `available` or `retired`.")]
-    launched_on: date | None = Field(description="The day on which the type became generally available; null: unknown.")
-    gpu: Annotated[InstanceGpuResponse | None, Field(description="Null: the machine has no GPU.")]
-    vcpus: float | None = Field(description="vCPUs of the machine, as the provider counts them; null: unknown.")
+    name: str
+    """Name of the instance type at the provider, such as `p4d.24xlarge`."""
+    service: str
+    """The service that rents it out, such as `ec2` or `sagemaker`."""
+    family: str
+    """Family of instance types, such as `p4d`."""
+    lifecycle: str
+    """State on the catalog's day, such as `available` or `retired`."""
+    launched_on: date | None
+    """The day on which the type became generally available; null: unknown."""
+    gpu: InstanceGpuResponse | None
+    """Null: the machine has no GPU."""
+    vcpus: float | None
+    """vCPUs of the machine, as the provider counts them; null: unknown."""
     cpu: CpuResponse
-    memory_gib: Annotated[float | None, Field(description="Host memory in GiB; null: unknown.")]
-    network_gbps: Annotated[
-        float | None, Field(description="Network of the machine in gigabits per second, at its peak; null: unknown.")
-    ]
-    rdma: bool | None = Field(description="Whether the network between machines has RDMA; null: unknown.")
-    gpudirect_rdma: bool | None = Field(
-        description="Whether the network reads the memory of GPUs directly; null: unknown."
-    )
-    local_storage_gb: Annotated[float | None, Field(description="Local disks in GB; 0: none, null: unknown.")]
-    bare_metal: bool | None = Field(
-        description="Whether the renter has the whole machine without a hypervisor; null: unknown."
-    )
-    orderable: bool | None = Field(description="Whether the provider takes this name in an order; null: unknown.")
-    hypervisor: str | None = Field(description="`nitro` or `xen` at AWS; `none` on bare metal; null: unknown.")
-    cpu_fp32_tflops: float | None = Field(description="Dense fp32 peak of all vCPUs; null: unknown.")
+    memory_gib: float | None
+    """Host memory in GiB; null: unknown."""
+    network_gbps: float | None
+    """Network of the machine in gigabits per second, at its peak; null: unknown."""
+    rdma: bool | None
+    """Whether the network between machines has RDMA; null: unknown."""
+    gpudirect_rdma: bool | None
+    """Whether the network reads the memory of GPUs directly; null: unknown."""
+    local_storage_gb: float | None
+    """Local disks in GB; 0: none, null: unknown."""
+    bare_metal: bool | None
+    """Whether the renter has the whole machine without a hypervisor; null: unknown."""
+    orderable: bool | None
+    """Whether the provider takes this name in an order; null: unknown."""
+    hypervisor: str | None
+    """`nitro` or `xen` at AWS; `none` on bare metal; null: unknown."""
+    cpu_fp32_tflops: float | None
+    """Dense fp32 peak of all vCPUs; null: unknown."""
 
     @classmethod
     def of(cls, instance_type: InstanceType, day: date) -> "InstanceTypeResponse":
@@ -194,13 +214,16 @@ class RegionCpuResponse(ResponseModel):
 class InstanceResponse(InstanceTypeResponse):
     """An instance type in a list, with its best price."""
 
-    gpus_exclusive: bool | None = Field(description="Whether no other customer shares the GPUs; null: unknown.")
-    memory_gib_per_gpu: float | None = Field(description="Host memory for each GPU; null: unknown, or without GPUs.")
-    region_cpus: list[RegionCpuResponse] = Field(description="CPUs that regions are known to combine with the GPU.")
-    price: PriceResponse | None = Field(
-        description="The best offer under the filters; null when there is no offer at all."
-    )
-    offers: int = Field(description="How many offers the type has on the catalog's day.")
+    gpus_exclusive: bool | None
+    """Whether no other customer shares the GPUs; null: unknown."""
+    memory_gib_per_gpu: float | None
+    """Host memory for each GPU; null: unknown, or without GPUs."""
+    region_cpus: list[RegionCpuResponse]
+    """CPUs that regions are known to combine with the GPU."""
+    price: PriceResponse | None
+    """The best offer under the filters; null when there is no offer at all."""
+    offers: int
+    """How many offers the type has on the catalog's day."""
 
 
 def _gpu_response(instance_type: InstanceType, gpu: Gpu) -> InstanceGpuResponse:

@@ -77,10 +77,8 @@ class FacetResponse(ResponseModel):
 class InstancesPageResponse(Page[InstanceResponse]):
     """A page of instance types."""
 
-    facets: Annotated[
-        dict[str, list[FacetResponse]] | None,
-        Field(description="For each requested column, its values in the whole list with their counts; null without."),
-    ]
+    facets: dict[str, list[FacetResponse]] | None
+    """For each requested column, its values in the whole list with their counts; null without."""
 
 
 _read_query = query_reader(InstancesRequest)
@@ -185,45 +183,34 @@ class NamePartsResponse(ResponseModel):
 class InstanceDetailResponse(InstanceTypeResponse):
     """An instance type in full."""
 
-    name_parts: NamePartsResponse | None = Field(
-        description="Null: the provider has no rule for names, or the name does not follow it."
-    )
-    gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs to itself; null: unknown.")]
-    vcpus_per_gpu: float | None = Field(description="`vcpus` over the number of GPUs; null: unknown, or no GPU.")
-    interconnect: Annotated[
-        str | None,
-        Field(description="How the GPUs are linked, such as `nvlink`; `none` for a single GPU, null: unknown."),
-    ]
-    network_baseline_gbps: Annotated[
-        float | None, Field(description="Network that is sustained without credits; null: unknown.")
-    ]
-    cpu_baseline_share: Annotated[
-        float | None,
-        Field(
-            description="Share of a vCPU's time that a burstable type sustains without credits; null: not burstable."
-        ),
-    ]
-    twin_of: Annotated[str | None, Field(description="Another name of the same machine, as `provider/name`.")]
-    superseded_by: Annotated[
-        str | None, Field(description="The newer type that is faster, costs no more and has as much memory.")
-    ]
-    precisions: dict[str, PrecisionDetailResponse] = Field(
-        description="By the id of the precision, see `/precisions`; one that is missing is unknown. Empty "
-        "without a GPU."
-    )
-    offers: list[PriceResponse] = Field(
-        description="Every offer of the type on the catalog's day, in all markets and regions."
-    )
-    lifecycle_events: list[LifecycleResponse] = Field(
-        description="States up to the catalog's day, the first one first."
-    )
-    software: list[SoftwareSupportResponse] = Field(
-        description="Rules in force on the catalog's day that apply to this machine."
-    )
-    region_cpus: list[RegionCpuResponse] = Field(description="CPUs that regions are known to combine with the GPU.")
-    evidence: list[EvidenceResponse] = Field(
-        description="Measurements of named workloads on this machine that the caller may see."
-    )
+    name_parts: NamePartsResponse | None
+    """Null: the provider has no rule for names, or the name does not follow it."""
+    gpus_exclusive: bool | None
+    """Whether a renter has the GPUs to itself; null: unknown."""
+    vcpus_per_gpu: float | None
+    """`vcpus` over the number of GPUs; null: unknown, or no GPU."""
+    interconnect: str | None
+    """How the GPUs are linked, such as `nvlink`; `none` for a single GPU, null: unknown."""
+    network_baseline_gbps: float | None
+    """Network that is sustained without credits; null: unknown."""
+    cpu_baseline_share: float | None
+    """Share of a vCPU's time that a burstable type sustains without credits; null: not burstable."""
+    twin_of: str | None
+    """Another name of the same machine, as `provider/name`."""
+    superseded_by: str | None
+    """The newer type that is faster, costs no more and has as much memory."""
+    precisions: dict[str, PrecisionDetailResponse]
+    """By the id of the precision, see `/precisions`; one that is missing is unknown. Empty without a GPU."""
+    offers: list[PriceResponse]
+    """Every offer of the type on the catalog's day, in all markets and regions."""
+    lifecycle_events: list[LifecycleResponse]
+    """States up to the catalog's day, the first one first."""
+    software: list[SoftwareSupportResponse]
+    """Rules in force on the catalog's day that apply to this machine."""
+    region_cpus: list[RegionCpuResponse]
+    """CPUs that regions are known to combine with the GPU."""
+    evidence: list[EvidenceResponse]
+    """Measurements of named workloads on this machine that the caller may see."""
     source: str
     note: str | None
     catalog: CatalogStamp
@@ -286,13 +273,16 @@ class SpecChangeResponse(ResponseModel):
 class SimilarInstanceResponse(ResponseModel):
     """A similar instance type, with the gains and losses of moving to it."""
 
-    distance: FourDecimals = Field(description="0 means equal; each figure counts by the logarithm of its ratio.")
-    gains: list[SpecChangeResponse] = Field(description="Figures that are higher on the similar type.")
-    loses: list[SpecChangeResponse] = Field(description="Figures that are lower on the similar type.")
-    precisions_gained: list[str] = Field(description="Precisions that only the GPU of the similar type runs natively.")
-    precisions_lost: list[str] = Field(
-        description="Precisions that only the GPU of the instance type in the path runs natively."
-    )
+    distance: FourDecimals
+    """0 means equal; each figure counts by the logarithm of its ratio."""
+    gains: list[SpecChangeResponse]
+    """Figures that are higher on the similar type."""
+    loses: list[SpecChangeResponse]
+    """Figures that are lower on the similar type."""
+    precisions_gained: list[str]
+    """Precisions that only the GPU of the similar type runs natively."""
+    precisions_lost: list[str]
+    """Precisions that only the GPU of the instance type in the path runs natively."""
     instance: InstanceResponse
 
 

@@ -66,43 +66,67 @@ class MeasurementResponse(ResponseModel):
 
     id: str
     kind: str = Field(description="What was measured, as the filter `kind` lists it.")
-    workload: str | None = Field(description="The name of the workload; null for a published run.")
-    model: str | None = Field(description="Null where only a workload is named.")
+    workload: str | None
+    """The name of the workload; null for a published run."""
+    model: str | None
+    """Null where only a workload is named."""
     task: str | None = Field(
         description="What a published run did, such as `pretrain`, `lora` or `infer`; null for a named workload."
     )
-    gpu: str | None = Field(description="Null if the catalog does not have the machine.")
-    gpu_count: int | None = Field(description="In one node.")
-    nodes: int | None = Field(description="Machines that ran it together; null: unknown.")
-    machine: str | None = Field(description="`provider/name`, where one is named.")
-    precision: str | None = Field(description="Precision of the arithmetic, see `/precisions`; null: not stated.")
-    format: str | None = Field(description="The number format in the words of the source.")
-    weight_bits: float | None = Field(
-        description="Bits of a stored weight where the source states them; null: those of the precision."
-    )
-    framework: str | None = Field(description="The framework or engine, as `/frameworks` names it.")
-    software: str | None = Field(description="The software in the words of the source.")
-    sequence_length: int | None = Field(description="Tokens of a training sequence; null: unknown or not applicable.")
-    input_length: int | None = Field(description="Tokens of a prompt; null: unknown or not applicable.")
-    output_length: int | None = Field(description="Tokens of an answer; null: unknown or not applicable.")
-    batch_size: int | None = Field(description="Samples per step of all GPUs together.")
-    micro_batch: int | None = Field(description="Samples per GPU and pass.")
-    concurrency: int | None = Field(description="Requests in flight; null: unknown, or as many as fit.")
-    tokens: float | None = Field(description="Amount of work of the run, if `value` is its time.")
-    samples: float | None = Field(description="Amount of work of the run, if `value` is its time.")
+    gpu: str | None
+    """Null if the catalog does not have the machine."""
+    gpu_count: int | None
+    """In one node."""
+    nodes: int | None
+    """Machines that ran it together; null: unknown."""
+    machine: str | None
+    """`provider/name`, where one is named."""
+    precision: str | None
+    """Precision of the arithmetic, see `/precisions`; null: not stated."""
+    format: str | None
+    """The number format in the words of the source."""
+    weight_bits: float | None
+    """Bits of a stored weight where the source states them; null: those of the precision."""
+    framework: str | None
+    """The framework or engine, as `/frameworks` names it."""
+    software: str | None
+    """The software in the words of the source."""
+    sequence_length: int | None
+    """Tokens of a training sequence; null: unknown or not applicable."""
+    input_length: int | None
+    """Tokens of a prompt; null: unknown or not applicable."""
+    output_length: int | None
+    """Tokens of an answer; null: unknown or not applicable."""
+    batch_size: int | None
+    """Samples per step of all GPUs together."""
+    micro_batch: int | None
+    """Samples per GPU and pass."""
+    concurrency: int | None
+    """Requests in flight; null: unknown, or as many as fit."""
+    tokens: float | None
+    """Amount of work of the run, if `value` is its time."""
+    samples: float | None
+    """Amount of work of the run, if `value` is its time."""
     samples_per_second: float | None = Field(description="The same as `value` if its unit is this one, else null.")
-    seconds_per_batch: float | None = Field(description="Seconds of one step, as a caller sent them; null otherwise.")
-    usd_per_hour: float | None = Field(description="Price paid for one machine.")
-    value: float = Field(description="The measured figure, in `unit`.")
-    unit: str = Field(description="Rates are of the whole job unless they end in `per_gpu`; `fits` is 1 or 0.")
-    measured_on: date | None = Field(description="Null where only the year is known.")
-    year: int = Field(description="The year of the measurement or of the publication.")
-    public: bool = Field(description="Whether every caller sees it; otherwise only the owner of the key that sent it.")
-    quality: str | None = Field(
-        description="`A`: from a log or table; `B`: from elsewhere, or with a setting missing. Null: sent by a caller."
-    )
+    seconds_per_batch: float | None
+    """Seconds of one step, as a caller sent them; null otherwise."""
+    usd_per_hour: float | None
+    """Price paid for one machine."""
+    value: float
+    """The measured figure, in `unit`."""
+    unit: str
+    """Rates are of the whole job unless they end in `per_gpu`; `fits` is 1 or 0."""
+    measured_on: date | None
+    """Null where only the year is known."""
+    year: int
+    """The year of the measurement or of the publication."""
+    public: bool
+    """Whether every caller sees it; otherwise only the owner of the key that sent it."""
+    quality: str | None
+    """`A`: from a log or table; `B`: from elsewhere, or with a setting missing. Null: sent by a caller."""
     source: str
-    detail: str | None = Field(description="The place in the source, such as a table.")
+    detail: str | None
+    """The place in the source, such as a table."""
     note: str | None
 
     @classmethod

@@ -65,36 +65,39 @@ class SoftwareUsedRequest(BodyModel):
 class MeasurementRequest(BodyModel):
     """One measurement: of which workload, on which machine, and how fast, as a rate or as the time of a loop."""
 
-    name: Annotated[PrintedName | None, Field(description="The name of the workload; or send `workload`.")] = None
-    workload: Annotated[
-        Named[PrintedName, NamedWorkloadRequest] | None,
-        Field(description="The name of the workload, as a text or as an object with `name`; or send `name`."),
-    ] = None
-    machine: Annotated[Name, Field(description="The instance type, as `name` or `provider/name`.")]
-    nodes: Annotated[AtLeastOne, Field(description="Machines of this type that ran it together.")] = 1
-    precision: Annotated[
-        Name | None, Field(description="The number format of the multiplications, see `/precisions`. Null: unknown.")
-    ] = None
+    name: PrintedName | None = None
+    """The name of the workload; or send `workload`."""
+    workload: Named[PrintedName, NamedWorkloadRequest] | None = None
+    """The name of the workload, as a text or as an object with `name`; or send `name`."""
+    machine: Name
+    """The instance type, as `name` or `provider/name`."""
+    nodes: AtLeastOne = 1
+    """Machines of this type that ran it together."""
+    precision: Name | None = None
+    """The number format of the multiplications, see `/precisions`. Null: unknown."""
     software: SoftwareUsedRequest = SoftwareUsedRequest()
-    samples_per_second: Annotated[Rate | None, Field(description="Samples per second of all nodes together.")] = None
-    steps: Annotated[
-        Steps | None,
-        Field(description="With `seconds`, `batch_size` and `world_size`: the rate is computed from them."),
-    ] = None
-    seconds: Annotated[Positive | None, Field(description="Seconds that all `steps` took.")] = None
-    batch_size: Annotated[
-        AtLeastOneOfMany | None,
-        Field(description="Samples per step: of each worker if `steps` is sent, else of all workers together."),
-    ] = None
-    world_size: Annotated[Workers | None, Field(description="Number of workers, each with its own batch.")] = None
-    usd_per_hour: Annotated[UsdPerHour | None, Field(description="Price paid for one machine.")] = None
-    watts: Annotated[Positive | None, Field(description="Power that one machine drew.")] = None
-    measured_at: Annotated[Day | None, Field(description="The day of the measurement. Default: today, in UTC.")] = None
-    source: Annotated[PrintedName, Field(description="Who or what measured.")] = UNNAMED_SOURCE
-    note: Annotated[Text | None, Field(description="A remark, which is shown with the measurement.")] = None
-    public: Annotated[
-        bool, Field(description="Whether every caller sees and uses it; needs a key with the scope `admin`, too.")
-    ] = False
+    samples_per_second: Rate | None = None
+    """Samples per second of all nodes together."""
+    steps: Steps | None = None
+    """With `seconds`, `batch_size` and `world_size`: the rate is computed from them."""
+    seconds: Positive | None = None
+    """Seconds that all `steps` took."""
+    batch_size: AtLeastOneOfMany | None = None
+    """Samples per step: of each worker if `steps` is sent, else of all workers together."""
+    world_size: Workers | None = None
+    """Number of workers, each with its own batch."""
+    usd_per_hour: UsdPerHour | None = None
+    """Price paid for one machine."""
+    watts: Positive | None = None
+    """Power that one machine drew."""
+    measured_at: Day | None = None
+    """The day of the measurement. Default: today, in UTC."""
+    source: PrintedName = UNNAMED_SOURCE
+    """Who or what measured."""
+    note: Text | None = None
+    """A remark, which is shown with the measurement."""
+    public: bool = False
+    """Whether every caller sees and uses it; needs a key with the scope `admin`, too."""
 
 
 class MeasurementsPostRequest(BodyModel):

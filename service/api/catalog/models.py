@@ -48,45 +48,49 @@ class TransformerResponse(copy_of(Transformer)):  # type: ignore[misc]
 class ModelResponse(ResponseModel):
     """An ML model of the catalog."""
 
-    id: str = Field(description="The name that requests use; `aliases` mean the same.")
+    id: str
+    """The name that requests use; `aliases` mean the same."""
     name: str
-    family: str = Field(description="Such as `llm`, `moe`, `cnn` or `diffusion`.")
+    family: str
+    """Such as `llm`, `moe`, `cnn` or `diffusion`."""
     aliases: list[str]
-    parameters: int = Field(description="All parameters, as published.")
-    active_parameters: int = Field(description="Parameters that take part in one token or sample.")
+    parameters: int
+    """All parameters, as published."""
+    active_parameters: int
+    """Parameters that take part in one token or sample."""
     sample: str = Field(description="What one sample is, such as `token` or `image 1024x1024`.")
-    forward_flops_per_sample: float | None = Field(
-        description="2 x multiply-accumulates of one forward pass; generating a sample may take several."
-    )
-    activation_values_per_sample: float | None = Field(description="Values that the layers write for one sample.")
-    saved_values_per_sample: float | None = Field(
-        description="Values per sample that a training step keeps for the backward pass, without checkpointing."
-    )
-    blocks: int | None = Field(
-        description="Blocks of a network without `dimensions`; checkpointing recomputes them one by one."
-    )
-    block_inputs_per_sample: float | None = Field(description="Input values of all `blocks` together, per sample.")
-    weight_layers: int | None = Field(description="Convolutions and matrix products of a network without `dimensions`.")
-    input_tokens_per_sample: float | None = Field(description="Input tokens of a sample; null if they are not fixed.")
-    output_tokens_per_sample: float | None = Field(description="Usual output tokens of a sample.")
-    steps_per_sample: float | None = Field(description="Default number of denoising steps per sample, see `note`.")
-    passes_per_step: float | None = Field(
-        description="Forward passes per denoising step: 2 with classifier-free guidance, 1 if guidance is distilled."
-    )
-    other_parameters: float | None = Field(
-        description="Parameters outside of the main network: text encoders and image decoders, or the image encoder."
-    )
-    other_flops_per_sample: float | None = Field(
-        description="FLOPs of `other_parameters`; in a language model, for each token of an image."
-    )
-    audio_seconds_per_sample: float | None = Field(
-        description="Length of the audio of a sample; null for a model that reads no audio."
-    )
-    dimensions: TransformerResponse | None = Field(
-        description="Null if the model is not a transformer.", validation_alias="transformer"
-    )
-    published_precision: str | None = Field(description="Number format in which most of the weights are published.")
-    released_on: str | None = Field(description="Year, month or day; null: unknown.")
+    forward_flops_per_sample: float | None
+    """2 x multiply-accumulates of one forward pass; generating a sample may take several."""
+    activation_values_per_sample: float | None
+    """Values that the layers write for one sample."""
+    saved_values_per_sample: float | None
+    """Values per sample that a training step keeps for the backward pass, without checkpointing."""
+    blocks: int | None
+    """Blocks of a network without `dimensions`; checkpointing recomputes them one by one."""
+    block_inputs_per_sample: float | None
+    """Input values of all `blocks` together, per sample."""
+    weight_layers: int | None
+    """Convolutions and matrix products of a network without `dimensions`."""
+    input_tokens_per_sample: float | None
+    """Input tokens of a sample; null if they are not fixed."""
+    output_tokens_per_sample: float | None
+    """Usual output tokens of a sample."""
+    steps_per_sample: float | None
+    """Default number of denoising steps per sample, see `note`."""
+    passes_per_step: float | None
+    """Forward passes per denoising step: 2 with classifier-free guidance, 1 if guidance is distilled."""
+    other_parameters: float | None
+    """Parameters outside of the main network: text encoders and image decoders, or the image encoder."""
+    other_flops_per_sample: float | None
+    """FLOPs of `other_parameters`; in a language model, for each token of an image."""
+    audio_seconds_per_sample: float | None
+    """Length of the audio of a sample; null for a model that reads no audio."""
+    dimensions: TransformerResponse | None = Field(validation_alias="transformer")
+    """Null if the model is not a transformer."""
+    published_precision: str | None
+    """Number format in which most of the weights are published."""
+    released_on: str | None
+    """Year, month or day; null: unknown."""
     source: str
     note: str | None
 
@@ -155,20 +159,23 @@ class FlopsResponse(ResponseModel):
 class ComputedResponse(ResponseModel):
     """Figures computed from the dimensions."""
 
-    context_tokens: int = Field(description="Tokens of the sequence that the figures are for.")
-    parameters: int = Field(
-        description="Counted from the dimensions; `parameters` of the model is the published count."
-    )
+    context_tokens: int
+    """Tokens of the sequence that the figures are for."""
+    parameters: int
+    """Counted from the dimensions; `parameters` of the model is the published count."""
     active_parameters: int = Field(
         description="Those of `parameters` that one token uses: of the routed experts only the chosen ones."
     )
-    parameters_by_part: ParameterPartsResponse = Field(description="Parts that add up to `parameters`.")
-    forward_flops_per_token: FlopsResponse = Field(
-        description="For a model with an encoder and a decoder: FLOPs of one token on each side."
-    )
-    kv_bytes_per_token_fp16: float = Field(description="KV cache of one token, without the effect of sliding windows.")
-    kv_cache_bytes_fp16: float = Field(description="KV cache of `context_tokens` tokens, with sliding windows.")
-    state_bytes_fp16: float = Field(description="State of the state-space layers, independent of the sequence length.")
+    parameters_by_part: ParameterPartsResponse
+    """Parts that add up to `parameters`."""
+    forward_flops_per_token: FlopsResponse
+    """For a model with an encoder and a decoder: FLOPs of one token on each side."""
+    kv_bytes_per_token_fp16: float
+    """KV cache of one token, without the effect of sliding windows."""
+    kv_cache_bytes_fp16: float
+    """KV cache of `context_tokens` tokens, with sliding windows."""
+    state_bytes_fp16: float
+    """State of the state-space layers, independent of the sequence length."""
 
     @classmethod
     def of(cls, transformer: Transformer, context_tokens: int) -> "ComputedResponse":

@@ -36,15 +36,16 @@ class ProviderFreshnessResponse(ResponseModel):
 
     provider: str
     instance_types: int
-    offers: int = Field(description="Offers on the catalog's day, with known and unknown prices.")
-    offers_priced: int = Field(description="Offers whose price is known.")
-    offers_undated: int = Field(description="Offers whose price has no known day of observation.")
-    prices_oldest: date | None = Field(
-        description="The earliest day on which one of its prices was observed; null: no dated price."
-    )
-    prices_newest: date | None = Field(
-        description="The latest day on which one of its prices was observed; null: no dated price."
-    )
+    offers: int
+    """Offers on the catalog's day, with known and unknown prices."""
+    offers_priced: int
+    """Offers whose price is known."""
+    offers_undated: int
+    """Offers whose price has no known day of observation."""
+    prices_oldest: date | None
+    """The earliest day on which one of its prices was observed; null: no dated price."""
+    prices_newest: date | None
+    """The latest day on which one of its prices was observed; null: no dated price."""
 
 
 class ImportResponse(copy_of(ImportSummary)):  # type: ignore[misc]

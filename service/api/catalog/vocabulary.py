@@ -25,12 +25,14 @@ router = APIRouter(tags=["vocabulary"])
 class PrecisionResponse(copy_of(Precision)):  # type: ignore[misc]
     """A number format, and how many GPUs run it."""
 
-    stored_bits: Annotated[
-        float, Field(description="Bits per stored value; in block formats including its share of the block's scales.")
-    ]
-    runs_as: Annotated[str, Field(description="The precision whose rate a GPU reaches when it multiplies this format.")]
-    gpus_accelerated: int = Field(description="GPUs of the catalog that have a matrix engine for it.")
-    gpus_native: int = Field(description="GPUs of the catalog that run it natively without a matrix engine for it.")
+    stored_bits: float
+    """Bits per stored value; in block formats including its share of the block's scales."""
+    runs_as: str
+    """The precision whose rate a GPU reaches when it multiplies this format."""
+    gpus_accelerated: int
+    """GPUs of the catalog that have a matrix engine for it."""
+    gpus_native: int
+    """GPUs of the catalog that run it natively without a matrix engine for it."""
 
 
 @router.get("/precisions", summary="List precisions", response_model=Page[PrecisionResponse])
@@ -65,10 +67,10 @@ class ServiceStateResponse(copy_of(ServiceEvent)):  # type: ignore[misc]
 class ServiceResponse(copy_of(Service, "provider", "lifecycle"), ResponseModel):  # type: ignore[misc]
     """A service of the provider other than instance types."""
 
-    state: str | None = Field(description="Its state on the catalog's day; null: not announced by then.")
-    lifecycle_events: list[ServiceStateResponse] = Field(
-        description="States up to the catalog's day, the first one first."
-    )
+    state: str | None
+    """Its state on the catalog's day; null: not announced by then."""
+    lifecycle_events: list[ServiceStateResponse]
+    """States up to the catalog's day, the first one first."""
 
     @classmethod
     def of(cls, service: Service, day: date) -> "ServiceResponse":
@@ -84,15 +86,15 @@ class FeeResponse(copy_of(Fee, "provider", "note")):  # type: ignore[misc]
 class ProviderResponse(copy_of(Provider, "priced_by_region"), ResponseModel):  # type: ignore[misc]
     """A provider, its terms, and its share of the catalog."""
 
-    instance_types: int = Field(description="Number of its instance types on the catalog's day.")
-    offers: int = Field(
-        description="Number of its offers on the catalog's day: one per instance type, place, market and term."
-    )
-    services: list[ServiceResponse] = Field(description="Its services other than instance types.")
-    fees: list[FeeResponse] = Field(
-        description="Fees of its managed services with a `valid_from` up to the catalog's day; of one service and "
-        "family, the newest is in force."
-    )
+    instance_types: int
+    """Number of its instance types on the catalog's day."""
+    offers: int
+    """Number of its offers on the catalog's day: one per instance type, place, market and term."""
+    services: list[ServiceResponse]
+    """Its services other than instance types."""
+    fees: list[FeeResponse]
+    """Fees of its managed services with a `valid_from` up to the catalog's day; of one service and family, the newest
+    is in force."""
 
     @classmethod
     def of(cls, provider: Provider, catalog: Catalog) -> "ProviderResponse":
@@ -137,9 +139,8 @@ class RegionsRequest(PageRequest):
 class RegionResponse(copy_of(Region), ResponseModel):  # type: ignore[misc]
     """A region in which a provider rents machines out."""
 
-    cpus: list[RegionCpuResponse] = Field(
-        description="The CPUs that the region is known to combine with a GPU; empty: none is known."
-    )
+    cpus: list[RegionCpuResponse]
+    """The CPUs that the region is known to combine with a GPU; empty: none is known."""
 
     @classmethod
     def of(cls, region: Region) -> "RegionResponse":
@@ -176,23 +177,26 @@ class SoftwareRuleResponse(copy_of(SoftwareRule, "software", "kind")):  # type: 
 class PlatformSupportResponse(ResponseModel):
     """How software runs on a platform."""
 
-    platform: str = Field(description="Such as `cuda`, `rocm` or `cpu`.")
-    supported: Annotated[
-        str, Field(description="`yes`, `partly` or `no`, on the GPU of the platform that it suits best.")
-    ]
-    sources: list[str] = Field(description="Ids of the sources of the rules that decide.")
+    platform: str
+    """Such as `cuda`, `rocm` or `cpu`."""
+    supported: str
+    """`yes`, `partly` or `no`, on the GPU of the platform that it suits best."""
+    sources: list[str]
+    """Ids of the sources of the rules that decide."""
 
 
 class FrameworkResponse(ResponseModel):
     """A framework, engine, toolkit, library or feature, and where it runs."""
 
-    id: str = Field(description="The name that requests use; `aliases` mean the same.")
-    kind: str = Field(description="`framework`, `engine`, `toolkit`, `library` or `feature`.")
+    id: str
+    """The name that requests use; `aliases` mean the same."""
+    kind: str
+    """`framework`, `engine`, `toolkit`, `library` or `feature`."""
     aliases: list[str]
-    platforms: list[PlatformSupportResponse] = Field(
-        description="Every platform on which it is known to run or not to run."
-    )
-    rules: list[SoftwareRuleResponse] = Field(description="The rules in force on the catalog's day.")
+    platforms: list[PlatformSupportResponse]
+    """Every platform on which it is known to run or not to run."""
+    rules: list[SoftwareRuleResponse]
+    """The rules in force on the catalog's day."""
 
     @classmethod
     def of(cls, name: str, catalog: Catalog) -> "FrameworkResponse":

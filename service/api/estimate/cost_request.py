@@ -59,41 +59,28 @@ class BaselineRequest(BodyModel):
 class BillingRequest(BodyModel):
     """Charges of a run apart from its work: set-up, idle time, data and a managed service."""
 
-    managed_service: Annotated[
-        Name | None,
-        Field(
-            description="The managed service that rents the machine, such as `sagemaker-training`; its surcharge is "
-            "part of the bill. Default: none."
-        ),
-    ] = None
-    storage: Annotated[
-        Storages,
-        Field(
-            description='Stored data, as one object or a list, such as `{"gib": 500, "class": "gp3"}`. Default: none.'
-        ),
-    ] = ()
-    data_transfer_out_gb: Annotated[Amount, Field(description="GB that are sent to the internet.")] = 0
-    data_transfer_already_gb: Annotated[
-        Amount, Field(description="GB sent to the internet earlier in the month, which decide the price tier.")
-    ] = 0
-    data_transfer_between_regions_gb: Annotated[Amount, Field(description="GB that are sent to other regions.")] = 0
-    data_transfer_between_zones_gb: Annotated[
-        Amount, Field(description="GB that are sent to other zones of the region.")
-    ] = 0
-    setup_minutes: Annotated[
-        float, Field(ge=0, le=1_000_000, allow_inf_nan=False, description="Minutes of boot and set-up, per machine.")
-    ] = 0
-    commitments_held: Annotated[
-        Names,
-        Field(
-            description="Commitments that the caller pays for anyway, such as `1y_reserved_no_upfront`, or `reserved` "
-            "for all. Under these, a bill has only the hours of the run; under any other commitment, whole terms."
-        ),
-    ] = ()
-    idle_fraction: Annotated[Share, Field(description="Share of the paid time in which nothing runs, below 1.")] = 0
-    checkpoint: Annotated[
-        CheckpointRequest | None, Field(description="How the run saves and resumes. Default: `workload.checkpoint`.")
-    ] = None
+    managed_service: Name | None = None
+    """The managed service that rents the machine, such as `sagemaker-training`; its surcharge is part of the bill.
+    Default: none."""
+    storage: Storages = ()
+    """Stored data, as one object or a list, such as `{"gib": 500, "class": "gp3"}`. Default: none."""
+    data_transfer_out_gb: Amount = 0
+    """GB that are sent to the internet."""
+    data_transfer_already_gb: Amount = 0
+    """GB sent to the internet earlier in the month, which decide the price tier."""
+    data_transfer_between_regions_gb: Amount = 0
+    """GB that are sent to other regions."""
+    data_transfer_between_zones_gb: Amount = 0
+    """GB that are sent to other zones of the region."""
+    setup_minutes: Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)] = 0
+    """Minutes of boot and set-up, per machine."""
+    commitments_held: Names = ()
+    """Commitments that the caller pays for anyway, such as `1y_reserved_no_upfront`, or `reserved` for all. Under
+    these, a bill has only the hours of the run; under any other commitment, whole terms."""
+    idle_fraction: Share = 0
+    """Share of the paid time in which nothing runs, below 1."""
+    checkpoint: CheckpointRequest | None = None
+    """How the run saves and resumes. Default: `workload.checkpoint`."""
 
     def checkpoint_of(self, work: WorkloadRequest | None) -> CheckpointRequest:
         """Returns the run's checkpoints, else the workload's."""
@@ -105,42 +92,23 @@ class BillingRequest(BodyModel):
 class CostRequest(BillingRequest):
     """The part of an estimate that is about cost: instances, markets, regions, prices and limits."""
 
-    instances: Annotated[
-        AtLeastOne,
-        Field(
-            description="Independent copies of the `nodes`. They share an amount of work; plain `hours` are those of "
-            "each. Default: `workload.concurrent_runs`."
-        ),
-    ] = 1
-    region: Annotated[
-        Names, Field(description="Regions to price, see `/regions`. Default: the cheapest region of every market.")
-    ] = ()
-    market: Annotated[
-        Names,
-        Field(
-            description="`on_demand`, `spot`, `reserved`, or a term such as `1y_reserved_no_upfront`. "
-            "Default: every market, and every managed service."
-        ),
-    ] = ()
-    usd_per_hour: Annotated[
-        dict[Market, Positive] | None,
-        Field(
-            description='The caller\'s prices per machine and hour by market, such as `{"on_demand": 2.5}`. '
-            "Default: those of the catalog."
-        ),
-    ] = None
+    instances: AtLeastOne = 1
+    """Independent copies of the `nodes`. They share an amount of work; plain `hours` are those of each. Default:
+    `workload.concurrent_runs`."""
+    region: Names = ()
+    """Regions to price, see `/regions`. Default: the cheapest region of every market."""
+    market: Names = ()
+    """`on_demand`, `spot`, `reserved`, or a term such as `1y_reserved_no_upfront`. Default: every market, and every
+    managed service."""
+    usd_per_hour: dict[Market, Positive] | None = None
+    """The caller's prices per machine and hour by market, such as `{"on_demand": 2.5}`. Default: those of the
+    catalog."""
     load: Annotated[ServingRequest | None, Field(description="The same as `workload.serving`.")] = None
-    baseline: Annotated[
-        BaselineRequest | None,
-        Field(description="An earlier cost with which the likely total is compared. Default: none."),
-    ] = None
-    budget_usd: Annotated[
-        Positive | None,
-        Field(
-            description="Most US dollars that the likely total of the run, or of a month (730 hours) of a load, may "
-            "be. Default: no budget."
-        ),
-    ] = None
+    baseline: BaselineRequest | None = None
+    """An earlier cost with which the likely total is compared. Default: none."""
+    budget_usd: Positive | None = None
+    """Most US dollars that the likely total of the run, or of a month (730 hours) of a load, may be. Default: no
+    budget."""
 
 
 def run_of(body: BillingRequest, catalog: Catalog, nodes: int = 1, instances: int = 1) -> BilledRun:

@@ -16,6 +16,7 @@ from service.api.estimate.sentences import (
     part_text,
     verdict_text,
 )
+from service.api.http.fields import Described
 from service.domain.bill.bill import Part, PartName
 from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.estimate import Elsewhere, EstimateAnswer
@@ -30,34 +31,26 @@ OWN_PRICE_SOURCE = "the request"
 
 
 @dataclass(slots=True)
-class CostPartResponse:
+class CostPartResponse(Described):
     """One part of the bill. The parts add up exactly to the total, to a millionth, in both currencies."""
 
-    name: Annotated[
-        PartName,
-        Field(
-            description="The kind of charge; there is one part `storage` for each entry of the request's "
-            "`storage`, and one `transfer` for each destination of data."
-        ),
-    ]
-    usd: Annotated[
-        MoneyResponse | None,
-        Field(
-            description="Dollars; null: unknown, and `reason` says why. `low`, `likely` and `high` are parts of those "
-            "of the total; rounding up can add more to the likely hours than to longer ones."
-        ),
-    ]
-    native: Annotated[MoneyResponse | None, Field(description="The amount in the seller's currency; null: unknown.")]
-    basis: Annotated[
-        str,
-        Field(
-            description="How the amount is known: `given`, `measured`, `modelled`, `prior`, `published`, `rule`, "
-            "`contained` (in the price of the machine), `exact`, `none` (nothing to pay) or `unknown`."
-        ),
-    ]
-    text: Annotated[str, Field(description="How the amount was computed.")]
-    reason: Annotated[str | None, Field(description="Why the amount is unknown; null if it is known.")]
-    source: Annotated[str | None, Field(description="Id of the source of the price; null without one.")]
+    name: PartName
+    """The kind of charge; there is one part `storage` for each entry of the request's `storage`, and one `transfer` for
+    each destination of data."""
+    usd: MoneyResponse | None
+    """Dollars; null: unknown, and `reason` says why. `low`, `likely` and `high` are parts of those of the total;
+    rounding up can add more to the likely hours than to longer ones."""
+    native: MoneyResponse | None
+    """The amount in the seller's currency; null: unknown."""
+    basis: str
+    """How the amount is known: `given`, `measured`, `modelled`, `prior`, `published`, `rule`, `contained` (in the price
+    of the machine), `exact`, `none` (nothing to pay) or `unknown`."""
+    text: str
+    """How the amount was computed."""
+    reason: str | None
+    """Why the amount is unknown; null if it is known."""
+    source: str | None
+    """Id of the source of the price; null without one."""
 
     @classmethod
     def of(cls, part: Part) -> "CostPartResponse":
@@ -97,37 +90,31 @@ class ExchangeRateResponse:
 
 
 @dataclass(slots=True)
-class PerUnitResponse:
+class PerUnitResponse(Described):
     """The cost of a unit of the work; null for a unit that the run does not count in."""
 
-    usd_per_epoch: Annotated[MoneyResponse | None, Field(description="The whole bill over the epochs.")]
-    usd_per_million_tokens: Annotated[
-        MoneyResponse | None, Field(description="The whole bill over the tokens that were trained on or generated.")
-    ]
-    usd_per_thousand_samples: Annotated[
-        MoneyResponse | None,
-        Field(description="The whole bill over the samples; for a load, machine time over the requests."),
-    ]
-    samples_per_usd: Annotated[
-        BandResponse | None, Field(description="For machine time alone: samples per second x 3600 / hourly price.")
-    ]
-    usd_per_million_input_tokens: Annotated[
-        MoneyResponse | None, Field(description="For machine time alone, at the speed of reading prompts.")
-    ]
-    usd_per_million_output_tokens: Annotated[
-        MoneyResponse | None, Field(description="For machine time alone, at the speed of writing answers.")
-    ]
+    usd_per_epoch: MoneyResponse | None
+    """The whole bill over the epochs."""
+    usd_per_million_tokens: MoneyResponse | None
+    """The whole bill over the tokens that were trained on or generated."""
+    usd_per_thousand_samples: MoneyResponse | None
+    """The whole bill over the samples; for a load, machine time over the requests."""
+    samples_per_usd: BandResponse | None
+    """For machine time alone: samples per second x 3600 / hourly price."""
+    usd_per_million_input_tokens: MoneyResponse | None
+    """For machine time alone, at the speed of reading prompts."""
+    usd_per_million_output_tokens: MoneyResponse | None
+    """For machine time alone, at the speed of writing answers."""
 
 
 @dataclass(slots=True)
-class MonthResponse:
+class MonthResponse(Described):
     """The cost of a load for a month of 730 hours: machine time of all instances, without storage and transfer."""
 
-    usd: Annotated[
-        MoneyResponse | None,
-        Field(description="Null: the price of the machine is unknown, or no number of instances keeps the limits."),
-    ]
-    hours: Annotated[int, Field(description="Always 730.")]
+    usd: MoneyResponse | None
+    """Null: the price of the machine is unknown, or no number of instances keeps the limits."""
+    hours: int
+    """Always 730."""
     text: str
 
     @classmethod
@@ -140,34 +127,27 @@ class MonthResponse:
 
 
 @dataclass(slots=True)
-class CommitmentResponse:
+class CommitmentResponse(Described):
     """The cost of the whole term of a commitment. The bill includes it, unless the caller holds the commitment."""
 
-    plan: Annotated[str, Field(description="The payment plan of the term, such as `reserved_no_upfront`.")]
-    held: Annotated[
-        bool,
-        Field(description="Whether the caller pays for the term anyway; the bill then has only the used hours."),
-    ]
-    committed_hours: Annotated[
-        BandResponse,
-        Field(
-            description="Hours of the whole terms that the run needs, per machine; of one term if its hours are "
-            "unknown."
-        ),
-    ]
-    usd_used: Annotated[MoneyResponse | None, Field(description="Dollars for the used hours of all machines.")]
-    usd_committed: Annotated[
-        MoneyResponse | None, Field(description="Dollars for the committed hours of all machines.")
-    ]
-    usd_upfront: Annotated[
-        MoneyResponse | None,
-        Field(description="The part of `usd_committed` that is paid at the start; null where the plan does not say."),
-    ]
-    used_share: Annotated[float | None, Field(description="Share of the hours that the run uses; null: unknown.")]
-    break_even_utilisation: Annotated[
-        float | None, Field(description="Used share of a term at which it costs no more than on demand.")
-    ]
-    break_even_hours: Annotated[float | None, Field(description="`break_even_utilisation` in hours of one term.")]
+    plan: str
+    """The payment plan of the term, such as `reserved_no_upfront`."""
+    held: bool
+    """Whether the caller pays for the term anyway; the bill then has only the used hours."""
+    committed_hours: BandResponse
+    """Hours of the whole terms that the run needs, per machine; of one term if its hours are unknown."""
+    usd_used: MoneyResponse | None
+    """Dollars for the used hours of all machines."""
+    usd_committed: MoneyResponse | None
+    """Dollars for the committed hours of all machines."""
+    usd_upfront: MoneyResponse | None
+    """The part of `usd_committed` that is paid at the start; null where the plan does not say."""
+    used_share: float | None
+    """Share of the hours that the run uses; null: unknown."""
+    break_even_utilisation: float | None
+    """Used share of a term at which it costs no more than on demand."""
+    break_even_hours: float | None
+    """`break_even_utilisation` in hours of one term."""
     text: str
 
     @classmethod
@@ -177,21 +157,16 @@ class CommitmentResponse:
 
 
 @dataclass(slots=True)
-class BreakEvenResponse:
+class BreakEvenResponse(Described):
     """How the market compares with renting on demand in the same region."""
 
-    against: Annotated[Literal["on_demand"], Field(description="The market of the comparison.")]
-    saves_percent: Annotated[
-        float | None,
-        Field(description="Saving in percent of the likely bill; negative if it costs more; null: unknown."),
-    ]
-    interruptions_per_hour: Annotated[
-        float | None,
-        Field(
-            description="Interruptions per hour of one instance at which spot costs as much; null in other "
-            "markets, or if it never pays."
-        ),
-    ]
+    against: Literal["on_demand"]
+    """The market of the comparison."""
+    saves_percent: float | None
+    """Saving in percent of the likely bill; negative if it costs more; null: unknown."""
+    interruptions_per_hour: float | None
+    """Interruptions per hour of one instance at which spot costs as much; null in other markets, or if it never
+    pays."""
     text: str
 
     @classmethod
@@ -205,33 +180,27 @@ class BreakEvenResponse:
 
 
 @dataclass(slots=True)
-class PriceUsedResponse:
+class PriceUsedResponse(Described):
     """The hourly price of one machine."""
 
-    usd_per_hour: Annotated[float | None, Field(description="The price that is believed today and that the bill uses.")]
-    usd_per_hour_low: Annotated[
-        float | None,
-        Field(description="Low end of the band of `usd_per_hour`; the same for a price that the caller gave."),
-    ]
-    usd_per_hour_high: Annotated[
-        float | None,
-        Field(description="High end of the band of `usd_per_hour`; the same for a price that the caller gave."),
-    ]
-    listed_usd_per_hour: Annotated[float | None, Field(description="The listed price on `observed_on`.")]
-    per_hour: Annotated[float | None, Field(description="The listed price in the seller's currency.")]
-    currency: Annotated[str, Field(description="The currency of `per_hour`, such as `USD`.")]
-    kind: Annotated[
-        str,
-        Field(
-            description="How the price is known: `api`, `published`, `entered` by hand, `assumed`, or `given` by "
-            "the caller."
-        ),
-    ]
-    observed_on: Annotated[
-        date | None,
-        Field(description="The day on which the source showed the price; null: unknown, or given by the caller."),
-    ]
-    source: Annotated[str, Field(description="Id of the source, or `the request`.")]
+    usd_per_hour: float | None
+    """The price that is believed today and that the bill uses."""
+    usd_per_hour_low: float | None
+    """Low end of the band of `usd_per_hour`; the same for a price that the caller gave."""
+    usd_per_hour_high: float | None
+    """High end of the band of `usd_per_hour`; the same for a price that the caller gave."""
+    listed_usd_per_hour: float | None
+    """The listed price on `observed_on`."""
+    per_hour: float | None
+    """The listed price in the seller's currency."""
+    currency: str
+    """The currency of `per_hour`, such as `USD`."""
+    kind: str
+    """How the price is known: `api`, `published`, `entered` by hand, `assumed`, or `given` by the caller."""
+    observed_on: date | None
+    """The day on which the source showed the price; null: unknown, or given by the caller."""
+    source: str
+    """Id of the source, or `the request`."""
 
     @classmethod
     def of(cls, bill: MarketBill) -> "PriceUsedResponse":
@@ -245,59 +214,56 @@ class PriceUsedResponse:
 
 
 @dataclass(slots=True)
-class CostResponse:
+class CostResponse(Described):
     """The cost of the run in one market."""
 
-    market: Annotated[str, Field(description="`on_demand`, `spot` or `reserved`.")]
-    term: Annotated[str | None, Field(description="The term of a reserved offer, such as `1y_reserved_all_upfront`.")]
-    region: Annotated[str | None, Field(description="Null: the source names no region.")]
-    zone: Annotated[str | None, Field(description="Zone of a spot price; null if the price holds in the whole region.")]
-    managed_service: Annotated[
-        str | None,
-        Field(description="Id of the service through which the machines are rented; null: they are rented plainly."),
-    ]
-    usd_per_hour: Annotated[float | None, Field(description="Price of all machines; null: unknown.")]
-    price: Annotated[PriceUsedResponse, Field(description="The price of one machine that the bill uses.")]
-    hours: Annotated[
-        BandResponse | None,
-        Field(description="Hours that each machine is in use: work, interruptions, set-up and idle time."),
-    ]
-    billed_hours: Annotated[BandResponse | None, Field(description="Hours that are paid for each machine.")]
-    elapsed_hours: Annotated[
-        BandResponse | None,
-        Field(description="Calendar hours, including the wait for capacity; null if that wait is unknown."),
-    ]
-    billing: Annotated[
-        BillingResponse | None,
-        Field(
-            description="How the seller rounds time; null: unknown, a commitment is paid for, or the caller gave "
-            "the price."
-        ),
-    ]
-    parts: Annotated[
-        list[CostPartResponse], Field(description="The lines of the bill; empty if the hours are unknown.")
-    ]
-    usd: Annotated[MoneyResponse | None, Field(description="Null without a price of the machine or an amount of work.")]
-    usd_complete: Annotated[
-        bool, Field(description="Whether every part is known; otherwise `usd` is a lower bound or null.")
-    ]
-    missing: Annotated[list[str], Field(description="A sentence for each part that is not known.")]
-    native: Annotated[MoneyResponse | None, Field(description="The total in the seller's currency.")]
-    currency: Annotated[str, Field(description="The seller's currency, in which `native` amounts are.")]
-    exchange_rate: Annotated[
-        ExchangeRateResponse | None, Field(description="Null if the seller's prices are in dollars.")
-    ]
+    market: str
+    """`on_demand`, `spot` or `reserved`."""
+    term: str | None
+    """The term of a reserved offer, such as `1y_reserved_all_upfront`."""
+    region: str | None
+    """Null: the source names no region."""
+    zone: str | None
+    """Zone of a spot price; null if the price holds in the whole region."""
+    managed_service: str | None
+    """Id of the service through which the machines are rented; null: they are rented plainly."""
+    usd_per_hour: float | None
+    """Price of all machines; null: unknown."""
+    price: PriceUsedResponse
+    """The price of one machine that the bill uses."""
+    hours: BandResponse | None
+    """Hours that each machine is in use: work, interruptions, set-up and idle time."""
+    billed_hours: BandResponse | None
+    """Hours that are paid for each machine."""
+    elapsed_hours: BandResponse | None
+    """Calendar hours, including the wait for capacity; null if that wait is unknown."""
+    billing: BillingResponse | None
+    """How the seller rounds time; null: unknown, a commitment is paid for, or the caller gave the price."""
+    parts: list[CostPartResponse]
+    """The lines of the bill; empty if the hours are unknown."""
+    usd: MoneyResponse | None
+    """Null without a price of the machine or an amount of work."""
+    usd_complete: bool
+    """Whether every part is known; otherwise `usd` is a lower bound or null."""
+    missing: list[str]
+    """A sentence for each part that is not known."""
+    native: MoneyResponse | None
+    """The total in the seller's currency."""
+    currency: str
+    """The seller's currency, in which `native` amounts are."""
+    exchange_rate: ExchangeRateResponse | None
+    """Null if the seller's prices are in dollars."""
     per_unit: PerUnitResponse
-    month: Annotated[MonthResponse | None, Field(description="Null without a load.")]
-    commitment: Annotated[
-        CommitmentResponse | None, Field(description="Null for an offer without a term, or without a known price.")
-    ]
-    break_even: Annotated[
-        BreakEvenResponse | None,
-        Field(description="Null on demand, and where the hours or an on-demand offer of the region are unknown."),
-    ]
-    unknown_because: Annotated[str | None, Field(description="Why `usd` is null.")]
-    text: Annotated[str, Field(description="The cost in a sentence.")]
+    month: MonthResponse | None
+    """Null without a load."""
+    commitment: CommitmentResponse | None
+    """Null for an offer without a term, or without a known price."""
+    break_even: BreakEvenResponse | None
+    """Null on demand, and where the hours or an on-demand offer of the region are unknown."""
+    unknown_because: str | None
+    """Why `usd` is null."""
+    text: str
+    """The cost in a sentence."""
 
     @classmethod
     def of(cls, entry: MarketBill, instance_type: InstanceType | None) -> "CostResponse":
@@ -329,20 +295,20 @@ class CostResponse:
 
 
 @dataclass(slots=True)
-class VerdictResponse:
+class VerdictResponse(Described):
     """The entry of `cost` that was compared with the baseline and the budget, and the result in a sentence."""
 
     sentence: str
-    usd: Annotated[
-        MoneyResponse | None,
-        Field(description="The dollars that were compared: of the bill, or of a month of a load; null: unknown."),
-    ]
-    change_percent: Annotated[
-        float | None, Field(description="Change against the baseline in percent; null without a baseline.")
-    ]
-    market: Annotated[str | None, Field(description="`on_demand`, `spot` or `reserved`; null: nothing is offered.")]
-    term: Annotated[str | None, Field(description="The term of a reserved offer; null in other markets.")]
-    region: Annotated[str | None, Field(description="Null: the source names no region.")]
+    usd: MoneyResponse | None
+    """The dollars that were compared: of the bill, or of a month of a load; null: unknown."""
+    change_percent: float | None
+    """Change against the baseline in percent; null without a baseline."""
+    market: str | None
+    """`on_demand`, `spot` or `reserved`; null: nothing is offered."""
+    term: str | None
+    """The term of a reserved offer; null in other markets."""
+    region: str | None
+    """Null: the source names no region."""
 
     @classmethod
     def of(cls, verdict: Verdict, answer: EstimateAnswer) -> "VerdictResponse":
@@ -363,19 +329,21 @@ class VerdictResponse:
 
 
 @dataclass(slots=True)
-class GpuHourResponse:
+class GpuHourResponse(Described):
     """The on-demand price per GPU and hour on another machine with the same GPU."""
 
-    instance: Annotated[str, Field(description="The other instance type, as `provider/name`.")]
-    region: Annotated[str | None, Field(description="Null: the source names no region.")]
-    gpus: Annotated[float, Field(description="GPUs of that machine.")]
-    usd_per_gpu_hour: Annotated[float, Field(description="The price of that machine over `gpus`.")]
-    observed_on: Annotated[
-        date | None, Field(description="The day on which the source showed the price; null: unknown.")
-    ]
-    saves_percent: Annotated[
-        float | None, Field(description="Saving over this machine on demand, in percent; negative if it costs more.")
-    ]
+    instance: str
+    """The other instance type, as `provider/name`."""
+    region: str | None
+    """Null: the source names no region."""
+    gpus: float
+    """GPUs of that machine."""
+    usd_per_gpu_hour: float
+    """The price of that machine over `gpus`."""
+    observed_on: date | None
+    """The day on which the source showed the price; null: unknown."""
+    saves_percent: float | None
+    """Saving over this machine on demand, in percent; negative if it costs more."""
 
     @classmethod
     def of(cls, elsewhere: Elsewhere) -> "GpuHourResponse":

@@ -22,7 +22,7 @@ from service.api.estimate.serving import ServedResponse, served_response
 from service.api.http.body import JsonRoute
 from service.api.http.current import CatalogStamp, Pinned, catalog_on, stamp
 from service.api.http.examples import ESTIMATES
-from service.api.http.fields import BUILT_AT_FIRST_USE, RequestModel, StatementResponse
+from service.api.http.fields import BUILT_AT_FIRST_USE, Described, RequestModel, StatementResponse
 from service.api.workload.checkpoints import assumed_of
 from service.domain.bill.estimate import EstimateAnswer, MeasuredRate, estimate
 from service.domain.bill.verdict import Outcome
@@ -37,107 +37,80 @@ router = APIRouter(tags=["decision"], route_class=JsonRoute)
 
 
 @dataclass(frozen=True, slots=True)
-class MachineResponse:
+class MachineResponse(Described):
     """The cluster of the estimate."""
 
-    name: Annotated[str | None, Field(description="Null for a machine that was described.")]
-    gpu: Annotated[str | None, Field(description="Null for a machine without a GPU, whose CPUs count as one.")]
+    name: str | None
+    """Null for a machine that was described."""
+    gpu: str | None
+    """Null for a machine without a GPU, whose CPUs count as one."""
     platform: Annotated[str | None, Field(description="What its code is written for, such as `cuda`; null: unknown.")]
-    gpus_per_node: Annotated[
-        int, Field(description="GPUs of one machine; all CPUs of a machine without GPUs count as one.")
-    ]
-    nodes: Annotated[int, Field(description="Machines of one instance.")]
-    interconnect: Annotated[
-        str,
-        Field(
-            description="Link between the GPUs of a node, such as `nvlink`; where the catalog states none, the "
-            "one that is assumed."
-        ),
-    ]
-    link_gb_per_second: Annotated[float, Field(description="Bandwidth between GPUs per GPU, in one direction.")]
-    network_gbps: Annotated[
-        float,
-        Field(
-            description="Network of one node in gigabits per second; where the catalog states none, the one that "
-            "is assumed."
-        ),
-    ]
-    usable_gib_per_gpu: Annotated[float, Field(description="Memory of a GPU that programs can allocate.")]
+    gpus_per_node: int
+    """GPUs of one machine; all CPUs of a machine without GPUs count as one."""
+    nodes: int
+    """Machines of one instance."""
+    interconnect: str
+    """Link between the GPUs of a node, such as `nvlink`; where the catalog states none, the one that is assumed."""
+    link_gb_per_second: float
+    """Bandwidth between GPUs per GPU, in one direction."""
+    network_gbps: float
+    """Network of one node in gigabits per second; where the catalog states none, the one that is assumed."""
+    usable_gib_per_gpu: float
+    """Memory of a GPU that programs can allocate."""
 
 
 @dataclass(frozen=True, slots=True)
-class FitChangeResponse:
+class FitChangeResponse(Described):
     """One change that would make the job fit, everything else being equal."""
 
-    code: Annotated[
-        str,
-        Field(description="A field of the workload or layout, `nodes`, `usable_memory_gib` or `host_memory_gib`."),
-    ]
-    to: Annotated[int | float | str | bool, Field(description="The value that `code` has to have.")]
-    needed_gib: Annotated[
-        float, Field(description="After the change, per GPU; per node where the memory of the host is too small.")
-    ]
+    code: str
+    """A field of the workload or layout, `nodes`, `usable_memory_gib` or `host_memory_gib`."""
+    to: int | float | str | bool
+    """The value that `code` has to have."""
+    needed_gib: float
+    """After the change, per GPU; per node where the memory of the host is too small."""
     text: str
 
 
 @with_config(BUILT_AT_FIRST_USE)
 @dataclass(frozen=True, slots=True)
-class EstimateResponse:
+class EstimateResponse(Described):
     """The estimate of a run on a machine: its physics, its risks, and its cost in every market."""
 
     catalog: CatalogStamp
-    machine: Annotated[
-        MachineResponse | None,
-        Field(description="Null for an instance type without a GPU whose CPUs have unknown figures."),
-    ]
-    fits: Annotated[
-        bool | None, Field(description="Whether the job fits in the memory of its GPUs; null without a job.")
-    ]
-    estimate: Annotated[
-        ModelledEstimateResponse | None,
-        Field(description="Null: a rate, hours or a named workload were given, and no model."),
-    ]
+    machine: MachineResponse | None
+    """Null for an instance type without a GPU whose CPUs have unknown figures."""
+    fits: bool | None
+    """Whether the job fits in the memory of its GPUs; null without a job."""
+    estimate: ModelledEstimateResponse | None
+    """Null: a rate, hours or a named workload were given, and no model."""
     code_change_required: Annotated[
         str | None, Field(description="What has to change in code written for CUDA; null if it runs unchanged.")
     ]
-    measured_per_second: Annotated[
-        float | None,
-        Field(
-            description="The rate of `measured` in its unit: of the GPUs or of the host, whichever is lower. For a "
-            "workload without a model: samples per second, measured on this machine or scaled from another."
-        ),
-    ]
-    cost: Annotated[
-        list[CostResponse], Field(description="One entry per market, term and managed service of a region.")
-    ]
-    load: Annotated[ServedResponse | None, Field(description="The load on the instances that serve it.")]
-    elsewhere: Annotated[
-        list[GpuHourResponse], Field(description="The cheapest on-demand hours of the same GPU at up to three sellers.")
-    ]
-    verdict: Annotated[
-        Outcome | None,
-        Field(description="Whether the cost keeps to the baseline and the budget; null where neither is given."),
-    ]
-    verdict_of: Annotated[
-        VerdictResponse | None,
-        Field(description="The entry of `cost` that was judged: the cheapest on-demand one, else the cheapest."),
-    ]
-    warnings: Annotated[
-        list[StatementResponse], Field(description="Risks of the run on this machine, and assumptions of the estimate.")
-    ]
-    evidence: Annotated[list[dict[str, str]], Field(description="The published runs nearest to the question.")]
-    nearest_changes: Annotated[
-        list[FitChangeResponse] | None,
-        Field(
-            description="Changes that would make the job fit, the smallest first; if it probably fits already, only "
-            "changes of its layout. Null in a batch, and if it fits with the requested confidence."
-        ),
-    ]
-    largest_batch: Annotated[
-        int | None,
-        Field(description="Most training samples per GPU and pass that fit; null in a batch, and if not requested."),
-    ]
-    notes: Annotated[list[str], Field(description="Assumptions about the cost.")]
+    measured_per_second: float | None
+    """The rate of `measured` in its unit: of the GPUs or of the host, whichever is lower. For a workload without a
+    model: samples per second, measured on this machine or scaled from another."""
+    cost: list[CostResponse]
+    """One entry per market, term and managed service of a region."""
+    load: ServedResponse | None
+    """The load on the instances that serve it."""
+    elsewhere: list[GpuHourResponse]
+    """The cheapest on-demand hours of the same GPU at up to three sellers."""
+    verdict: Outcome | None
+    """Whether the cost keeps to the baseline and the budget; null where neither is given."""
+    verdict_of: VerdictResponse | None
+    """The entry of `cost` that was judged: the cheapest on-demand one, else the cheapest."""
+    warnings: list[StatementResponse]
+    """Risks of the run on this machine, and assumptions of the estimate."""
+    evidence: list[dict[str, str]]
+    """The published runs nearest to the question."""
+    nearest_changes: list[FitChangeResponse] | None
+    """Changes that would make the job fit, the smallest first; if it probably fits already, only changes of its layout.
+    Null in a batch, and if it fits with the requested confidence."""
+    largest_batch: int | None
+    """Most training samples per GPU and pass that fit; null in a batch, and if not requested."""
+    notes: list[str]
+    """Assumptions about the cost."""
 
 
 ANSWER = TypeAdapter(EstimateResponse)

@@ -42,34 +42,34 @@ class PriceChangeResponse(ResponseModel):
     """An offer whose price changed."""
 
     provider: str
-    instance: str = Field(description="Name of the instance type at the provider.")
-    region: str | None = Field(description="Null: the source names no region.")
-    zone: str | None = Field(description="Zone of a spot price; null if the price holds in the whole region.")
-    market: str = Field(description="`on_demand`, `spot` or `reserved`.")
-    term: str | None = Field(
-        description="The commitment of a reserved offer, such as `1y_reserved_all_upfront`; null in other markets."
-    )
-    change: ChangeKind = Field(
-        description="`more_expensive`, `cheaper`, `new` or `gone`; `known` and `unknown` say that the offer stayed and "
-        "its price in dollars became known or unknown."
-    )
-    usd_per_hour_before: Annotated[
-        float | None, Field(description="Listed price on the day `from`; null: unknown or none.")
-    ]
-    usd_per_hour_after: Annotated[
-        float | None, Field(description="Listed price on the day `to`; null: unknown or none.")
-    ]
-    change_usd_per_hour: float | None = Field(
-        description="`usd_per_hour_after` - `usd_per_hour_before`; null if either price is null."
-    )
+    instance: str
+    """Name of the instance type at the provider."""
+    region: str | None
+    """Null: the source names no region."""
+    zone: str | None
+    """Zone of a spot price; null if the price holds in the whole region."""
+    market: str
+    """`on_demand`, `spot` or `reserved`."""
+    term: str | None
+    """The commitment of a reserved offer, such as `1y_reserved_all_upfront`; null in other markets."""
+    change: ChangeKind
+    """`more_expensive`, `cheaper`, `new` or `gone`; `known` and `unknown` say that the offer stayed and its price in
+    dollars became known or unknown."""
+    usd_per_hour_before: float | None
+    """Listed price on the day `from`; null: unknown or none."""
+    usd_per_hour_after: float | None
+    """Listed price on the day `to`; null: unknown or none."""
+    change_usd_per_hour: float | None
+    """`usd_per_hour_after` - `usd_per_hour_before`; null if either price is null."""
     change_percent: Annotated[
         float | None, Field(description="Of the price on the day `from`; null if either price is null.")
     ]
-    source_before: str | None = Field(
-        description="Id of the source of the price on the day `from`; null without a price."
-    )
-    source_after: str | None = Field(description="Id of the source of the price on the day `to`; null without a price.")
-    run: RunCostChangeResponse | None = Field(description="Null without `hours`.")
+    source_before: str | None
+    """Id of the source of the price on the day `from`; null without a price."""
+    source_after: str | None
+    """Id of the source of the price on the day `to`; null without a price."""
+    run: RunCostChangeResponse | None
+    """Null without `hours`."""
 
 
 @router.get("/prices/changes", summary="List changes of prices", response_model=Page[PriceChangeResponse])

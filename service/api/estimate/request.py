@@ -43,71 +43,73 @@ Degree = Annotated[int, Field(ge=1, le=100_000), BeforeValidator(whole)]
 class MachineDescriptionRequest(BodyModel):
     """One node of hardware that need not be for rent."""
 
-    gpu: Annotated[Name, Field(description="GPU id, name or alias that means one GPU, see `/gpus`.")]
-    gpu_count: Annotated[AtLeastOne, Field(description="GPUs of the node.")] = 1
-    interconnect: Annotated[
-        Literal["none", "pcie", "nvlink", "nvswitch", "infinity_fabric", "ici", "neuronlink", "roce"] | None,
-        Field(description="How the GPUs are linked. Default: as is usual for the GPU."),
-    ] = None
-    interconnect_gb_per_second: Annotated[
-        Positive | None,
-        Field(description="Bandwidth per GPU, both directions added. Default: as is usual for `interconnect`."),
-    ] = None
-    vcpus: Annotated[Positive | None, Field(description="vCPUs of the node. Default: unknown.")] = None
-    memory_gib: Annotated[Positive | None, Field(description="Host memory of the node. Default: unknown.")] = None
-    network_gbps: Annotated[
-        Gbps | None, Field(description="Network of the node. Default: `workload.assume_network_gbps`.")
-    ] = None
-    usd_per_hour: Annotated[Amount | None, Field(description="Price of the node. Default: unknown.")] = None
-    watts: Annotated[Positive | None, Field(description="Power of the node. Default: the rated power of its GPUs.")] = (
-        None
-    )
+    gpu: Name
+    """GPU id, name or alias that means one GPU, see `/gpus`."""
+    gpu_count: AtLeastOne = 1
+    """GPUs of the node."""
+    interconnect: (
+        Literal["none", "pcie", "nvlink", "nvswitch", "infinity_fabric", "ici", "neuronlink", "roce"] | None
+    ) = None
+    """How the GPUs are linked. Default: as is usual for the GPU."""
+    interconnect_gb_per_second: Positive | None = None
+    """Bandwidth per GPU, both directions added. Default: as is usual for `interconnect`."""
+    vcpus: Positive | None = None
+    """vCPUs of the node. Default: unknown."""
+    memory_gib: Positive | None = None
+    """Host memory of the node. Default: unknown."""
+    network_gbps: Gbps | None = None
+    """Network of the node. Default: `workload.assume_network_gbps`."""
+    usd_per_hour: Amount | None = None
+    """Price of the node. Default: unknown."""
+    watts: Positive | None = None
+    """Power of the node. Default: the rated power of its GPUs."""
 
 
 class LayoutRequest(BodyModel):
     """How the job is divided over the GPUs; `choose` says how omitted fields are chosen."""
 
-    tensor: Annotated[Degree | None, Field(description="GPUs over which each layer is divided.")] = None
-    pipeline: Annotated[Degree | None, Field(description="Groups of GPUs that hold consecutive layers.")] = None
-    data: Annotated[Degree | None, Field(description="Replicas of the model, which share the samples.")] = None
-    context: Annotated[Degree | None, Field(description="GPUs over which each sequence is divided.")] = None
-    expert: Annotated[Degree | None, Field(description="GPUs over which the experts are divided.")] = None
+    tensor: Degree | None = None
+    """GPUs over which each layer is divided."""
+    pipeline: Degree | None = None
+    """Groups of GPUs that hold consecutive layers."""
+    data: Degree | None = None
+    """Replicas of the model, which share the samples."""
+    context: Degree | None = None
+    """GPUs over which each sequence is divided."""
+    expert: Degree | None = None
+    """GPUs over which the experts are divided."""
     zero_stage: Annotated[
         int | None,
         Field(ge=0, le=3, description="What ZeRO shards: 1 optimizer states, 2 gradients too, 3 weights too."),
         BeforeValidator(whole),
     ] = None
-    micro_batch: Annotated[Degree | None, Field(description="Samples per GPU and pass.")] = None
-    accumulation: Annotated[AtLeastOneOfMany | None, Field(description="Micro-batches per optimizer step.")] = None
-    activation_checkpointing: Annotated[
-        Literal["none", "selective", "full"] | None,
-        Field(description="Which activations the backward pass recomputes."),
-    ] = None
-    virtual_stages: Annotated[
-        Degree | None, Field(description="Stages of an interleaved pipeline on each group of GPUs.")
-    ] = None
-    choose: Annotated[
-        Literal["fastest", "usual", "usual_if_it_fits"],
-        Field(
-            description="How omitted fields are chosen: the fastest layout that fits, the usual one, "
-            "or the usual one if it fits."
-        ),
-    ] = "fastest"
+    micro_batch: Degree | None = None
+    """Samples per GPU and pass."""
+    accumulation: AtLeastOneOfMany | None = None
+    """Micro-batches per optimizer step."""
+    activation_checkpointing: Literal["none", "selective", "full"] | None = None
+    """Which activations the backward pass recomputes."""
+    virtual_stages: Degree | None = None
+    """Stages of an interleaved pipeline on each group of GPUs."""
+    choose: Literal["fastest", "usual", "usual_if_it_fits"] = "fastest"
+    """How omitted fields are chosen: the fastest layout that fits, the usual one, or the usual one if it fits."""
 
 
 class MeasuredRateRequest(BodyModel):
     """A rate that the caller measured on all `nodes` together, and the amount of work. No speed is estimated then."""
 
-    samples_per_second: Annotated[
-        Rate | None, Field(description="Samples per second of all `nodes` together; or send `tokens_per_second`.")
-    ] = None
-    tokens_per_second: Annotated[Rate | None, Field(description="Tokens per second of all `nodes` together.")] = None
-    host_samples_per_second: Annotated[
-        Rate | None, Field(description="Samples per second that the CPUs prepare; the lower of the two rates counts.")
-    ] = None
-    samples: Annotated[Positive | None, Field(description="Amount of work; with `epochs`, of one epoch.")] = None
-    tokens: Annotated[Positive | None, Field(description="Amount of work; with `epochs`, of one epoch.")] = None
-    epochs: Annotated[Positive | None, Field(description="How often the data is used. Default: 1.")] = None
+    samples_per_second: Rate | None = None
+    """Samples per second of all `nodes` together; or send `tokens_per_second`."""
+    tokens_per_second: Rate | None = None
+    """Tokens per second of all `nodes` together."""
+    host_samples_per_second: Rate | None = None
+    """Samples per second that the CPUs prepare; the lower of the two rates counts."""
+    samples: Positive | None = None
+    """Amount of work; with `epochs`, of one epoch."""
+    tokens: Positive | None = None
+    """Amount of work; with `epochs`, of one epoch."""
+    epochs: Positive | None = None
+    """How often the data is used. Default: 1."""
 
 
 class EstimateRequest(CostRequest):
@@ -116,26 +118,18 @@ class EstimateRequest(CostRequest):
     workload: Annotated[
         WorkloadRequest | None, Field(description="What runs. Give one of `workload`, `measured` and `hours`.")
     ] = None
-    hours: Annotated[
-        Hours | None, Field(description="In place of a workload: how many hours each machine runs, such as 24.")
-    ] = None
-    measured: Annotated[
-        MeasuredRateRequest | None, Field(description="In place of a workload: its measured rate and its amount.")
-    ] = None
-    machine: Annotated[
-        Named[Name, MachineDescriptionRequest],
-        Field(description="An instance type such as `aws/p4d.24xlarge`, or the description of a machine."),
-    ]
-    nodes: Annotated[AtLeastOne, Field(description="Machines that run one job together.")] = 1
-    layout: Annotated[
-        LayoutRequest, Field(description="How the job is divided over the GPUs. Default: the fastest layout that fits.")
-    ] = LayoutRequest()
-    largest_batch: Annotated[
-        bool,
-        Field(
-            description="Also find the largest number of training samples per GPU and pass that fits. Not in a batch."
-        ),
-    ] = False
+    hours: Hours | None = None
+    """In place of a workload: how many hours each machine runs, such as 24."""
+    measured: MeasuredRateRequest | None = None
+    """In place of a workload: its measured rate and its amount."""
+    machine: Named[Name, MachineDescriptionRequest]
+    """An instance type such as `aws/p4d.24xlarge`, or the description of a machine."""
+    nodes: AtLeastOne = 1
+    """Machines that run one job together."""
+    layout: LayoutRequest = LayoutRequest()
+    """How the job is divided over the GPUs. Default: the fastest layout that fits."""
+    largest_batch: bool = False
+    """Also find the largest number of training samples per GPU and pass that fits. Not in a batch."""
     as_of: AsOf = None
     known_at: KnownAt = None
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
+from service.api.http.fields import Described
 from service.domain.band import Band
 from service.domain.evidence.named import NamedRate
 from service.domain.evidence.published import Evidence
@@ -43,50 +44,38 @@ class MoneyResponse:
 
 
 @dataclass(slots=True)
-class MemoryResponse:
+class MemoryResponse(Described):
     """Memory of one GPU in GiB."""
 
-    needed_gib_per_gpu: Annotated[float, Field(description="Likely memory that the job needs on each GPU.")]
-    band_gib_per_gpu: Annotated[BandResponse, Field(description="The band of the needed memory.")]
-    usable_gib_per_gpu: Annotated[
-        float,
-        Field(
-            description="Memory that the job may use: all that a program can allocate on the GPU, or the share that an "
-            "engine reserves for weights, activations and cache."
-        ),
-    ]
-    fit_probability: Annotated[
-        float,
-        Field(
-            description="Probability that the job fits; for an engine, that a single request fits. Below 0.9 there is "
-            "a warning `gpu_memory`."
-        ),
-    ]
-    parts: Annotated[
-        dict[str, float],
-        Field(
-            description="GiB of `weights`, `gradients`, `optimizer`, `activations`, `logits`, `kv_cache`, `buffers` "
-            "and `overhead`; parts of 0 are left out."
-        ),
-    ]
+    needed_gib_per_gpu: float
+    """Likely memory that the job needs on each GPU."""
+    band_gib_per_gpu: BandResponse
+    """The band of the needed memory."""
+    usable_gib_per_gpu: float
+    """Memory that the job may use: all that a program can allocate on the GPU, or the share that an engine reserves for
+    weights, activations and cache."""
+    fit_probability: float
+    """Probability that the job fits; for an engine, that a single request fits. Below 0.9 there is a warning
+    `gpu_memory`."""
+    parts: dict[str, float]
+    """GiB of `weights`, `gradients`, `optimizer`, `activations`, `logits`, `kv_cache`, `buffers` and `overhead`; parts
+    of 0 are left out."""
 
 
 @dataclass(slots=True)
-class LayoutResponse:
+class LayoutResponse(Described):
     """How the job is divided over the GPUs."""
 
-    tensor: Annotated[int, Field(description="GPUs over which each layer is divided (tensor parallelism).")]
-    pipeline: Annotated[int, Field(description="Stages into which the layers are divided (pipeline parallelism).")]
-    data: Annotated[
-        int,
-        Field(
-            description="Replicas of the model, each with a share of the batch or of the requests (data parallelism)."
-        ),
-    ]
-    context: Annotated[int, Field(description="GPUs over which each sequence is divided (context parallelism).")]
-    expert: Annotated[
-        int, Field(description="GPUs over which the routed experts of a layer are divided (expert parallelism).")
-    ]
+    tensor: int
+    """GPUs over which each layer is divided (tensor parallelism)."""
+    pipeline: int
+    """Stages into which the layers are divided (pipeline parallelism)."""
+    data: int
+    """Replicas of the model, each with a share of the batch or of the requests (data parallelism)."""
+    context: int
+    """GPUs over which each sequence is divided (context parallelism)."""
+    expert: int
+    """GPUs over which the routed experts of a layer are divided (expert parallelism)."""
     zero_stage: Annotated[
         int,
         Field(
@@ -94,101 +83,66 @@ class LayoutResponse:
             "too; 0: nothing."
         ),
     ]
-    micro_batch: Annotated[int, Field(description="Samples per GPU and pass.")]
-    accumulation: Annotated[int, Field(description="Micro-batches per optimizer step.")]
-    activation_checkpointing: Annotated[
-        str,
-        Field(
-            description="`none`; `selective`: attention is computed again in the backward pass; `full`: all layers are."
-        ),
-    ]
-    virtual_stages: Annotated[
-        int, Field(description="Groups of layers that each pipeline stage has in turn (interleaved schedule); 1: one.")
-    ]
+    micro_batch: int
+    """Samples per GPU and pass."""
+    accumulation: int
+    """Micro-batches per optimizer step."""
+    activation_checkpointing: str
+    """`none`; `selective`: attention is computed again in the backward pass; `full`: all layers are."""
+    virtual_stages: int
+    """Groups of layers that each pipeline stage has in turn (interleaved schedule); 1: one."""
 
 
 @dataclass(slots=True)
-class ModelledEstimateResponse:
+class ModelledEstimateResponse(Described):
     """A modelled job. Rates are of all nodes together, and null if the job cannot fit."""
 
-    basis: Annotated[
-        Literal["measured", "scaled", "modelled"],
-        Field(
-            description="`modelled` by formulas; `measured`: at the rate measured under the workload's name on "
-            "this machine; `scaled`: at such a rate of another machine."
-        ),
-    ]
-    precision: Annotated[str, Field(description="The precision of the arithmetic, see `/precisions`.")]
-    software_profile: Annotated[str, Field(description="The stack whose efficiency is assumed; `unknown` is cautious.")]
+    basis: Literal["measured", "scaled", "modelled"]
+    """`modelled` by formulas; `measured`: at the rate measured under the workload's name on this machine; `scaled`: at
+    such a rate of another machine."""
+    precision: str
+    """The precision of the arithmetic, see `/precisions`."""
+    software_profile: str
+    """The stack whose efficiency is assumed; `unknown` is cautious."""
     sample: Annotated[str, Field(description="What one sample is, such as a request or an image.")]
-    samples_per_second: Annotated[
-        BandResponse | None, Field(description="Samples of training, or requests of inference.")
-    ]
-    tokens_per_second: Annotated[BandResponse | None, Field(description="Output tokens of inference.")]
-    prefill_tokens_per_second: Annotated[
-        BandResponse | None, Field(description="Tokens of prompts while engines read prompts only; null for training.")
-    ]
-    seconds_to_first_token: Annotated[
-        BandResponse | None,
-        Field(
-            description="From a request to the first token of its answer, with `concurrency` requests in flight; "
-            "null for training."
-        ),
-    ]
-    seconds_per_output_token: Annotated[
-        BandResponse | None,
-        Field(
-            description="Between two tokens of one answer, with `concurrency` requests in flight; null for training."
-        ),
-    ]
-    concurrency: Annotated[float | None, Field(description="Requests in flight on all replicas.")]
-    kv_cache_tokens: Annotated[float | None, Field(description="Tokens whose keys and values fit on one replica.")]
-    hours: Annotated[
-        BandResponse | None,
-        Field(
-            description="Hours that one instance needs for the amount of all runs; null without an amount. A bill has "
-            "the hours of several instances."
-        ),
-    ]
-    overhead_beyond_steps: Annotated[
-        float | None,
-        Field(
-            description="Time for evaluation, saving and start-up, as a share of the time of the steps, as in "
-            "published runs."
-        ),
-    ]
-    joules_per_sample: Annotated[
-        float | None,
-        Field(
-            description="Energy of a sample at the rated power of the GPUs, or at the measured power that the "
-            "measurement of `basis` states."
-        ),
-    ]
-    model_flops_utilisation: Annotated[
-        float | None,
-        Field(description="Model FLOPs without recomputation, over the dense peak at the job's precision (MFU)."),
-    ]
-    peak_tflops_per_gpu: Annotated[float, Field(description="Dense peak at the job's precision.")]
-    model_tflops_per_gpu: Annotated[
-        float | None,
-        Field(description="Rate as papers count it: with attention to the whole sequence and training of all weights."),
-    ]
-    hardware_tflops_per_gpu: Annotated[
-        float | None, Field(description="Rate of all operations, including recomputation.")
-    ]
-    bottleneck: Annotated[
-        str | None,
-        Field(description="The resource that takes most of a step; on a machine without a GPU, CPUs count as the GPU."),
-    ]
-    step_seconds: Annotated[
-        dict[str, float] | None, Field(description="Seconds of a step, in parts that add up to it.")
-    ]
+    samples_per_second: BandResponse | None
+    """Samples of training, or requests of inference."""
+    tokens_per_second: BandResponse | None
+    """Output tokens of inference."""
+    prefill_tokens_per_second: BandResponse | None
+    """Tokens of prompts while engines read prompts only; null for training."""
+    seconds_to_first_token: BandResponse | None
+    """From a request to the first token of its answer, with `concurrency` requests in flight; null for training."""
+    seconds_per_output_token: BandResponse | None
+    """Between two tokens of one answer, with `concurrency` requests in flight; null for training."""
+    concurrency: float | None
+    """Requests in flight on all replicas."""
+    kv_cache_tokens: float | None
+    """Tokens whose keys and values fit on one replica."""
+    hours: BandResponse | None
+    """Hours that one instance needs for the amount of all runs; null without an amount. A bill has the hours of several
+    instances."""
+    overhead_beyond_steps: float | None
+    """Time for evaluation, saving and start-up, as a share of the time of the steps, as in published runs."""
+    joules_per_sample: float | None
+    """Energy of a sample at the rated power of the GPUs, or at the measured power that the measurement of `basis`
+    states."""
+    model_flops_utilisation: float | None
+    """Model FLOPs without recomputation, over the dense peak at the job's precision (MFU)."""
+    peak_tflops_per_gpu: float
+    """Dense peak at the job's precision."""
+    model_tflops_per_gpu: float | None
+    """Rate as papers count it: with attention to the whole sequence and training of all weights."""
+    hardware_tflops_per_gpu: float | None
+    """Rate of all operations, including recomputation."""
+    bottleneck: str | None
+    """The resource that takes most of a step; on a machine without a GPU, CPUs count as the GPU."""
+    step_seconds: dict[str, float] | None
+    """Seconds of a step, in parts that add up to it."""
     memory: MemoryResponse
     layout: LayoutResponse
-    extrapolates: Annotated[
-        list[str],
-        Field(description="Which of `stack`, `gpu` and `model` no published run has; each widens the band."),
-    ]
+    extrapolates: list[str]
+    """Which of `stack`, `gpu` and `model` no published run has; each widens the band."""
 
 
 def rounded(value: float) -> float:

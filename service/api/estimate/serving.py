@@ -1,84 +1,75 @@
 """A load on the instances that serve it, as `POST /estimate` and every choice show it."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from service.api.estimate.response import LayoutResponse, MoneyResponse, like, rounded, shown, shown_fields
 from service.api.estimate.sentences import missed_text
+from service.api.http.fields import Described
 from service.domain.bill.market_bills import MarketBill
 from service.domain.layouts.job_estimate import JobEstimate
 
 
 @dataclass(slots=True)
-class ServedResponse:
+class ServedResponse(Described):
     """A load on its instances. The times are likely ones that `percentile` percent of the requests do not exceed."""
 
-    keeps_limits: Annotated[bool, Field(description="Whether the load is served within its limits.")]
-    reason: Annotated[str | None, Field(description="Why the limits are not kept.")]
-    engine: Annotated[str, Field(description="The stack whose efficiency is assumed; `unknown` is cautious.")]
-    layout: Annotated[LayoutResponse, Field(description="The layout of one instance.")]
-    instances: Annotated[
-        int,
-        Field(description="Fewest instances that keep the limits; if none do, the fewest that carry the load."),
-    ]
-    instances_low: Annotated[int, Field(description="Instances if engines are as fast as the high end of the band.")]
-    instances_high: Annotated[int, Field(description="Instances if engines are as slow as the low end of the band.")]
-    prefill_instances: Annotated[
-        int | None, Field(description="Instances that only read prompts; null if the load is not disaggregated.")
-    ]
-    seconds_of_transfer: Annotated[
-        float | None,
-        Field(description="Seconds to send the cache of a prompt between instances; null if not disaggregated."),
-    ]
-    replicas: Annotated[int, Field(description="Copies of the model on all instances.")]
-    kv_cache_tokens: Annotated[float | None, Field(description="Tokens whose keys and values fit on one replica.")]
-    max_batch: Annotated[float, Field(description="Most requests that run at once on a replica.")]
-    batch: Annotated[float, Field(description="Mean requests that run at once on a replica at the load.")]
-    concurrency: Annotated[float, Field(description="Mean requests in flight on all replicas.")]
-    utilisation: Annotated[float, Field(description="The load over the highest load that the replicas can carry.")]
-    requests_per_second: Annotated[
-        float, Field(description="The load of all instances together; for a number of users, the rate that they cause.")
-    ]
-    output_tokens_per_second: Annotated[
-        float | None, Field(description="Tokens of answers per second; null for a model that writes no tokens.")
-    ]
-    percentile: Annotated[int, Field(description="The share of requests, in percent, that do not exceed the times.")]
-    seconds_to_first_token: Annotated[
-        float | None,
-        Field(
-            description="From the arrival of a request to its first token, waiting included; null for a model "
-            "that writes no tokens."
-        ),
-    ]
-    seconds_per_output_token: Annotated[
-        float | None,
-        Field(description="Mean time between two tokens of an answer; null for a model that writes no tokens."),
-    ]
-    seconds_per_request: Annotated[
-        float, Field(description="From the arrival of a request to its end, waiting included.")
-    ]
+    keeps_limits: bool
+    """Whether the load is served within its limits."""
+    reason: str | None
+    """Why the limits are not kept."""
+    engine: str
+    """The stack whose efficiency is assumed; `unknown` is cautious."""
+    layout: LayoutResponse
+    """The layout of one instance."""
+    instances: int
+    """Fewest instances that keep the limits; if none do, the fewest that carry the load."""
+    instances_low: int
+    """Instances if engines are as fast as the high end of the band."""
+    instances_high: int
+    """Instances if engines are as slow as the low end of the band."""
+    prefill_instances: int | None
+    """Instances that only read prompts; null if the load is not disaggregated."""
+    seconds_of_transfer: float | None
+    """Seconds to send the cache of a prompt between instances; null if not disaggregated."""
+    replicas: int
+    """Copies of the model on all instances."""
+    kv_cache_tokens: float | None
+    """Tokens whose keys and values fit on one replica."""
+    max_batch: float
+    """Most requests that run at once on a replica."""
+    batch: float
+    """Mean requests that run at once on a replica at the load."""
+    concurrency: float
+    """Mean requests in flight on all replicas."""
+    utilisation: float
+    """The load over the highest load that the replicas can carry."""
+    requests_per_second: float
+    """The load of all instances together; for a number of users, the rate that they cause."""
+    output_tokens_per_second: float | None
+    """Tokens of answers per second; null for a model that writes no tokens."""
+    percentile: int
+    """The share of requests, in percent, that do not exceed the times."""
+    seconds_to_first_token: float | None
+    """From the arrival of a request to its first token, waiting included; null for a model that writes no tokens."""
+    seconds_per_output_token: float | None
+    """Mean time between two tokens of an answer; null for a model that writes no tokens."""
+    seconds_per_request: float
+    """From the arrival of a request to its end, waiting included."""
 
 
 @dataclass(slots=True)
 class PricedLoadResponse(ServedResponse):
     """A load on its instances, with the price of their machine time."""
 
-    usd_per_month: Annotated[MoneyResponse | None, Field(description="Dollars for 730 hours; null without a price.")]
-    usd_per_million_input_tokens: Annotated[
-        MoneyResponse | None,
-        Field(description="Prompts and answers split the price in proportion to the engine's time for each."),
-    ]
-    usd_per_million_output_tokens: Annotated[
-        MoneyResponse | None,
-        Field(
-            description="The share of answers, as above; null without a price, or for a model that writes no tokens."
-        ),
-    ]
-    usd_per_thousand_samples: Annotated[
-        MoneyResponse | None, Field(description="Dollars for a thousand requests; null without a price.")
-    ]
+    usd_per_month: MoneyResponse | None
+    """Dollars for 730 hours; null without a price."""
+    usd_per_million_input_tokens: MoneyResponse | None
+    """Prompts and answers split the price in proportion to the engine's time for each."""
+    usd_per_million_output_tokens: MoneyResponse | None
+    """The share of answers, as above; null without a price, or for a model that writes no tokens."""
+    usd_per_thousand_samples: MoneyResponse | None
+    """Dollars for a thousand requests; null without a price."""
 
 
 def served_response(job: JobEstimate | None) -> ServedResponse | None:

@@ -15,7 +15,7 @@ from service.api.estimate.request import EstimateRequest, MachineDescriptionRequ
 from service.api.estimate.response import BandResponse, MoneyResponse, shown
 from service.api.http.batch import MAX_ITEMS, Budget
 from service.api.http.current import catalog_on
-from service.api.http.fields import BUILT_AT_FIRST_USE, AtLeastOne, BodyModel, Name, Named, list_as_tuple
+from service.api.http.fields import BUILT_AT_FIRST_USE, AtLeastOne, BodyModel, Described, Name, Named, list_as_tuple
 from service.api.http.problems import ProblemDocument, document_of, invalid_item
 from service.db.live_catalog import PinnedCatalog
 from service.domain.bill.estimate import EstimateQuestion
@@ -46,32 +46,28 @@ class MatrixRequest(BodyModel):
 
 @with_config(BUILT_AT_FIRST_USE)
 @dataclass(frozen=True, slots=True)
-class CombinationResponse:
+class CombinationResponse(Described):
     """The answer to one combination. Its figures are those of its cheapest on-demand entry, else of its cheapest.
 
     A combination that cannot be answered has a `problem` and no figures.
     """
 
-    over: Annotated[dict[str, Any], Field(description="The values of the varied fields.")]
-    fits: Annotated[
-        bool | None,
-        Field(
-            description="Whether the job fits in the memory of its GPUs and of its host; null without a job or an "
-            "answer."
-        ),
-    ]
-    hours: Annotated[BandResponse | None, Field(description="Calendar hours where they are known, else hours of use.")]
-    usd: Annotated[MoneyResponse | None, Field(description="The total of the entry; null: unknown.")]
-    usd_complete: Annotated[bool, Field(description="False: `usd` is a lower bound or null.")]
-    pareto: Annotated[
-        bool, Field(description="Whether no other combination is at least as fast and as cheap, and better in one.")
-    ]
-    answer: Annotated[
-        EstimateResponse | None, Field(description="The answer of `POST /estimate`; null if there is a `problem`.")
-    ]
-    problem: Annotated[
-        ProblemDocument | None, Field(description="Why the combination cannot be answered; null if it is.")
-    ]
+    over: dict[str, Any]
+    """The values of the varied fields."""
+    fits: bool | None
+    """Whether the job fits in the memory of its GPUs and of its host; null without a job or an answer."""
+    hours: BandResponse | None
+    """Calendar hours where they are known, else hours of use."""
+    usd: MoneyResponse | None
+    """The total of the entry; null: unknown."""
+    usd_complete: bool
+    """False: `usd` is a lower bound or null."""
+    pareto: bool
+    """Whether no other combination is at least as fast and as cheap, and better in one."""
+    answer: EstimateResponse | None
+    """The answer of `POST /estimate`; null if there is a `problem`."""
+    problem: ProblemDocument | None
+    """Why the combination cannot be answered; null if it is."""
 
 
 @with_config(BUILT_AT_FIRST_USE)

@@ -5,8 +5,8 @@ from datetime import date
 from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
-from pydantic import Field
 
+from service.api.http.fields import Described
 from service.db.live_catalog import LiveCatalog, PinnedCatalog
 from service.domain.catalog.catalog import Catalog
 from service.domain.errors import QuestionError
@@ -17,20 +17,19 @@ EARLIEST = date(2006, 1, 1)
 
 
 @dataclass(slots=True)
-class CatalogStamp:
+class CatalogStamp(Described):
     """The catalog that an answer rests on. The same request with the same stamp gets the same answer."""
 
-    version: Annotated[int, Field(description="Raised by every change of the catalog.")]
-    as_of: Annotated[date, Field(description="The day whose catalog answered.")]
-    known_at: Annotated[
-        date | None, Field(description="The day after which imports do not count; null: every import counts.")
-    ]
-    prices_oldest: Annotated[
-        date | None, Field(description="The earliest day on which a price in force was observed; null: no dated price.")
-    ]
-    prices_newest: Annotated[
-        date | None, Field(description="The latest day on which a price in force was observed; null: no dated price.")
-    ]
+    version: int
+    """Raised by every change of the catalog."""
+    as_of: date
+    """The day whose catalog answered."""
+    known_at: date | None
+    """The day after which imports do not count; null: every import counts."""
+    prices_oldest: date | None
+    """The earliest day on which a price in force was observed; null: no dated price."""
+    prices_newest: date | None
+    """The latest day on which a price in force was observed; null: no dated price."""
 
 
 def stamp(catalog: Catalog) -> CatalogStamp:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import date
 from functools import cache
@@ -17,10 +18,13 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    GetJsonSchemaHandler,
     StringConstraints,
     Tag,
     create_model,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 MAX_VALUES = 100
 LARGEST = 1e15
@@ -100,19 +104,35 @@ BUILT_AT_FIRST_USE = ConfigDict(defer_build=True)
 twentieth of the start."""
 
 
+class Described:
+    """A class whose fields are described in the OpenAPI document by the docstrings below them, where they have one."""
+
+    __slots__ = ()
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Returns the JSON schema with the docstrings. They are read here, because a server rarely needs them."""
+        json_schema = handler(schema)
+        properties = handler.resolve_ref_schema(json_schema)["properties"]
+        for name, text in _texts_below_fields(cls).items():
+            if name in properties:
+                properties[name]["description"] = text
+        return json_schema
+
+
 class RequestModel(BaseModel):
     """A request, or a part of one. It refuses fields that it does not know."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class BodyModel(RequestModel):
+class BodyModel(Described, RequestModel):
     """A JSON body, or a part of one: a number in quotes is text, and `true` is no number."""
 
     model_config = ConfigDict(strict=True)
 
 
-class ResponseModel(BaseModel):
+class ResponseModel(Described, BaseModel):
     """An answer, or a part of one, in which every field is always present. A part can be made from a domain value."""
 
     model_config = ConfigDict(frozen=True, from_attributes=True, populate_by_name=True, **BUILT_AT_FIRST_USE)
@@ -125,31 +145,41 @@ class ResponseModel(BaseModel):
 
 
 def copy_of(value_class: Any, *without: str) -> Any:
-    """Returns a base class of responses with the fields of a dataclass, and their descriptions, without those named."""
-    texts = _texts_below_fields(value_class)
+    """Returns a base class of responses with the fields of a dataclass, without those named.
+
+    It has the name and the module of the dataclass, by which the docstrings below its fields are looked up.
+    """
     copied: dict[str, Any] = {
-        field.name: (field.type, Field(description=texts.get(field.name)))
-        for field in fields(value_class)
-        if field.name not in without
+        field.name: (field.type, ...) for field in fields(value_class) if field.name not in without
     }
-    return create_model(f"{value_class.__name__}Copy", __base__=ResponseModel, **copied)
+    return create_model(value_class.__name__, __base__=ResponseModel, __module__=value_class.__module__, **copied)
 
 
-def _texts_below_fields(value_class: type) -> dict[str, str]:
-    """Returns the docstring below each field of a class, with JSON's word for None."""
-    texts = {}
-    for field, text in pairwise(_classes_in(getfile(value_class))[value_class.__name__].body):
-        match field, text:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(docstring))):
-                texts[name] = PYTHON_NONE.sub("null", cleandoc(docstring)).replace("\n", " ")
-    return texts
+def _texts_below_fields(described: type[Described]) -> dict[str, str]:
+    """Returns the docstring below each field of a class and its bases. A field that is stated again has its own."""
+    texts: dict[str, str | None] = {}
+    for base in reversed(described.__mro__):
+        if issubclass(base, Described):
+            texts |= _texts_by_class(getfile(base)).get(base.__name__, {})
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 @cache
-def _classes_in(path: str) -> dict[str, ast.ClassDef]:
-    """Returns the classes of a file by name."""
-    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
-    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+def _texts_by_class(path: str) -> dict[str, dict[str, str | None]]:
+    """Returns the docstring below each field of each class in a file, with JSON's word for None."""
+    classes = [
+        node for node in ast.parse(Path(path).read_text(encoding="utf-8")).body if isinstance(node, ast.ClassDef)
+    ]
+    return {node.name: dict(_texts_in(node)) for node in classes}
+
+
+def _texts_in(node: ast.ClassDef) -> Iterator[tuple[str, str | None]]:
+    for field, below in pairwise([*node.body, ast.Pass()]):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, PYTHON_NONE.sub("null", cleandoc(text)).replace("\n", " ")
+            case ast.AnnAssign(target=ast.Name(id=name)), _:
+                yield name, None
 
 
 FourDecimals = Annotated[float, AfterValidator(lambda value: round(value, 4))]

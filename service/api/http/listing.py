@@ -8,12 +8,12 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from types import UnionType
-from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
+from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from fastapi import Request, Response
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from service.api.http.current import CatalogStamp, stamp
 from service.api.http.etag import catalog_answer, wants_csv
@@ -31,10 +31,10 @@ class Page(ResponseModel, Generic[Item]):
     """A page of a list."""
 
     items: list[Item]
-    total: Annotated[int, Field(description="Items of the whole list.")]
-    next_cursor: Annotated[
-        str | None, Field(description="Send it as `cursor` to get the next page; null on the last page.")
-    ]
+    total: int
+    """Items of the whole list."""
+    next_cursor: str | None
+    """Send it as `cursor` to get the next page; null on the last page."""
     catalog: CatalogStamp
 
 

@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
+from service.api.http.fields import Described
 from service.api.http.usual_words import meant_by, suggested
 from service.db.errors import DatabaseUnusable
 from service.domain.catalog.names import near_names
@@ -40,16 +41,19 @@ class FieldError(BaseModel):
     near: list[str] = Field(description="Names that the caller may have meant, best first; empty: none.")
 
 
-class ProblemDocument(BaseModel):
+class ProblemDocument(Described, BaseModel):
     """An RFC 9457 problem."""
 
-    type: str = Field(description="Always `about:blank`: the status says what kind of problem it is.")
-    title: str = Field(description="The phrase of the status code, such as `Not Found`.")
-    status: int = Field(description="The HTTP status code; in a batch, that of one item.")
-    detail: str = Field(description="A sentence for the person who has to correct the request.")
-    errors: list[FieldError] = Field(
-        description="The fields with errors; empty if the problem is with the whole request."
-    )
+    type: str
+    """Always `about:blank`: the status says what kind of problem it is."""
+    title: str
+    """The phrase of the status code, such as `Not Found`."""
+    status: int
+    """The HTTP status code; in a batch, that of one item."""
+    detail: str
+    """A sentence for the person who has to correct the request."""
+    errors: list[FieldError]
+    """The fields with errors; empty if the problem is with the whole request."""
 
 
 def _document(status: int, detail: str, errors: Iterable[FieldError] = ()) -> ProblemDocument:

@@ -15,6 +15,7 @@ from service.api.estimate.response import (
     shown,
     shown_fields,
 )
+from service.api.http.fields import Described
 from service.domain.band import Band
 from service.domain.recommend.answer import PeakEstimate, SpotEstimate, WorkEstimate
 
@@ -23,27 +24,18 @@ USD = "Dollars of the whole job, as in `cost.usd`; null without a price or an am
 
 
 @dataclass(slots=True)
-class PeakEstimateResponse:
+class PeakEstimateResponse(Described):
     """The figures that rank a choice without a model: the vendor's peak rates, not a predicted speed."""
 
     basis: Literal["peak"]
-    precision: Annotated[
-        str | None,
-        Field(
-            description="The precision of the peak, see `/precisions`; null: no peak is known, or none ranks the "
-            "machine."
-        ),
-    ]
-    peak_tflops: Annotated[
-        float | None, Field(description="Dense peak of the machine at the precision, in 10^12 operations per second.")
-    ]
-    peak_tflops_per_usd_hour: Annotated[
-        float | None, Field(description="`peak_tflops` over the hourly price of all machines; null: unknown.")
-    ]
-    peak_tflops_per_watt: Annotated[
-        float | None,
-        Field(description="`peak_tflops` over the rated power of the GPUs of all machines; null: unknown."),
-    ]
+    precision: str | None
+    """The precision of the peak, see `/precisions`; null: no peak is known, or none ranks the machine."""
+    peak_tflops: float | None
+    """Dense peak of the machine at the precision, in 10^12 operations per second."""
+    peak_tflops_per_usd_hour: float | None
+    """`peak_tflops` over the hourly price of all machines; null: unknown."""
+    peak_tflops_per_watt: float | None
+    """`peak_tflops` over the rated power of the GPUs of all machines; null: unknown."""
 
 
 @dataclass(slots=True)
@@ -52,68 +44,51 @@ class JobEstimateResponse(ModelledEstimateResponse):
 
     hours: Annotated[BandResponse | None, Field(description=HOURS)]
     usd: Annotated[MoneyResponse | None, Field(description=USD)]
-    samples_per_usd: Annotated[
-        float | None,
-        Field(
-            description="Samples of the amount over `usd.likely`; without an amount, samples of an hour over the "
-            "price of all machines. Null: unknown."
-        ),
-    ]
+    samples_per_usd: float | None
+    """Samples of the amount over `usd.likely`; without an amount, samples of an hour over the price of all machines.
+    Null: unknown."""
 
 
 @dataclass(slots=True)
-class MeasuredEstimateResponse:
+class MeasuredEstimateResponse(Described):
     """Figures of a workload without a model: measured on this machine, or scaled from the most similar one."""
 
-    basis: Annotated[
-        Literal["measured", "scaled"], Field(description="`measured` on this machine, or `scaled` from another one.")
-    ]
-    samples_per_second: Annotated[BandResponse, Field(description="The rate of all machines together.")]
+    basis: Literal["measured", "scaled"]
+    """`measured` on this machine, or `scaled` from another one."""
+    samples_per_second: BandResponse
+    """The rate of all machines together."""
     hours: Annotated[BandResponse | None, Field(description=f"{HOURS} Null without an amount in samples.")]
     usd: Annotated[MoneyResponse | None, Field(description=USD)]
-    samples_per_usd: Annotated[
-        float | None,
-        Field(
-            description="Samples of the amount over `usd.likely`; without an amount, samples of an hour over the "
-            "price of all machines. Null: unknown."
-        ),
-    ]
-    joules_per_sample: Annotated[
-        float | None,
-        Field(
-            description="Energy of a sample at the rated power of the GPUs, or at the measured power that the "
-            "measurement states."
-        ),
-    ]
+    samples_per_usd: float | None
+    """Samples of the amount over `usd.likely`; without an amount, samples of an hour over the price of all machines.
+    Null: unknown."""
+    joules_per_sample: float | None
+    """Energy of a sample at the rated power of the GPUs, or at the measured power that the measurement states."""
 
 
 @dataclass(slots=True)
-class SpotResponse:
+class SpotResponse(Described):
     """Expected interruptions at spot, and the time that they add."""
 
-    interruptions: Annotated[BandResponse, Field(description="Interruptions of all instances until the job is done.")]
-    interruptions_per_hour: Annotated[BandResponse, Field(description="Rate of all instances together.")]
-    checkpoint_interval_minutes: Annotated[
-        float,
-        Field(description="Minutes of work between checkpoints: the caller's, or those that cost the least time."),
-    ]
-    stretch: Annotated[float, Field(description="Paid hours over the hours of a run without interruptions.")]
-    paid_hours: Annotated[
-        BandResponse,
-        Field(
-            description="Hours of work and interruptions that each machine is paid for, without set-up and idle time."
-        ),
-    ]
-    notice_seconds: Annotated[int | None, Field(description="Seconds between the warning and the end of a machine.")]
-    break_even_interruptions_per_hour: Annotated[
-        float | None,
-        Field(
-            description="Interruptions per hour of one instance at which on demand costs the same in the region; "
-            "null if spot never pays, or if no price on demand is known there."
-        ),
-    ]
-    basis: Annotated[str, Field(description="`prior`: the rate is an assumption until it is measured.")]
-    source: Annotated[str | None, Field(description="Id of the source of the rate.")]
+    interruptions: BandResponse
+    """Interruptions of all instances until the job is done."""
+    interruptions_per_hour: BandResponse
+    """Rate of all instances together."""
+    checkpoint_interval_minutes: float
+    """Minutes of work between checkpoints: the caller's, or those that cost the least time."""
+    stretch: float
+    """Paid hours over the hours of a run without interruptions."""
+    paid_hours: BandResponse
+    """Hours of work and interruptions that each machine is paid for, without set-up and idle time."""
+    notice_seconds: int | None
+    """Seconds between the warning and the end of a machine."""
+    break_even_interruptions_per_hour: float | None
+    """Interruptions per hour of one instance at which on demand costs the same in the region; null if spot never pays,
+    or if no price on demand is known there."""
+    basis: str
+    """`prior`: the rate is an assumption until it is measured."""
+    source: str | None
+    """Id of the source of the rate."""
 
 
 def estimate_response(

@@ -70,42 +70,26 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
         Names,
         Field(description=f"{LIFECYCLE} Default: `available` and `closed_to_new`, and with `allow_preview` `preview`."),
     ] = ()
-    exclude: Annotated[Names, Field(description="Providers, families, instance types or GPUs to leave out.")] = ()
-    budget_usd: Annotated[
-        Positive | None,
-        Field(
-            description="Most US dollars of a job with an amount of work, or of a month (730 hours) of a load. "
-            "Default: no limit."
-        ),
-    ] = None
-    deadline_hours: Annotated[
-        Positive | None,
-        Field(description="Most hours until the whole job is done; needs an amount of work. Default: no limit."),
-    ] = None
-    min_nodes: Annotated[AtLeastOne, Field(description="Fewest machines that run one job together.")] = 1
-    max_nodes: AtLeastOne = Field(
-        default_factory=lambda sent: sent.get("min_nodes", 1),
-        description="Most machines that run one job together. Default: `min_nodes`.",
-    )
-    max_instances: Annotated[
-        AtLeastOne,
-        Field(description="Most instances. Default: as many as a load needs, else `workload.concurrent_runs`."),
-    ] = 1
-    same_placement: Annotated[
-        bool, Field(description="Whether the nodes of a job must be close together, in a placement group.")
-    ] = True
-    confidence: Annotated[
-        Literal["likely", "safe"],
-        Field(
-            description="Whether the likely estimate must keep deadline and budget, or (`safe`) the pessimistic end of "
-            "the band."
-        ),
-    ] = "likely"
-    allow_preview: Annotated[bool, Field(description="Whether instance types in preview are admitted.")] = False
-    allow_marketplace_clusters: Annotated[
-        bool,
-        Field(description="Whether machines of a marketplace, which belong to different owners, may form a cluster."),
-    ] = False
+    exclude: Names = ()
+    """Providers, families, instance types or GPUs to leave out."""
+    budget_usd: Positive | None = None
+    """Most US dollars of a job with an amount of work, or of a month (730 hours) of a load. Default: no limit."""
+    deadline_hours: Positive | None = None
+    """Most hours until the whole job is done; needs an amount of work. Default: no limit."""
+    min_nodes: AtLeastOne = 1
+    """Fewest machines that run one job together."""
+    max_nodes: AtLeastOne = Field(default_factory=lambda sent: sent.get("min_nodes", 1))
+    """Most machines that run one job together. Default: `min_nodes`."""
+    max_instances: AtLeastOne = 1
+    """Most instances. Default: as many as a load needs, else `workload.concurrent_runs`."""
+    same_placement: bool = True
+    """Whether the nodes of a job must be close together, in a placement group."""
+    confidence: Literal["likely", "safe"] = "likely"
+    """Whether the likely estimate must keep deadline and budget, or (`safe`) the pessimistic end of the band."""
+    allow_preview: bool = False
+    """Whether instance types in preview are admitted."""
+    allow_marketplace_clusters: bool = False
+    """Whether machines of a marketplace, which belong to different owners, may form a cluster."""
 
 
 class ObjectiveWeightsRequest(BodyModel):
@@ -142,42 +126,22 @@ class RecommendRequest(BillingRequest):
 
     workload: WorkloadRequest
     constraints: ConstraintsRequest = ConstraintsRequest()
-    objective: Annotated[
-        Named[NamedObjective, ObjectiveWeightsRequest],
-        Field(description='A named objective, or weights of criteria such as `{"usd": 1, "hours": 1}`.'),
-    ] = "cheapest"
-    previous_objective: Annotated[
-        Named[NamedObjective, ObjectiveWeightsRequest] | None,
-        Field(
-            description="Another objective: a note compares its first choice with that of `objective`. Default: none."
-        ),
-    ] = None
-    current_instance: Annotated[
-        Name | None,
-        Field(
-            description="The instance type in use now, as `name` or `provider/name`: choices are compared with "
-            "it. Default: none."
-        ),
-    ] = None
-    host_per_gpu: Annotated[
-        HostPerGpuRequest | None,
-        Field(
-            description="The host that comes with each GPU, for machines whose host is unknown. Default: it stays "
-            "unknown."
-        ),
-    ] = None
-    explain: Annotated[
-        Names, Field(description="Instance types to explain: the answer lists every constraint that rejects them.")
-    ] = ()
-    limit: Annotated[int, Field(ge=1, le=100, description="Most choices in the answer."), BeforeValidator(whole)] = 5
-    per: Annotated[
-        Literal["type", "offer"],
-        Field(description="One choice for each instance type, or for each offer."),
-    ] = "type"
-    diversify: Annotated[
-        bool,
-        Field(description="Whether choices should differ in family, region and market, so that not all fail at once."),
-    ] = False
+    objective: Named[NamedObjective, ObjectiveWeightsRequest] = "cheapest"
+    """A named objective, or weights of criteria such as `{"usd": 1, "hours": 1}`."""
+    previous_objective: Named[NamedObjective, ObjectiveWeightsRequest] | None = None
+    """Another objective: a note compares its first choice with that of `objective`. Default: none."""
+    current_instance: Name | None = None
+    """The instance type in use now, as `name` or `provider/name`: choices are compared with it. Default: none."""
+    host_per_gpu: HostPerGpuRequest | None = None
+    """The host that comes with each GPU, for machines whose host is unknown. Default: it stays unknown."""
+    explain: Names = ()
+    """Instance types to explain: the answer lists every constraint that rejects them."""
+    limit: Annotated[int, Field(ge=1, le=100), BeforeValidator(whole)] = 5
+    """Most choices in the answer."""
+    per: Literal["type", "offer"] = "type"
+    """One choice for each instance type, or for each offer."""
+    diversify: bool = False
+    """Whether choices should differ in family, region and market, so that not all fail at once."""
     as_of: AsOf = None
     known_at: KnownAt = None
 

@@ -16,7 +16,7 @@ from service.api.estimate.response import (
 )
 from service.api.estimate.serving import PricedLoadResponse, priced_load
 from service.api.http.current import CatalogStamp, stamp
-from service.api.http.fields import BUILT_AT_FIRST_USE, NoteResponse, StatementResponse
+from service.api.http.fields import BUILT_AT_FIRST_USE, Described, NoteResponse, StatementResponse
 from service.api.recommend.codes import REJECTIONS
 from service.api.recommend.estimates import (
     JobEstimateResponse,
@@ -52,50 +52,38 @@ class ChosenGpuResponse:
 
 
 @dataclass(slots=True)
-class PlacementResponse:
+class PlacementResponse(Described):
     """Where the nodes of a choice must be placed."""
 
-    together: Annotated[
-        bool, Field(description="Whether the caller wants the nodes close together (`constraints.same_placement`).")
-    ]
+    together: bool
+    """Whether the caller wants the nodes close together (`constraints.same_placement`)."""
     text: str
 
 
 @dataclass(slots=True)
-class HostResponse:
+class HostResponse(Described):
     """vCPUs and memory that the host of each node should have; null: unknown. `specs` says what the host has."""
 
-    needed_vcpus: Annotated[
-        float | None,
-        Field(
-            description="vCPUs that prepare samples as fast as the GPUs take them, or a rule of thumb where no "
-            "rate is known."
-        ),
-    ]
-    ideal_vcpus: Annotated[
-        float | None, Field(description="The high end of the rule of thumb; else the same as `needed_vcpus`.")
-    ]
-    needed_memory_gib: Annotated[
-        float | None, Field(description="The larger of the memory that was asked for and that which the job needs.")
-    ]
+    needed_vcpus: float | None
+    """vCPUs that prepare samples as fast as the GPUs take them, or a rule of thumb where no rate is known."""
+    ideal_vcpus: float | None
+    """The high end of the rule of thumb; else the same as `needed_vcpus`."""
+    needed_memory_gib: float | None
+    """The larger of the memory that was asked for and that which the job needs."""
 
 
 @dataclass(slots=True)
-class ComparedToCurrentResponse:
+class ComparedToCurrentResponse(Described):
     """The choice relative to the caller's current instance."""
 
-    relative_usd_per_hour: Annotated[
-        float | None, Field(description="Price of all machines over that of all current ones; null: unknown.")
-    ]
-    relative_peak: Annotated[
-        float | None, Field(description="Peak relative to that of the current instance, if peaks rank; null for a job.")
-    ]
-    relative_speed: Annotated[
-        float | None, Field(description="Relative samples per second of a job; null if peaks rank.")
-    ]
-    relative_usd: Annotated[
-        float | None, Field(description="Relative dollars of the whole job; null without an amount of work.")
-    ]
+    relative_usd_per_hour: float | None
+    """Price of all machines over that of all current ones; null: unknown."""
+    relative_peak: float | None
+    """Peak relative to that of the current instance, if peaks rank; null for a job."""
+    relative_speed: float | None
+    """Relative samples per second of a job; null if peaks rank."""
+    relative_usd: float | None
+    """Relative dollars of the whole job; null without an amount of work."""
 
 
 @dataclass(slots=True)
@@ -108,71 +96,63 @@ class AvailabilityResponse:
 
 
 @dataclass(slots=True)
-class ChoiceResponse:
+class ChoiceResponse(Described):
     """A ranked offer."""
 
-    rank: Annotated[int, Field(description="1 is the best choice; see `tied_with`.")]
+    rank: int
+    """1 is the best choice; see `tied_with`."""
     provider: str
-    instance: Annotated[str, Field(description="Name of the instance type at the provider.")]
-    region: Annotated[str | None, Field(description="Null: the source names no region.")]
-    zone: Annotated[str | None, Field(description="Zone of a spot price; null if the price holds in the whole region.")]
-    market: Annotated[
-        str,
-        Field(description="`on_demand`, `spot` or `reserved`; `price.term` has the commitment of a reserved offer."),
-    ]
-    nodes: Annotated[int, Field(description="Machines that run one instance of the job together.")]
-    instances: Annotated[int, Field(description="Independent copies of the job's machines, which share the work.")]
-    gpu: Annotated[ChosenGpuResponse | None, Field(description="Null: the machine has no GPU.")]
+    instance: str
+    """Name of the instance type at the provider."""
+    region: str | None
+    """Null: the source names no region."""
+    zone: str | None
+    """Zone of a spot price; null if the price holds in the whole region."""
+    market: str
+    """`on_demand`, `spot` or `reserved`; `price.term` has the commitment of a reserved offer."""
+    nodes: int
+    """Machines that run one instance of the job together."""
+    instances: int
+    """Independent copies of the job's machines, which share the work."""
+    gpu: ChosenGpuResponse | None
+    """Null: the machine has no GPU."""
     platform: Annotated[str | None, Field(description="What its code is written for, such as `cuda`; null: unknown.")]
     code_change_required: Annotated[
         str | None,
         Field(description="What has to change in code written for CUDA; null if nothing has to."),
     ]
-    usd_per_hour: Annotated[float | None, Field(description="Price of all machines; null: unknown.")]
-    price: Annotated[PriceResponse, Field(description="The price of one machine.")]
+    usd_per_hour: float | None
+    """Price of all machines; null: unknown."""
+    price: PriceResponse
+    """The price of one machine."""
     estimate: Annotated[
         JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse,
         Field(description="Of a job by physics, of a named workload by measurements, or peaks; `basis` says which."),
     ]
-    placement: Annotated[
-        PlacementResponse | None, Field(description="Whether several nodes must be close together; null for one node.")
-    ]
-    cost: Annotated[
-        CostResponse | None,
-        Field(description="The bill, as `POST /estimate` gives it for the same run and offer; null if peaks rank."),
-    ]
-    serving: Annotated[PricedLoadResponse | None, Field(description="The instances that serve a load; null without.")]
-    spot: Annotated[SpotResponse | None, Field(description="Interruptions; null unless at spot with a known rate.")]
+    placement: PlacementResponse | None
+    """Whether several nodes must be close together; null for one node."""
+    cost: CostResponse | None
+    """The bill, as `POST /estimate` gives it for the same run and offer; null if peaks rank."""
+    serving: PricedLoadResponse | None
+    """The instances that serve a load; null without."""
+    spot: SpotResponse | None
+    """Interruptions; null unless at spot with a known rate."""
     specs: InstanceTypeResponse
-    compared_to_current: Annotated[
-        ComparedToCurrentResponse | None,
-        Field(description="Null without `current`."),
-    ]
-    reasons: Annotated[
-        list[StatementResponse], Field(description="Why the choice has its rank, in the figures that decide.")
-    ]
+    compared_to_current: ComparedToCurrentResponse | None
+    """Null without `current`."""
+    reasons: list[StatementResponse]
+    """Why the choice has its rank, in the figures that decide."""
     host: HostResponse
     availability: AvailabilityResponse
-    warnings: Annotated[
-        list[StatementResponse], Field(description="Risks of the choice, and assumptions of its estimate.")
-    ]
-    evidence: Annotated[
-        list[dict[str, str]],
-        Field(
-            description="Measurements of the caller and published runs nearest to the question, the measurement "
-            "first; empty if peaks rank."
-        ),
-    ]
-    tied_with: Annotated[
-        list[int],
-        Field(description="Ranks of other choices from which the estimates cannot distinguish this one."),
-    ]
-    pareto: Annotated[
-        bool,
-        Field(
-            description="Whether no candidate is both cheaper and faster: over the whole job, else by price and peak."
-        ),
-    ]
+    warnings: list[StatementResponse]
+    """Risks of the choice, and assumptions of its estimate."""
+    evidence: list[dict[str, str]]
+    """Measurements of the caller and published runs nearest to the question, the measurement first; empty if peaks
+    rank."""
+    tied_with: list[int]
+    """Ranks of other choices from which the estimates cannot distinguish this one."""
+    pareto: bool
+    """Whether no candidate is both cheaper and faster: over the whole job, else by price and peak."""
 
 
 @dataclass(slots=True)
@@ -186,38 +166,33 @@ class RelaxationBestResponse:
 
 
 @dataclass(slots=True)
-class RelaxationResponse:
+class RelaxationResponse(Described):
     """The smallest change of one constraint that admits at least one more instance type."""
 
-    to: Annotated[
-        dict[str, Any],
-        Field(description="Fields of `constraints`, or paths into the request, with new values; null removes a field."),
-    ]
-    admits: Annotated[int, Field(description="Instance types that are then admitted.")]
+    to: dict[str, Any]
+    """Fields of `constraints`, or paths into the request, with new values; null removes a field."""
+    admits: int
+    """Instance types that are then admitted."""
     best: RelaxationBestResponse
 
 
 @dataclass(slots=True)
-class RejectionResponse:
+class RejectionResponse(Described):
     """How many instance types a constraint rejected."""
 
-    code: Annotated[str, Field(description="A code of `rejections` in `GET /recommend/codes`.")]
-    ground: Annotated[
-        str,
-        Field(
-            description="`hardware`, `software`, `availability`, `constraint` (of the caller) or `data` (a figure "
-            "is unknown)."
-        ),
-    ]
+    code: str
+    """A code of `rejections` in `GET /recommend/codes`."""
+    ground: str
+    """`hardware`, `software`, `availability`, `constraint` (of the caller) or `data` (a figure is unknown)."""
     text: str
-    count: Annotated[int, Field(description="Instance types that it rejects; other constraints may reject them too.")]
-    only_this: Annotated[int, Field(description="How many of these types no other constraint rejects.")]
-    instances: Annotated[
-        list[str], Field(description="Up to three of these types, first those that no other constraint rejects.")
-    ]
-    relax: Annotated[
-        RelaxationResponse | None, Field(description="Null: no change of this constraint alone admits a type.")
-    ]
+    count: int
+    """Instance types that it rejects; other constraints may reject them too."""
+    only_this: int
+    """How many of these types no other constraint rejects."""
+    instances: list[str]
+    """Up to three of these types, first those that no other constraint rejects."""
+    relax: RelaxationResponse | None
+    """Null: no change of this constraint alone admits a type."""
 
 
 @dataclass(slots=True)
@@ -239,37 +214,41 @@ class ExplainedResponse:
 
 
 @dataclass(slots=True)
-class PriorResponse:
+class PriorResponse(Described):
     """A published rule of thumb, and whether the answer follows it."""
 
-    kind: Annotated[Literal["prior"], Field(description="Always `prior`, in distinction from a figure.")]
-    id: Annotated[str, Field(description="Id of the rule.")]
-    verdict: Annotated[
-        Literal["followed", "overridden", "open"],
-        Field(description="`overridden`: figures or measurements contradict it; `open`: a figure is unknown."),
-    ]
+    kind: Literal["prior"]
+    """Always `prior`, in distinction from a figure."""
+    id: str
+    """Id of the rule."""
+    verdict: Literal["followed", "overridden", "open"]
+    """`overridden`: figures or measurements contradict it; `open`: a figure is unknown."""
     text: str
-    min_gpus: Annotated[int | None, Field(description="Fewest GPUs by the rule; null: it states none.")]
-    max_gpus: Annotated[int | None, Field(description="Most GPUs by the rule; null: it states none.")]
-    deadline_hours: Annotated[
-        float | None, Field(description="Hours that such work may take by the rule; null: it states none.")
-    ]
+    min_gpus: int | None
+    """Fewest GPUs by the rule; null: it states none."""
+    max_gpus: int | None
+    """Most GPUs by the rule; null: it states none."""
+    deadline_hours: float | None
+    """Hours that such work may take by the rule; null: it states none."""
     source: str
-    published_on: Annotated[str | None, Field(description="Year, month or day of the source; null: unknown.")]
+    published_on: str | None
+    """Year, month or day of the source; null: unknown."""
 
 
 @dataclass(slots=True)
-class CurrentInstanceResponse:
+class CurrentInstanceResponse(Described):
     """The caller's current instance, priced and rated like a choice."""
 
-    instance: Annotated[str, Field(description="The instance type, as `provider/name`.")]
-    market: Annotated[str, Field(description="`on_demand`, `spot` or `reserved`.")]
-    nodes: Annotated[int, Field(description="Machines of the current cluster.")]
-    usd_per_hour: Annotated[float | None, Field(description="Price of all nodes.")]
-    estimate: Annotated[
-        JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse | None,
-        Field(description="Null: it cannot run the job."),
-    ]
+    instance: str
+    """The instance type, as `provider/name`."""
+    market: str
+    """`on_demand`, `spot` or `reserved`."""
+    nodes: int
+    """Machines of the current cluster."""
+    usd_per_hour: float | None
+    """Price of all nodes."""
+    estimate: JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse | None
+    """Null: it cannot run the job."""
 
 
 @dataclass(slots=True)
@@ -283,25 +262,27 @@ class CountsResponse:
 
 @with_config(BUILT_AT_FIRST_USE)
 @dataclass(slots=True)
-class RecommendResponse:
+class RecommendResponse(Described):
     """Ranked choices, and why other instance types were rejected."""
 
     catalog: CatalogStamp
-    question: Annotated[RecommendRequest, Field(description="The question with every default filled in.")]
+    question: RecommendRequest
+    """The question with every default filled in."""
     counts: CountsResponse
-    choices: Annotated[list[ChoiceResponse], Field(description="The admitted offers, the best first, up to `limit`.")]
-    rejections: Annotated[
-        list[RejectionResponse], Field(description="Why types were rejected, one entry per constraint.")
-    ]
-    current: Annotated[
-        CurrentInstanceResponse | None, Field(description="Null without `current_instance`, or if it has no offer.")
-    ]
-    advice: Annotated[
-        list[StatementResponse], Field(description="Changes of the workload or the question that would help.")
-    ]
-    notes: Annotated[list[NoteResponse], Field(description="Remarks on the whole answer.")]
-    priors: Annotated[list[PriorResponse], Field(description="Rules of thumb that apply to the question.")]
-    explained: Annotated[list[ExplainedResponse], Field(description="The instance types of `explain`.")]
+    choices: list[ChoiceResponse]
+    """The admitted offers, the best first, up to `limit`."""
+    rejections: list[RejectionResponse]
+    """Why types were rejected, one entry per constraint."""
+    current: CurrentInstanceResponse | None
+    """Null without `current_instance`, or if it has no offer."""
+    advice: list[StatementResponse]
+    """Changes of the workload or the question that would help."""
+    notes: list[NoteResponse]
+    """Remarks on the whole answer."""
+    priors: list[PriorResponse]
+    """Rules of thumb that apply to the question."""
+    explained: list[ExplainedResponse]
+    """The instance types of `explain`."""
     disclaimer: Annotated[str, Field(description="What the ranking rests on, the same in every answer.")]
 
 

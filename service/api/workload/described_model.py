@@ -38,73 +38,57 @@ class ModelDimensionsRequest(BodyModel):
     name: Annotated[
         Name | None, Field(description="What to call it; if nothing else is sent, the name of a model of the catalog.")
     ] = None
-    family: Annotated[Name | None, Field(description="Such as `llm`, `moe`, `encoder`, `cnn` or `vit`.")] = None
-    parameters: Annotated[Positive | None, Field(description="All parameters, such as 8e9.")] = None
-    active_parameters: Annotated[
-        Positive | None,
-        Field(
-            description="Parameters that take part in one token or sample. Default: all, or what follows from "
-            "the experts."
-        ),
-    ] = None
-    forward_flops_per_sample: Annotated[
-        Positive | None, Field(description="FLOPs of the forward pass of a sample: 2 x multiply-accumulates.")
-    ] = None
-    layers: Annotated[Count | None, Field(description="Layers of the network.")] = None
-    hidden: Annotated[Count | None, Field(description="Width of the hidden state.")] = None
-    heads: Annotated[Count | None, Field(description="Attention heads of the queries.")] = None
-    kv_heads: Annotated[
-        Count | None, Field(description="Attention heads of the keys and values. Default: as many as `heads`.")
-    ] = None
-    head_size: Annotated[Count | None, Field(description="Width of a head. Default: `hidden` over `heads`.")] = None
-    ffn: Annotated[
-        Count | None,
-        Field(
-            description="Width of a dense feed-forward network. Default: four times `hidden`; 0 if every layer "
-            "has experts."
-        ),
-    ] = None
-    gated: Annotated[
-        bool | None,
-        Field(description="Whether the feed-forward network has a third matrix (SwiGLU, GeGLU). Default: false."),
-    ] = None
-    vocabulary: Annotated[
-        Count | None, Field(description="Size of the vocabulary. Default: 0, for a network that reads no tokens.")
-    ] = None
-    tied: Annotated[
-        bool | None, Field(description="Whether the output projection shares the embedding. Default: false.")
-    ] = None
-    experts: Annotated[Count | None, Field(description="Routed experts of a layer. Default: 0.")] = None
-    experts_per_token: Annotated[Count | None, Field(description="Routed experts that compute each token.")] = None
-    shared_experts: Annotated[Count | None, Field(description="Experts that compute every token. Default: 0.")] = None
-    expert_ffn: Annotated[Count | None, Field(description="Width of an expert.")] = None
-    dense_layers: Annotated[Count | None, Field(description="Layers without experts. Default: 0.")] = None
-    mla_kv_rank: Annotated[
-        Count | None,
-        Field(description="With multi-head latent attention: cached values per token, apart from the rotary ones."),
-    ] = None
-    mla_rope_size: Annotated[
-        Count | None, Field(description="With multi-head latent attention: rotary values per token.")
-    ] = None
-    mla_query_rank: Annotated[
-        Count | None, Field(description="With multi-head latent attention: rank of the queries.")
-    ] = None
-    mla_value_size: Annotated[
-        Count | None, Field(description="With multi-head latent attention: width of a value head.")
-    ] = None
-    sliding_window: Annotated[
-        Count | None, Field(description="Tokens that a layer with a window looks back. Default: 0, all tokens.")
-    ] = None
-    global_layers: Annotated[Count | None, Field(description="Layers without the window. Default: 0.")] = None
-    context_tokens: Annotated[
-        int | None,
-        Field(ge=0, le=1_000_000_000, description="Maximum tokens of a sequence. Default: 0, unlimited."),
-        BeforeValidator(whole),
-    ] = None
-    decoder: Annotated[
-        bool | None,
-        Field(description="Whether attention is causal, so that keys and values can be cached. Default: true."),
-    ] = None
-    huggingface_config: Annotated[
-        HuggingfaceConfig | None, Field(description="The content of a `config.json`, in place of dimensions.")
-    ] = None
+    family: Name | None = None
+    """Such as `llm`, `moe`, `encoder`, `cnn` or `vit`."""
+    parameters: Positive | None = None
+    """All parameters, such as 8e9."""
+    active_parameters: Positive | None = None
+    """Parameters that take part in one token or sample. Default: all, or what follows from the experts."""
+    forward_flops_per_sample: Positive | None = None
+    """FLOPs of the forward pass of a sample: 2 x multiply-accumulates."""
+    layers: Count | None = None
+    """Layers of the network."""
+    hidden: Count | None = None
+    """Width of the hidden state."""
+    heads: Count | None = None
+    """Attention heads of the queries."""
+    kv_heads: Count | None = None
+    """Attention heads of the keys and values. Default: as many as `heads`."""
+    head_size: Count | None = None
+    """Width of a head. Default: `hidden` over `heads`."""
+    ffn: Count | None = None
+    """Width of a dense feed-forward network. Default: four times `hidden`; 0 if every layer has experts."""
+    gated: bool | None = None
+    """Whether the feed-forward network has a third matrix (SwiGLU, GeGLU). Default: false."""
+    vocabulary: Count | None = None
+    """Size of the vocabulary. Default: 0, for a network that reads no tokens."""
+    tied: bool | None = None
+    """Whether the output projection shares the embedding. Default: false."""
+    experts: Count | None = None
+    """Routed experts of a layer. Default: 0."""
+    experts_per_token: Count | None = None
+    """Routed experts that compute each token."""
+    shared_experts: Count | None = None
+    """Experts that compute every token. Default: 0."""
+    expert_ffn: Count | None = None
+    """Width of an expert."""
+    dense_layers: Count | None = None
+    """Layers without experts. Default: 0."""
+    mla_kv_rank: Count | None = None
+    """With multi-head latent attention: cached values per token, apart from the rotary ones."""
+    mla_rope_size: Count | None = None
+    """With multi-head latent attention: rotary values per token."""
+    mla_query_rank: Count | None = None
+    """With multi-head latent attention: rank of the queries."""
+    mla_value_size: Count | None = None
+    """With multi-head latent attention: width of a value head."""
+    sliding_window: Count | None = None
+    """Tokens that a layer with a window looks back. Default: 0, all tokens."""
+    global_layers: Count | None = None
+    """Layers without the window. Default: 0."""
+    context_tokens: Annotated[int | None, Field(ge=0, le=1_000_000_000), BeforeValidator(whole)] = None
+    """Maximum tokens of a sequence. Default: 0, unlimited."""
+    decoder: bool | None = None
+    """Whether attention is causal, so that keys and values can be cached. Default: true."""
+    huggingface_config: HuggingfaceConfig | None = None
+    """The content of a `config.json`, in place of dimensions."""

@@ -13,10 +13,10 @@ Words = Annotated[str, Field(max_length=200)]
 class SoftwareNameRequest(BodyModel):
     """The name of software, and the versions that work."""
 
-    name: Annotated[Words, Field(description="Such as `pytorch`, see `/frameworks`.")]
-    versions: Annotated[
-        Words | None, Field(description="Such as `2.3`, `>=2.3` or `>=2.3,<3`. Default: any version.")
-    ] = None
+    name: Words
+    """Such as `pytorch`, see `/frameworks`."""
+    versions: Words | None = None
+    """Such as `2.3`, `>=2.3` or `>=2.3,<3`. Default: any version."""
 
 
 _IMAGE = re.compile(r"(?=[^/:]+[/:])(?:[\w.:-]+/)*([\w.-]+)(?::(?:v?(\d+(?:\.\d+)*))?[\w.+-]*)?", re.ASCII)
@@ -54,32 +54,16 @@ Library = Annotated[LibraryRequest, BeforeValidator(library_by_name, json_schema
 class SoftwareRequest(BodyModel):
     """Software that the code is written for."""
 
-    framework: Annotated[
-        SoftwareName | None,
-        Field(
-            description="Such as `pytorch`, `pytorch>=2.3` or an object; see `/frameworks`. Default: unknown, "
-            "with a wider band."
-        ),
-    ] = None
-    engine: Annotated[
-        SoftwareName | None,
-        Field(
-            description="The engine that serves, such as `vllm==0.6.0` or `vllm/vllm-openai:v0.8.5`; see "
-            "`/frameworks`. Default: unknown, with a wider band."
-        ),
-    ] = None
-    cuda: Annotated[
-        Words | None, Field(description="CUDA toolkit versions that work: `12.1` or `>=11.8,<13`. Default: any.")
-    ] = None
-    platforms: Annotated[
-        Names,
-        Field(description="Platforms of the code, any of: `cuda`, `rocm`, `xla`, `neuron`, `synapse`, `cann`, `cpu`."),
-    ] = ()
-    libraries: Annotated[
-        tuple[Library, ...],
-        Field(max_length=50, description="Each is a text such as `dali>=1.2`, or an object."),
-        BeforeValidator(list_as_tuple),
-    ] = ()
-    custom_cuda_kernels: Annotated[
-        bool, Field(description="Whether the code has its own CUDA kernels, which must run unchanged.")
-    ] = False
+    framework: SoftwareName | None = None
+    """Such as `pytorch`, `pytorch>=2.3` or an object; see `/frameworks`. Default: unknown, with a wider band."""
+    engine: SoftwareName | None = None
+    """The engine that serves, such as `vllm==0.6.0` or `vllm/vllm-openai:v0.8.5`; see `/frameworks`. Default: unknown,
+    with a wider band."""
+    cuda: Words | None = None
+    """CUDA toolkit versions that work: `12.1` or `>=11.8,<13`. Default: any."""
+    platforms: Names = ()
+    """Platforms of the code, any of: `cuda`, `rocm`, `xla`, `neuron`, `synapse`, `cann`, `cpu`."""
+    libraries: Annotated[tuple[Library, ...], Field(max_length=50), BeforeValidator(list_as_tuple)] = ()
+    """Each is a text such as `dali>=1.2`, or an object."""
+    custom_cuda_kernels: bool = False
+    """Whether the code has its own CUDA kernels, which must run unchanged."""

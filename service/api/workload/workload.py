@@ -29,61 +29,32 @@ Length = Annotated[int, Field(ge=0, le=100_000_000), BeforeValidator(whole)]
 class HostRequest(BodyModel):
     """Requirements of the workload on the host: CPUs, memory, and the loading of samples."""
 
-    vcpus_per_gpu: Annotated[
-        Amount | None,
-        Field(
-            description="vCPUs that prepare the samples of one GPU, such as 8; fewer cause a warning. To reject "
-            "machines, send `min_vcpus_per_gpu`. Default: a rule of thumb."
-        ),
-    ] = None
-    memory_gib: Annotated[
-        Amount | None,
-        Field(
-            description="Host memory in GiB. Machines known to have less are rejected. Default: what the job "
-            "needs by its estimate."
-        ),
-    ] = None
-    cpu_samples_per_second_per_vcpu: Annotated[
-        Amount | None,
-        Field(
-            description="Samples per second that one vCPU prepares, such as 130 images. Too few vCPUs then slow "
-            "the job, with a warning. Default: unknown."
-        ),
-    ] = None
-    samples_per_second: Annotated[
-        Positive | None,
-        Field(
-            description="Samples per second that one machine has to load. Too few vCPUs or too slow a network "
-            "cause a warning. Default: unknown."
-        ),
-    ] = None
-    gpu_decoding: Annotated[bool, Field(description="Whether samples are decoded on the GPU instead of the vCPUs.")] = (
-        False
-    )
-    single_threaded: Annotated[bool, Field(description="Whether the code that prepares samples uses one thread.")] = (
-        False
-    )
+    vcpus_per_gpu: Amount | None = None
+    """vCPUs that prepare the samples of one GPU, such as 8; fewer cause a warning. To reject machines, send
+    `min_vcpus_per_gpu`. Default: a rule of thumb."""
+    memory_gib: Amount | None = None
+    """Host memory in GiB. Machines known to have less are rejected. Default: what the job needs by its estimate."""
+    cpu_samples_per_second_per_vcpu: Amount | None = None
+    """Samples per second that one vCPU prepares, such as 130 images. Too few vCPUs then slow the job, with a warning.
+    Default: unknown."""
+    samples_per_second: Positive | None = None
+    """Samples per second that one machine has to load. Too few vCPUs or too slow a network cause a warning. Default:
+    unknown."""
+    gpu_decoding: bool = False
+    """Whether samples are decoded on the GPU instead of the vCPUs."""
+    single_threaded: bool = False
+    """Whether the code that prepares samples uses one thread."""
 
 
 class CheckpointRequest(BodyModel):
     """How the workload saves and resumes."""
 
-    interval_minutes: Annotated[
-        Positive | None,
-        Field(
-            description="Minutes of work between two checkpoints. Default: the interval with the lowest expected cost."
-        ),
-    ] = None
-    save_seconds: Annotated[
-        Amount | None, Field(description="Seconds to write a checkpoint. Default: 30, an assumption without a source.")
-    ] = None
-    restart_seconds: Annotated[
-        Amount | None,
-        Field(
-            description="Seconds from an interruption until the run goes on. Default: 300, an assumption "
-            "without a source."
-        ),
-    ] = None
+    interval_minutes: Positive | None = None
+    """Minutes of work between two checkpoints. Default: the interval with the lowest expected cost."""
+    save_seconds: Amount | None = None
+    """Seconds to write a checkpoint. Default: 30, an assumption without a source."""
+    restart_seconds: Amount | None = None
+    """Seconds from an interruption until the run goes on. Default: 300, an assumption without a source."""
 
 
 class HoursOnRequest(BodyModel):
@@ -99,157 +70,88 @@ class HoursOnRequest(BodyModel):
 class AmountRequest(BodyModel):
     """The amount of work, in one unit. With `epochs`, tokens, samples, pairs and audio_hours are those of one epoch."""
 
-    tokens: Annotated[
-        Positive | None,
-        Field(description="Tokens to train on or to write, such as 1e9; with `epochs`, those of one epoch."),
-    ] = None
-    samples: Annotated[
-        Positive | None,
-        Field(description="Samples to train on or to answer, such as 1e6; with `epochs`, those of one epoch."),
-    ] = None
-    pairs: Annotated[
-        Positive | None, Field(description="Pairs of a preferred and a rejected answer, two sequences each.")
-    ] = None
-    epochs: Annotated[Positive | None, Field(description="How often the data is used. Default: 1.")] = None
-    audio_hours: Annotated[Positive | None, Field(description="Hours of audio, for a speech model.")] = None
-    steps: Annotated[Positive | None, Field(description="Optimizer steps of one run.")] = None
-    hours_on: Annotated[
-        HoursOnRequest | None, Field(description="The work as the hours that it takes on one machine.")
-    ] = None
+    tokens: Positive | None = None
+    """Tokens to train on or to write, such as 1e9; with `epochs`, those of one epoch."""
+    samples: Positive | None = None
+    """Samples to train on or to answer, such as 1e6; with `epochs`, those of one epoch."""
+    pairs: Positive | None = None
+    """Pairs of a preferred and a rejected answer, two sequences each."""
+    epochs: Positive | None = None
+    """How often the data is used. Default: 1."""
+    audio_hours: Positive | None = None
+    """Hours of audio, for a speech model."""
+    steps: Positive | None = None
+    """Optimizer steps of one run."""
+    hours_on: HoursOnRequest | None = None
+    """The work as the hours that it takes on one machine."""
 
 
 class NumericsRequest(BodyModel):
     """The number formats that the workload tolerates."""
 
-    fp16_overflows: Annotated[
-        bool, Field(description="Whether to exclude precisions with the narrow range of fp16.")
-    ] = False
-    min_bits: Annotated[
-        Annotated[int, Field(ge=1, le=64), BeforeValidator(whole)] | None,
-        Field(description="Fewest bits of a number. Default: no limit."),
-    ] = None
+    fp16_overflows: bool = False
+    """Whether to exclude precisions with the narrow range of fp16."""
+    min_bits: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole)] | None = None
+    """Fewest bits of a number. Default: no limit."""
 
 
 class LengthRequest(BodyModel):
     """Lengths in tokens that follow a lognormal distribution."""
 
-    mean: Annotated[float, Field(gt=0, le=100_000_000, allow_inf_nan=False, description="Mean length in tokens.")]
-    p95: Annotated[
-        float,
-        Field(
-            gt=0,
-            le=400_000_000,
-            allow_inf_nan=False,
-            description="Length in tokens that 95 % of requests do not exceed: 1 to 3.8 times the mean.",
-        ),
-    ]
+    mean: Annotated[float, Field(gt=0, le=100_000_000, allow_inf_nan=False)]
+    """Mean length in tokens."""
+    p95: Annotated[float, Field(gt=0, le=400_000_000, allow_inf_nan=False)]
+    """Length in tokens that 95 % of requests do not exceed: 1 to 3.8 times the mean."""
 
 
 class ServingRequest(BodyModel):
     """The load that a model has to serve, in one unit, and limits on its times. Instances and layout follow."""
 
-    requests_per_second: Annotated[
-        LoadRate | None,
-        Field(
-            description="The load as a mean number of requests per second, which arrive at random times. Give one "
-            "of the three units."
-        ),
-    ] = None
-    output_tokens_per_second: Annotated[
-        LoadRate | None,
-        Field(description="The load as tokens of answers per second, in place of `requests_per_second`."),
-    ] = None
-    concurrency: Annotated[
-        AtLeastOneOfMany | None,
-        Field(
-            description="The load as a number of clients, in place of a rate: each sends a request once its last "
-            "one is answered."
-        ),
-    ] = None
-    input_length: Annotated[
-        Named[Length, LengthRequest] | None,
-        Field(description="Tokens of a prompt. Default: `workload.input_length`."),
-    ] = None
-    output_length: Annotated[
-        Named[Length, LengthRequest] | None,
-        Field(description="Tokens of an answer. Default: `workload.output_length`."),
-    ] = None
-    max_seconds_to_first_token: Annotated[
-        Positive | None, Field(description="Limit in seconds from a request to its first token. Null: no limit.")
-    ] = None
-    max_seconds_per_output_token: Annotated[
-        Positive | None,
-        Field(
-            description="Limit in seconds between two tokens of an answer. Default: 0.1, twice as fast as people read, "
-            "if no limit on a time is sent. Null: no limit."
-        ),
-    ] = None
-    max_seconds_per_request: Annotated[
-        Positive | None, Field(description="Limit in seconds from a request to the end of its answer. Null: no limit.")
-    ] = None
-    percentile: Annotated[
-        int,
-        Field(ge=50, le=99, description="Percentage of requests that must keep each limit on a time."),
-        BeforeValidator(whole),
-    ] = 95
-    prefix_cache_hit_rate: Annotated[
-        float,
-        Field(ge=0, le=0.99, description="Share of a prompt that is the same in all requests: read and cached once."),
-    ] = 0.0
-    speculative_acceptance: Annotated[
-        float, Field(ge=0, le=0.99, description="Probability that a drafted token is accepted; 0: no drafts.")
-    ] = 0.0
-    draft_length: Annotated[
-        int, Field(ge=1, le=64, description="Tokens that are drafted per step."), BeforeValidator(whole)
-    ] = 5
-    draft_cost: Annotated[
-        float,
-        Field(
-            ge=0,
-            le=1,
-            description="Time of a drafted token over the time of a step. Default: active parameters of `draft_model` "
-            "over those of the model; 0.05 without a draft model.",
-        ),
-    ] = 0.05
-    draft_model: Annotated[
-        Name | None,
-        Field(
-            description="The model that drafts tokens: its weights at 16 bits and its cache take memory of the same "
-            "GPUs. Default: none, as with n-grams or draft heads of the model itself."
-        ),
-    ] = None
-    adapters: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=10_000,
-            description="LoRA adapters in GPU memory at once (`max_loras` of vLLM), among which requests choose. They "
-            "cover attention and dense layers at 16 bits.",
-        ),
-        BeforeValidator(whole),
-    ] = 0
-    adapter_rank: Annotated[
-        int, Field(ge=1, le=1024, description="Largest rank of the adapters."), BeforeValidator(whole)
-    ] = 16
-    disaggregated: Annotated[
-        bool,
-        Field(
-            description="Whether some instances only read prompts (prefill) and the others only write answers "
-            "(decode), as vLLM, SGLang and TensorRT-LLM can. The load must be a rate."
-        ),
-    ] = False
-    headroom: Annotated[
-        float | None,
-        Field(
-            ge=0,
-            le=0.99,
-            description="Share of a replica's throughput that is kept free. Default: 0.2 for a rate, 0 for clients.",
-        ),
-    ] = None
-    min_replicas: Annotated[AtLeastOne, Field(description="Fewest copies of the model.")] = 1
-    availability_zones: Annotated[
-        AtLeastOne, Field(description="Zones over which the instances are spread evenly.")
-    ] = 1
+    requests_per_second: LoadRate | None = None
+    """The load as a mean number of requests per second, which arrive at random times. Give one of the three units."""
+    output_tokens_per_second: LoadRate | None = None
+    """The load as tokens of answers per second, in place of `requests_per_second`."""
+    concurrency: AtLeastOneOfMany | None = None
+    """The load as a number of clients, in place of a rate: each sends a request once its last one is answered."""
+    input_length: Named[Length, LengthRequest] | None = None
+    """Tokens of a prompt. Default: `workload.input_length`."""
+    output_length: Named[Length, LengthRequest] | None = None
+    """Tokens of an answer. Default: `workload.output_length`."""
+    max_seconds_to_first_token: Positive | None = None
+    """Limit in seconds from a request to its first token. Null: no limit."""
+    max_seconds_per_output_token: Positive | None = None
+    """Limit in seconds between two tokens of an answer. Default: 0.1, twice as fast as people read, if no limit on a
+    time is sent. Null: no limit."""
+    max_seconds_per_request: Positive | None = None
+    """Limit in seconds from a request to the end of its answer. Null: no limit."""
+    percentile: Annotated[int, Field(ge=50, le=99), BeforeValidator(whole)] = 95
+    """Percentage of requests that must keep each limit on a time."""
+    prefix_cache_hit_rate: Annotated[float, Field(ge=0, le=0.99)] = 0.0
+    """Share of a prompt that is the same in all requests: read and cached once."""
+    speculative_acceptance: Annotated[float, Field(ge=0, le=0.99)] = 0.0
+    """Probability that a drafted token is accepted; 0: no drafts."""
+    draft_length: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole)] = 5
+    """Tokens that are drafted per step."""
+    draft_cost: Annotated[float, Field(ge=0, le=1)] = 0.05
+    """Time of a drafted token over the time of a step. Default: active parameters of `draft_model` over those of the
+    model; 0.05 without a draft model."""
+    draft_model: Name | None = None
+    """The model that drafts tokens: its weights at 16 bits and its cache take memory of the same GPUs. Default: none,
+    as with n-grams or draft heads of the model itself."""
+    adapters: Annotated[int, Field(ge=0, le=10_000), BeforeValidator(whole)] = 0
+    """LoRA adapters in GPU memory at once (`max_loras` of vLLM), among which requests choose. They cover attention and
+    dense layers at 16 bits."""
+    adapter_rank: Annotated[int, Field(ge=1, le=1024), BeforeValidator(whole)] = 16
+    """Largest rank of the adapters."""
+    disaggregated: bool = False
+    """Whether some instances only read prompts (prefill) and the others only write answers (decode), as vLLM, SGLang
+    and TensorRT-LLM can. The load must be a rate."""
+    headroom: Annotated[float | None, Field(ge=0, le=0.99)] = None
+    """Share of a replica's throughput that is kept free. Default: 0.2 for a rate, 0 for clients."""
+    min_replicas: AtLeastOne = 1
+    """Fewest copies of the model."""
+    availability_zones: AtLeastOne = 1
+    """Zones over which the instances are spread evenly."""
 
 
 ON_POLICY = frozenset({"grpo", "ppo", "rloo", "dapo", "gspo", "reinforce", "rlhf"})
@@ -294,29 +196,17 @@ else:
 class WorkloadRequest(BodyModel):
     """The work to run."""
 
-    task: Annotated[
-        Task,
-        BeforeValidator(no_purpose),
-        Field(
-            description="The kind of work. `training` and `inference` of a `model` are estimated by formulas; "
-            "other work is ranked by measurements under its `name`, or else by peaks and prices."
-        ),
-    ]
+    task: Annotated[Task, BeforeValidator(no_purpose)]
+    """The kind of work. `training` and `inference` of a `model` are estimated by formulas; other work is ranked by
+    measurements under its `name`, or else by peaks and prices."""
     sample: Annotated[
         Words | None,
         Field(description="What one sample is, such as `image 1024x1024 in 30 steps`. Default: as the model has it."),
     ] = None
-    name: Annotated[
-        Name | None,
-        Field(description="Your name for the workload: measurements under that name replace or scale the estimate."),
-    ] = None
-    model: Annotated[
-        Named[Name, ModelDimensionsRequest] | None,
-        Field(
-            description="The name of a model, such as `llama-3.1-8b` (see `/models`), or its description. "
-            "Default: unknown."
-        ),
-    ] = None
+    name: Name | None = None
+    """Your name for the workload: measurements under that name replace or scale the estimate."""
+    model: Named[Name, ModelDimensionsRequest] | None = None
+    """The name of a model, such as `llama-3.1-8b` (see `/models`), or its description. Default: unknown."""
     method: Annotated[
         Literal["full", "lora", "qlora", "adapters"] | None,
         BeforeValidator(no_purpose),
@@ -325,216 +215,95 @@ class WorkloadRequest(BodyModel):
             "weights of 4 bits) or `adapters`. Default: `full`."
         ),
     ] = None
-    purpose: Annotated[
-        Purpose | None,
-        Field(
-            description="Kind of training: `pretrain` on long packed sequences, `finetune` on short examples, or "
-            "a loss on preferences (DPO, IPO and KTO also hold a frozen reference model). A sample is "
-            "one sequence. Default: as the `method` says, and for `full` `pretrain`."
-        ),
-        BeforeValidator(not_on_policy),
-    ] = None
-    precision: Annotated[
-        Precisions,
-        Field(
-            description="Number formats in order of preference. Default: for inference as the model is published, "
-            "otherwise the best usual one of each GPU."
-        ),
-    ] = ()
-    precision_support: Annotated[
-        PrecisionSupport,
-        Field(
-            description="How well the GPU must run the precision: `accelerated` by matrix units, at least "
-            "`native`, or `any` rate."
-        ),
-    ] = "native"
-    precision_flexible: Annotated[
-        bool,
-        Field(description="Whether a faster format (TF32, or 16 bits) may replace the precision on a GPU that has it."),
-    ] = False
-    code_changes: Annotated[
-        bool,
-        Field(
-            description="Whether `precision_flexible` may use formats that need changes of the code; without them, "
-            "only TF32 counts."
-        ),
-    ] = True
-    weight_precision: Annotated[
-        PrecisionName | None,
-        Field(description="Format of the stored weights, such as `int4` or `fp8`. Default: the same as `precision`."),
-    ] = None
-    weight_bits: Annotated[
-        float | None,
-        Field(
-            gt=0,
-            le=64,
-            description="Bits per stored weight, including its scales, such as 4.85. Default: those of "
-            "`weight_precision`.",
-        ),
-    ] = None
-    kv_cache_precision: Annotated[
-        PrecisionName | None,
-        Field(description="Format of cached keys and values. Default: as the stack does, else 16 bits."),
-    ] = None
+    purpose: Annotated[Purpose | None, BeforeValidator(not_on_policy)] = None
+    """Kind of training: `pretrain` on long packed sequences, `finetune` on short examples, or a loss on preferences
+    (DPO, IPO and KTO also hold a frozen reference model). A sample is one sequence. Default: as the `method` says, and
+    for `full` `pretrain`."""
+    precision: Precisions = ()
+    """Number formats in order of preference. Default: for inference as the model is published, otherwise the best usual
+    one of each GPU."""
+    precision_support: PrecisionSupport = "native"
+    """How well the GPU must run the precision: `accelerated` by matrix units, at least `native`, or `any` rate."""
+    precision_flexible: bool = False
+    """Whether a faster format (TF32, or 16 bits) may replace the precision on a GPU that has it."""
+    code_changes: bool = True
+    """Whether `precision_flexible` may use formats that need changes of the code; without them, only TF32 counts."""
+    weight_precision: PrecisionName | None = None
+    """Format of the stored weights, such as `int4` or `fp8`. Default: the same as `precision`."""
+    weight_bits: Annotated[float | None, Field(gt=0, le=64)] = None
+    """Bits per stored weight, including its scales, such as 4.85. Default: those of `weight_precision`."""
+    kv_cache_precision: PrecisionName | None = None
+    """Format of cached keys and values. Default: as the stack does, else 16 bits."""
     optimizer: Annotated[Name | None, Field(description=f"One of {', '.join(OPTIMIZER_STATES)}. Default: `adamw`.")] = (
         None
     )
-    trainable_parameters: Annotated[
-        Positive | None,
-        Field(description="Parameters that training changes. Default: all, or a usual number for the method."),
-    ] = None
-    mixed_precision: Annotated[
-        bool | None,
-        Field(description="Whether 16-bit training keeps an fp32 copy of the weights. Default: as the stack does."),
-    ] = None
-    flash_attention: Annotated[
-        bool | None,
-        Field(
-            description="Whether attention runs in a fused kernel that never stores its matrix. Default: as the "
-            "stack does."
-        ),
-    ] = None
-    chunked_loss: Annotated[
-        bool, Field(description="Whether the loss is computed in chunks, so that the logits are never stored whole.")
-    ] = False
-    fused_optimizer: Annotated[
-        bool, Field(description="Whether the optimizer updates weights during the backward pass.")
-    ] = False
-    offload_activations: Annotated[bool, Field(description="Whether saved activations are kept in host memory.")] = (
-        False
-    )
-    offload_optimizer: Annotated[
-        bool,
-        Field(
-            description="Whether gradients and optimizer states are in host memory, where the CPU updates them "
-            "(ZeRO-Offload)."
-        ),
-    ] = False
-    sequence_length: Annotated[
-        AtLeastOneOfMany | None,
-        Field(
-            description="Tokens of a training sample, padding included. Default: 2048, or the model's limit if less."
-        ),
-    ] = None
-    mean_length: Annotated[
-        Positive | None, Field(description="Mean tokens of a sample without padding. Default: `sequence_length`.")
-    ] = None
-    global_batch_size: Annotated[
-        AtLeastOneOfMany | None,
-        Field(description="Samples per optimizer step. Default: `batch_size` of each GPU, else a usual number."),
-    ] = None
-    batch_size: Annotated[
-        AtLeastOneOfMany | None,
-        Field(
-            description="Training: samples per GPU and pass; default: chosen with the layout. Inference: the same "
-            "as `concurrency`."
-        ),
-    ] = None
-    concurrency: Annotated[
-        AtLeastOneOfMany | None, Field(description="Inference: requests in flight. Default: as many as fit.")
-    ] = None
-    input_length: Annotated[
-        Length | None,
-        Field(
-            description="Tokens of a prompt, or of an input sample. Default: what the model reads per sample, "
-            "else `sequence_length`, else one token for a model that writes answers."
-        ),
-    ] = None
-    output_length: Annotated[
-        Length | None, Field(description="Tokens of an answer. Default: as many as the model usually writes, else one.")
-    ] = None
-    image_tokens: Annotated[
-        Amount,
-        Field(description="Tokens of `input_length` that come from images, which the model has to encode."),
-    ] = 0.0
-    longest_output_length: Annotated[
-        Length | None,
-        Field(
-            description="Tokens of the longest answer, if all samples of the amount are sent at once. Default: "
-            "`output_length`."
-        ),
-    ] = None
-    denoising_steps: Annotated[
-        int | None,
-        Field(ge=1, le=10_000, description="Denoising steps per sample. Default: as is usual for the model."),
-        BeforeValidator(whole),
-    ] = None
-    guidance: Annotated[
-        bool | None,
-        Field(
-            description="Whether classifier-free guidance takes two passes per step. Default: true, unless the model "
-            "is distilled for guidance."
-        ),
-    ] = None
-    serving: Annotated[
-        ServingRequest | None, Field(description="A continuous load to serve, instead of an amount of work.")
-    ] = None
-    amount: Annotated[
-        AmountRequest | None,
-        Field(description="How much work one run is. Default: unknown; an answer then has rates and no total."),
-    ] = None
-    growth: Annotated[
-        Literal["distributed"] | None,
-        Field(
-            description="`distributed`: the work will later run on several linked GPUs, so the provider must also have "
-            "machines of the same architecture with fast links."
-        ),
-    ] = None
-    dataset: Annotated[
-        Name | None,
-        Field(description="The data set, such as `ms_coco`, for which rules of thumb state a usual number of GPUs."),
-    ] = None
-    goal: Annotated[
-        Name | None, Field(description="The goal, such as `reproduce_paper`, for which rules of thumb exist.")
-    ] = None
-    model_size: Annotated[
-        Literal["small", "medium", "large", "very_large"] | None,
-        Field(description="The rough size of the model, for rules of thumb."),
-    ] = None
+    trainable_parameters: Positive | None = None
+    """Parameters that training changes. Default: all, or a usual number for the method."""
+    mixed_precision: bool | None = None
+    """Whether 16-bit training keeps an fp32 copy of the weights. Default: as the stack does."""
+    flash_attention: bool | None = None
+    """Whether attention runs in a fused kernel that never stores its matrix. Default: as the stack does."""
+    chunked_loss: bool = False
+    """Whether the loss is computed in chunks, so that the logits are never stored whole."""
+    fused_optimizer: bool = False
+    """Whether the optimizer updates weights during the backward pass."""
+    offload_activations: bool = False
+    """Whether saved activations are kept in host memory."""
+    offload_optimizer: bool = False
+    """Whether gradients and optimizer states are in host memory, where the CPU updates them (ZeRO-Offload)."""
+    sequence_length: AtLeastOneOfMany | None = None
+    """Tokens of a training sample, padding included. Default: 2048, or the model's limit if less."""
+    mean_length: Positive | None = None
+    """Mean tokens of a sample without padding. Default: `sequence_length`."""
+    global_batch_size: AtLeastOneOfMany | None = None
+    """Samples per optimizer step. Default: `batch_size` of each GPU, else a usual number."""
+    batch_size: AtLeastOneOfMany | None = None
+    """Training: samples per GPU and pass; default: chosen with the layout. Inference: the same as `concurrency`."""
+    concurrency: AtLeastOneOfMany | None = None
+    """Inference: requests in flight. Default: as many as fit."""
+    input_length: Length | None = None
+    """Tokens of a prompt, or of an input sample. Default: what the model reads per sample, else `sequence_length`, else
+    one token for a model that writes answers."""
+    output_length: Length | None = None
+    """Tokens of an answer. Default: as many as the model usually writes, else one."""
+    image_tokens: Amount = 0.0
+    """Tokens of `input_length` that come from images, which the model has to encode."""
+    longest_output_length: Length | None = None
+    """Tokens of the longest answer, if all samples of the amount are sent at once. Default: `output_length`."""
+    denoising_steps: Annotated[int | None, Field(ge=1, le=10_000), BeforeValidator(whole)] = None
+    """Denoising steps per sample. Default: as is usual for the model."""
+    guidance: bool | None = None
+    """Whether classifier-free guidance takes two passes per step. Default: true, unless the model is distilled for
+    guidance."""
+    serving: ServingRequest | None = None
+    """A continuous load to serve, instead of an amount of work."""
+    amount: AmountRequest | None = None
+    """How much work one run is. Default: unknown; an answer then has rates and no total."""
+    growth: Literal["distributed"] | None = None
+    """`distributed`: the work will later run on several linked GPUs, so the provider must also have machines of the
+    same architecture with fast links."""
+    dataset: Name | None = None
+    """The data set, such as `ms_coco`, for which rules of thumb state a usual number of GPUs."""
+    goal: Name | None = None
+    """The goal, such as `reproduce_paper`, for which rules of thumb exist."""
+    model_size: Literal["small", "medium", "large", "very_large"] | None = None
+    """The rough size of the model, for rules of thumb."""
     software: SoftwareRequest = SoftwareRequest()
     host: HostRequest = HostRequest()
     numerics: NumericsRequest = NumericsRequest()
-    concurrent_runs: Annotated[
-        AtLeastOne,
-        Field(
-            description="Independent runs at the same time, each with the whole amount of work. With a model or a "
-            "measured name, each run takes its own machines, otherwise one GPU."
-        ),
-    ] = 1
-    sample_mb: Annotated[
-        Amount | None,
-        Field(
-            description="Size of a stored sample in MB, for the time to read it. Default: unknown, and reading "
-            "takes no time."
-        ),
-    ] = None
-    reads_from: Annotated[
-        Literal["network", "local"] | None,
-        Field(
-            description="Where samples are stored: over the network, or on disks of the machine. Default: `network`."
-        ),
-    ] = None
-    assume_network_gbps: Annotated[
-        Gbps | None,
-        Field(
-            description="Network of a node in Gbps, where the catalog states none. Default: 10 Gbps, and only data "
-            "parallelism crosses nodes."
-        ),
-    ] = None
-    memory_confidence: Annotated[
-        float,
-        Field(
-            ge=0.5,
-            le=0.99,
-            description="Probability with which a layout must fit in the memory of the GPUs. Recommendations reject "
-            "machines on which no layout does.",
-        ),
-    ] = USUAL_CONFIDENCE
-    fault_tolerant: Annotated[
-        bool | None,
-        Field(
-            description="Whether an interrupted run can resume. True admits spot by default; null admits it only if "
-            "`market` names it."
-        ),
-    ] = None
+    concurrent_runs: AtLeastOne = 1
+    """Independent runs at the same time, each with the whole amount of work. With a model or a measured name, each run
+    takes its own machines, otherwise one GPU."""
+    sample_mb: Amount | None = None
+    """Size of a stored sample in MB, for the time to read it. Default: unknown, and reading takes no time."""
+    reads_from: Literal["network", "local"] | None = None
+    """Where samples are stored: over the network, or on disks of the machine. Default: `network`."""
+    assume_network_gbps: Gbps | None = None
+    """Network of a node in Gbps, where the catalog states none. Default: 10 Gbps, and only data parallelism crosses
+    nodes."""
+    memory_confidence: Annotated[float, Field(ge=0.5, le=0.99)] = USUAL_CONFIDENCE
+    """Probability with which a layout must fit in the memory of the GPUs. Recommendations reject machines on which no
+    layout does."""
+    fault_tolerant: bool | None = None
+    """Whether an interrupted run can resume. True admits spot by default; null admits it only if `market` names it."""
     checkpoint: CheckpointRequest = CheckpointRequest()
