@@ -17,16 +17,15 @@ from service.domain.catalog.hardware import Gpu, InstanceType
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, config_on, gpu_traits, samples_of
 from service.domain.jobs.loading import SampleLoading
+from service.domain.layouts.best_layouts import BestLayouts, LayoutFigures, no_figures
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
 from service.domain.layouts.inference_configs import InferenceConfigs
 from service.domain.layouts.inference_search import (
-    FastestInference,
     fastest_inference_layouts,
     inference_bands,
     where_inference_fits,
 )
 from service.domain.layouts.training_search import (
-    FastestTraining,
     fastest_training_layouts,
     training_bands,
     where_training_fits,
@@ -45,26 +44,17 @@ from service.domain.units import SECONDS_AN_HOUR
 
 
 @dataclass(frozen=True, slots=True)
-class EstimateColumns:
-    """A job on a number of nodes of each instance type. Rates are samples per second; 0 where the job cannot run."""
+class EstimateColumns(LayoutFigures):
+    """A job on a number of nodes of each instance type. Rates are samples per second; 0 where the job cannot run.
+
+    `instances` are those that serve a load; without a load, one for each run.
+    """
 
     nodes: Floats
     runs: Mask
     """Whether the GPU has a requested precision, and the figures that estimates need."""
-    exists: Mask
-    """Whether some layout divides the batch over the cluster."""
-    fits: Mask
-    """Whether the best layout fits with the confidence of the job."""
-    spare: Floats
-    """Usable bytes of a GPU over the fewest that any layout likely needs. The job fits with a confidence if this ratio
-    is at least the factor on the likely bytes that belongs to it. 0 where the job never fits, NaN where the memory of
-    GPUs alone does not decide.
-    """
     holds: Mask
     """Whether as many requests run at once as the job asks for."""
-    needed_bytes: Floats
-    sure_bytes: Floats
-    """Bytes per GPU that suffice with the confidence of the job."""
     usable_bytes: Floats
     low: Floats
     likely: Floats
@@ -75,17 +65,6 @@ class EstimateColumns:
     """Samples of the whole amount, or 1."""
     work: Floats
     """Samples whose steps take as long as the whole run, with what it does besides its steps."""
-    most_requests: Floats
-    """Most requests that run at once in any layout of a model that generates; 0 where none fits."""
-    holds_weights: Mask
-    """Whether a model that generates fits without a single request."""
-    instances: Floats
-    """Fewest instances that serve the load of the job within its limits on times, infinite where no number does;
-    without a load, one for each run."""
-    least_alone: Floats
-    """Least of `load.Served.least_alone` over all layouts; without a load it has no columns."""
-    least_together: Floats
-    """Least of `load.Served.least_together` over all layouts; without a load it has no columns."""
 
     @property
     def fewest_instances(self) -> Floats:
@@ -198,14 +177,10 @@ def types_that_fit_with(
 def no_estimates(rows: int, limits: int = 0) -> EstimateColumns:
     """Returns columns of types on which nothing runs."""
     return EstimateColumns(
+        **no_figures(rows, limits),
         nodes=np.ones(rows),
         runs=np.zeros(rows, np.bool_),
-        exists=np.zeros(rows, np.bool_),
-        fits=np.zeros(rows, np.bool_),
-        spare=np.zeros(rows),
         holds=np.ones(rows, np.bool_),
-        needed_bytes=np.full(rows, np.inf),
-        sure_bytes=np.full(rows, np.inf),
         usable_bytes=np.zeros(rows),
         low=np.zeros(rows),
         likely=np.zeros(rows),
@@ -213,11 +188,6 @@ def no_estimates(rows: int, limits: int = 0) -> EstimateColumns:
         hours=np.full(rows, np.inf),
         samples=np.ones(rows),
         work=np.ones(rows),
-        most_requests=np.zeros(rows),
-        holds_weights=np.zeros(rows, np.bool_),
-        instances=np.ones(rows),
-        least_alone=np.full((rows, limits), np.inf),
-        least_together=np.full((rows, limits), np.inf),
     )
 
 
@@ -383,15 +353,11 @@ def _training_columns(
     calibration: Calibration, job: Job, config: TrainingConfig, table: ClusterTable
 ) -> tuple[EstimateColumns, Floats]:
     best = fastest_training_layouts(calibration, config, table, _fixed_by(job))
-    with np.errstate(divide="ignore"):
-        rate = np.where(best.fits, 1 / best.seconds_per_sample, 0.0)
     bands = training_bands(calibration, config, table)
+    rates = np.minimum(best.units_per_second[:, None] * bands, _most_samples_fed(calibration, job.loading, table))
     samples = _samples(job, config.mean_length or config.sequence_length or 0, best.layouts.global_batch)
     beyond_steps = np.exp(_log_beyond_steps(calibration, config, table)) if job.amount is not None else 1.0
-    rates = np.minimum(rate[:, None] * bands, _most_samples_fed(calibration, job.loading, table))
-    sure = best.needed_bytes * memory_margin(calibration, config)
-    columns = _columns(job, table, best, sure, rates, samples, samples * beyond_steps)
-    return columns, best.layouts.rows()
+    return _columns(job, table, best, rates, samples, samples * beyond_steps), best.layouts.rows()
 
 
 def _log_beyond_steps(calibration: Calibration, config: TrainingConfig, table: ClusterTable) -> Floats:
@@ -414,18 +380,11 @@ def _inference_columns(
     samples = _samples(job, config.output_length or config.mean_length or config.input_length, per_step)
     rate, bands = best.units_per_second / units_per_sample, inference_bands(calibration, configs, table)
     rates = np.minimum(rate[:, None] * bands, _most_samples_fed(calibration, job.loading, table))
-    columns = _columns(job, table, best, best.sure_bytes, rates, samples, samples)
-    if config.required_requests:
-        columns = replace(columns, holds=best.concurrency >= ALMOST * config.required_requests)
-    usable = np.asarray(plannable_bytes(config, table.usable_bytes))
-    columns = replace(columns, usable_bytes=usable, most_requests=best.most_requests, holds_weights=best.holds_weights)
-    if job.serving is not None:
-        columns = replace(
-            columns,
-            instances=best.instances,
-            least_alone=best.least_alone,
-            least_together=best.least_together,
-        )
+    columns = replace(
+        _columns(job, table, best, rates, samples, samples),
+        holds=best.concurrency >= ALMOST * config.required_requests,
+        usable_bytes=np.asarray(plannable_bytes(config, table.usable_bytes)),
+    )
     return columns, best.layouts.rows()
 
 
@@ -443,26 +402,19 @@ def _samples(job: Job, length: float, per_step: Floats) -> Floats:
 
 
 def _columns(
-    job: Job,
-    table: ClusterTable,
-    best: FastestTraining | FastestInference,
-    sure_bytes: Floats,
-    rates: Floats,
-    samples: Floats,
-    work: Floats,
+    job: Job, table: ClusterTable, best: BestLayouts, rates: Floats, samples: Floats, work: Floats
 ) -> EstimateColumns:
+    figures = {name: getattr(best, name) for name in LayoutFigures.__dataclass_fields__}
+    if job.serving is None:
+        figures["instances"] = np.full(len(table), float(job.runs))
     low, likely, high = rates.T
     with np.errstate(divide="ignore", invalid="ignore"):
         hours = np.where(likely > 0, work / likely / SECONDS_AN_HOUR, np.inf)
-    return replace(
-        no_estimates(len(table)),
+    return EstimateColumns(
+        **figures,
         nodes=table.nodes,
         runs=np.ones(len(table), np.bool_),
-        exists=best.exists,
-        fits=best.fits,
-        spare=best.spare,
-        needed_bytes=best.needed_bytes,
-        sure_bytes=sure_bytes,
+        holds=np.ones(len(table), np.bool_),
         usable_bytes=table.usable_bytes,
         low=low,
         likely=likely,
@@ -470,5 +422,4 @@ def _columns(
         hours=hours,
         samples=samples,
         work=work,
-        instances=np.full(len(table), float(job.runs)),
     )

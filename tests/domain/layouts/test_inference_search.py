@@ -15,9 +15,10 @@ from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Length, Serving
 from service.domain.jobs.stacks import SoftwareStack
+from service.domain.layouts.best_layouts import BestLayouts
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
 from service.domain.layouts.inference_configs import InferenceConfigs
-from service.domain.layouts.inference_search import FastestInference, fastest_inference_layouts, inference_bands
+from service.domain.layouts.inference_search import fastest_inference_layouts, inference_bands
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import Cluster
@@ -44,7 +45,7 @@ def found_for(with_: Calibration, work: InferenceConfig, where: Cluster, fixed: 
         reject()
 
 
-def found_on(with_: Calibration, work: InferenceConfig, table: ClusterTable) -> FastestInference:
+def found_on(with_: Calibration, work: InferenceConfig, table: ClusterTable) -> BestLayouts:
     return fastest_inference_layouts(with_, InferenceConfigs.same(work, table), table)
 
 
