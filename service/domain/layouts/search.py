@@ -1,12 +1,9 @@
 """The best layout of a configuration, whether it trains or not."""
 
-from dataclasses import replace
-
 from service.domain.calibration.calibration import Calibration
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import Config, TrainingConfig
 from service.domain.layouts.best_layouts import BestLayouts
-from service.domain.layouts.candidates import crosses_slow_links
 from service.domain.layouts.checks import check_fixed
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table
 from service.domain.layouts.inference_configs import InferenceConfigs
@@ -27,9 +24,7 @@ def best_layout(calibration: Calibration, config: Config, cluster: Cluster, fixe
     fastest = fastest_layouts(calibration, config, cluster_table([cluster]), fixed)
     if not fastest.exists[0]:
         raise _no_layout(config, cluster, fixed)
-    layout = fastest.layouts.row(0)
-    across = bool(crosses_slow_links(layout.tensor, cluster.linked_gpus))
-    return replace(estimate_config(calibration, config, cluster, layout), tensor_across_slow_links=across)
+    return estimate_config(calibration, config, cluster, fastest.layouts.row(0))
 
 
 def fastest_layouts(

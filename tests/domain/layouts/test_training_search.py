@@ -12,6 +12,7 @@ from service.domain.calibration.calibration import Calibration
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.stacks import SoftwareStack
+from service.domain.layouts.candidates import crosses_slow_links
 from service.domain.layouts.cluster_table import cluster_table, distinct
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.training_search import (
@@ -131,7 +132,7 @@ def test_more_memory_never_stops_fitting(
     larger = replace(where, gpu=replace(where.gpu, memory_gb=where.gpu.memory_gb * times))
     small, large = found_for(with_, work, where), found_for(with_, work, larger)
     assert small.fits_surely <= large.fits_surely
-    if small.fits_surely and not small.tensor_across_slow_links:
+    if small.fits_surely and not crosses_slow_links(small.layout.tensor, where.linked_gpus):
         assert samples_per_second(large) >= samples_per_second(small) * SLACK
 
 
@@ -210,8 +211,7 @@ def test_tensors_cross_slow_links_only_where_nothing_else_fits() -> None:
     found = best_layout(UNFITTED, work, two_nodes)
     assert found.fits_surely
     assert found.layout.tensor > 2
-    assert found.tensor_across_slow_links
-    assert not best_layout(UNFITTED, training(), two_nodes).tensor_across_slow_links
+    assert best_layout(UNFITTED, training(), two_nodes).layout.tensor <= 2
 
 
 def test_a_network_that_is_unknown_carries_data_parallelism_alone() -> None:
@@ -242,7 +242,6 @@ def test_experts_are_spread_over_no_unknown_network(with_: Calibration, work: Tr
 def test_a_caller_may_cross_slow_links() -> None:
     found = best_layout(UNFITTED, training(), cluster(gpus=2, nodes=4), FixedLayout(tensor=8))
     assert found.layout.tensor == 8
-    assert found.tensor_across_slow_links
 
 
 def test_stages_are_interleaved_where_the_stack_can_and_few_micro_batches_leave_bubbles() -> None:
