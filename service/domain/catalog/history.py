@@ -8,6 +8,7 @@ import numpy as np
 from service.domain.arrays import Floats, Indices
 from service.domain.calibration.price_belief import LEAST_PULL, Beliefs, ListedPrices, beliefs
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.columns import Category
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.measurement_log import MeasurementLog, VisibleMeasurements
 from service.domain.catalog.offer import MARKETS, UNKNOWN, OfferColumns, Offers, PriceColumns
@@ -127,13 +128,13 @@ class CatalogHistory:
     @property
     def _sellers(self) -> "_SellerColumns":
         types = self.instance_types
-        gpus = {gpu: code for code, gpu in enumerate(sorted({type_.gpu.id for type_ in types if type_.gpu}))}
-        sellers = {name: code for code, name in enumerate(sorted({type_.provider for type_ in types}))}
+        gpus = Category.of([type_.gpu.id if type_.gpu else None for type_ in types])
+        sellers = Category.of([type_.provider for type_ in types])
         classes = [self.reference.seller_class_of(type_.provider) or "" for type_ in types]
         return _SellerColumns(
-            gpu=np.array([gpus[type_.gpu.id] if type_.gpu else -1 for type_ in types], np.int64),
+            gpu=gpus.codes.astype(np.int64),
             gpus=np.array([type_.whole_gpus or 1.0 for type_ in types]),
-            seller=np.array([sellers[type_.provider] for type_ in types], np.int64),
+            seller=sellers.codes.astype(np.int64),
             seller_class=np.array([PRICED_LIKE.index(seller_class) for seller_class in classes], np.int64),
         )
 

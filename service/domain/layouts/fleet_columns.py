@@ -14,6 +14,7 @@ from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.step_kinds import TRAINING
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import Gpu, InstanceType
+from service.domain.groups import grouped, one_of_each
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, config_on, gpu_traits, samples_of
 from service.domain.jobs.loading import SampleLoading
@@ -196,6 +197,12 @@ def has_processor(instance_type: InstanceType) -> bool:
     return instance_type.processor is not None and (instance_type.gpu is None or instance_type.gpu_count > 0)
 
 
+def is_rated(instance_type: InstanceType) -> bool:
+    """Returns whether all figures of an instance type that estimates need are known."""
+    processor = instance_type.processor
+    return processor is not None and has_processor(instance_type) and not unknown_figures(processor)
+
+
 def unknown_figures(gpu: Gpu) -> tuple[str, ...]:
     """Returns the names of the figures of a GPU that estimates need and that are not known."""
     known = {
@@ -280,11 +287,9 @@ def _table(catalog: Catalog, nodes: _Nodes) -> ClusterTable:
 
 def _clusters(catalog: Catalog, nodes: _Nodes) -> FleetClusters:
     types, counts = catalog.instance_types, nodes.counts
-    processors = [each.processor if has_processor(each) else None for each in types]
-    usable = np.array([processor is not None and not unknown_figures(processor) for processor in processors], np.bool_)
-    rated = [each for each, is_usable in zip(types, usable.tolist(), strict=True) if is_usable]
+    rated, usable = [each for each in types if is_rated(each)], np.array([is_rated(each) for each in types], np.bool_)
     known, cluster = distinct(
-        cluster_of_instance(each, count, nodes.assumed_network_gbps) for count in counts for each in rated
+        [cluster_of_instance(each, count, nodes.assumed_network_gbps) for count in counts for each in rated]
     )
     alone = np.zeros(len(types), np.bool_) if nodes.marketplace_clusters else catalog.derive(without_cluster)
     of_types = []
@@ -303,9 +308,8 @@ def _configs(catalog: Catalog, job: Job) -> tuple[list[Config], Indices]:
     """
     examples, group_of_gpu = catalog.derive(_groups_of_gpus, frozenset(job.precisions))
     of_groups = [config_on(job, gpu) for gpu in examples]
-    groups: dict[Hashable, list[Config]] = {}
-    for config in dict.fromkeys(config for config in of_groups if config is not None):
-        groups.setdefault(_together(config), []).append(config)
+    different = dict.fromkeys(config for config in of_groups if config is not None)
+    groups = grouped((_together(config), config) for config in different)
     distinct_configs = list(chain.from_iterable(groups.values()))
     number: dict[Config | None, int] = {config: index for index, config in enumerate(distinct_configs)}
     return distinct_configs, np.array([number.get(config, -1) for config in of_groups], np.int64)[group_of_gpu]
@@ -322,10 +326,7 @@ def _groups_of_gpus(catalog: Catalog, precisions: frozenset[str]) -> tuple[tuple
     rated GPU.
     """
     gpus = catalog.derive(_rated_gpus)
-    traits = [gpu_traits(gpu, precisions) for gpu in gpus]
-    examples = dict(zip(traits, gpus, strict=True))
-    number = {trait: index for index, trait in enumerate(examples)}
-    return tuple(examples.values()), np.array([number[trait] for trait in traits], np.int64)
+    return one_of_each(gpus, [gpu_traits(gpu, precisions) for gpu in gpus])
 
 
 # Estimates

@@ -135,7 +135,7 @@ def test_no_band_depends_on_number_formats() -> None:
 def test_clusters_that_differ_in_their_network_are_each_as_alone(
     with_: Calibration, work: InferenceConfig, where: Cluster, rates: list[float]
 ) -> None:
-    some, _ = distinct(replace(where, network_bytes_per_second=rate * 1e8) for rate in rates)
+    some, _ = distinct([replace(where, network_bytes_per_second=rate * 1e8) for rate in rates])
     together = found_on(with_, work, cluster_table(some))
     for row, each in enumerate(some):
         alone = found_on(with_, work, cluster_table([each]))
