@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask, taken
-from service.domain.cache import Cache
 from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.step_kinds import TRAINING
 from service.domain.catalog.catalog import Catalog, without_cluster
@@ -32,7 +31,7 @@ from service.domain.layouts.training_search import (
     where_training_fits,
 )
 from service.domain.layouts.usual import FixedLayout
-from service.domain.physics.cluster import Cluster, cluster_of_instance
+from service.domain.physics.cluster import cluster_of_instance
 from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import training_config_features
 from service.domain.physics.inference_roofline import forward_batch
@@ -97,7 +96,7 @@ class FleetLayouts(NamedTuple):
 class FleetClusters(NamedTuple):
     """The distinct clusters of all instance types that have GPUs."""
 
-    distinct: tuple[Cluster, ...]
+    table: ClusterTable
     gpu: Indices
     """Index of each cluster's GPU among the rated ones."""
     of_types: tuple[Indices, ...]
@@ -118,7 +117,7 @@ def estimate_columns(
 ) -> tuple[tuple[EstimateColumns, ...], tuple[FleetLayouts, ...]]:
     """Returns estimates and layouts for each number of nodes, optionally only for some of the types."""
     clusters = _clusters_for(job, counts, catalog)
-    rows_of_all = len(clusters.distinct) + 1  # the last row is of types without a GPU
+    rows_of_all = len(clusters.table) + 1  # the last row is of types without a GPU
     columns, layouts = no_estimates(rows_of_all, job.limits), LayoutTable.plain(rows_of_all).rows()
     for part in _parts(job, counts, catalog, among):
         estimates, layouts[part.indices] = _estimate(catalog.reference.calibration, job, part)
@@ -137,7 +136,7 @@ def estimate_columns(
 def types_that_run(catalog: Catalog, job: Job, counts: tuple[int, ...], among: TypeSet) -> TypeSet:
     """Returns those of the types that run the job, at any speed, on some of these numbers of nodes."""
     clusters, calibration = _clusters_for(job, counts, catalog), catalog.reference.calibration
-    runs = np.zeros(len(clusters.distinct) + 1, np.bool_)
+    runs = np.zeros(len(clusters.table) + 1, np.bool_)
     for part in _parts(job, counts, catalog, among):
         if isinstance(part.config, TrainingConfig):
             runs[part.indices] = where_training_fits(calibration, part.config, part.table, _fixed_by(job))
@@ -218,8 +217,7 @@ def unknown_figures(gpu: Gpu) -> tuple[str, ...]:
 
 def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet | None) -> Iterator[_Part]:
     """Yields the clusters of some types, or of all of them, in groups that are estimated together."""
-    clusters, nodes = _clusters_for(job, counts, catalog), _nodes_for(job, counts)
-    table = catalog.derive(_table, nodes, cache=nodes.cache(catalog))
+    clusters = _clusters_for(job, counts, catalog)
     wanted = None if among is None else _clusters_of(among, clusters, catalog)
     configs, config_of_gpu = catalog.derive(_configs, job, cache=catalog.outlooks)
     config_of_cluster, start = config_of_gpu[clusters.gpu], 0
@@ -230,7 +228,7 @@ def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet |
         in_group = (config_in_group >= 0) & (config_in_group < len(group))
         indices = np.flatnonzero(in_group if wanted is None else in_group & wanted)
         if len(indices):
-            part = table.rows(indices)
+            part = clusters.table.rows(indices)
             of_gpu = np.zeros(len(part.gpu_types), np.int64)
             of_gpu[part.gpu_type] = config_in_group[indices]
             yield _Part(_as_one(group, of_gpu), part, indices)
@@ -239,7 +237,7 @@ def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet |
 def _clusters_of(types: TypeSet, clusters: FleetClusters, catalog: Catalog) -> Mask:
     """Returns which of the distinct clusters are those of some types, on any number of nodes."""
     # The last row is of types without a GPU.
-    chosen = np.zeros(len(clusters.distinct) + 1, np.bool_)
+    chosen = np.zeros(len(clusters.table) + 1, np.bool_)
     for of_types in clusters.of_types:
         chosen[of_types[catalog.mask(types)]] = True
     return chosen[:-1]
@@ -257,48 +255,29 @@ def _as_one(configs: tuple[Config, ...], of_gpu: Indices) -> TrainingConfig | In
     return InferenceConfigs(tuple(each for each in configs if isinstance(each, InferenceConfig)), of_gpu)
 
 
-class _Nodes(NamedTuple):
-    """The parts of a question that decide the clusters of all instance types."""
-
-    counts: tuple[int, ...]
-    assumed_network_gbps: float | None
-    marketplace_clusters: bool
-
-    def cache(self, catalog: Catalog) -> Cache:
-        """Returns the cache for the clusters.
-
-        A caller may assume any network, so clusters with an assumed network are not kept for long.
-        """
-        return catalog.memory if self.assumed_network_gbps is None else catalog.outlooks
-
-
-def _nodes_for(job: Job, counts: tuple[int, ...]) -> _Nodes:
-    return _Nodes(counts, job.assumed_network_gbps, job.marketplace_clusters)
-
-
 def _clusters_for(job: Job, counts: tuple[int, ...], catalog: Catalog) -> FleetClusters:
-    nodes = _nodes_for(job, counts)
-    return catalog.derive(_clusters, nodes, cache=nodes.cache(catalog))
+    # A caller may assume any network, so clusters with an assumed network are not kept for long.
+    cache = catalog.memory if job.assumed_network_gbps is None else catalog.outlooks
+    return catalog.derive(_clusters, counts, job.assumed_network_gbps, job.marketplace_clusters, cache=cache)
 
 
-def _table(catalog: Catalog, nodes: _Nodes) -> ClusterTable:
-    return cluster_table(catalog.derive(_clusters, nodes, cache=nodes.cache(catalog)).distinct)
-
-
-def _clusters(catalog: Catalog, nodes: _Nodes) -> FleetClusters:
-    types, counts = catalog.instance_types, nodes.counts
+def _clusters(
+    catalog: Catalog, counts: tuple[int, ...], assumed_network_gbps: float | None, marketplace_clusters: bool
+) -> FleetClusters:
+    types = catalog.instance_types
     rated, usable = [each for each in types if is_rated(each)], np.array([is_rated(each) for each in types], np.bool_)
     known, cluster = distinct(
-        [cluster_of_instance(each, count, nodes.assumed_network_gbps) for count in counts for each in rated]
+        [cluster_of_instance(each, count, assumed_network_gbps) for count in counts for each in rated]
     )
-    alone = np.zeros(len(types), np.bool_) if nodes.marketplace_clusters else catalog.derive(without_cluster)
+    alone = np.zeros(len(types), np.bool_) if marketplace_clusters else catalog.derive(without_cluster)
     of_types = []
     for count, part in zip(counts, np.split(cluster, len(counts)), strict=True):
         column = np.full(len(types), -1)
         column[usable] = part
         of_types.append(np.where(alone, -1, column) if count > 1 else column)
     index_of = {gpu.id: index for index, gpu in enumerate(catalog.derive(_rated_gpus))}
-    return FleetClusters(known, np.array([index_of[each.gpu.id] for each in known], np.int64), tuple(of_types))
+    gpu = np.array([index_of[each.gpu.id] for each in known], np.int64)
+    return FleetClusters(cluster_table(known), gpu, tuple(of_types))
 
 
 def _configs(catalog: Catalog, job: Job) -> tuple[list[Config], Indices]:
