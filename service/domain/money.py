@@ -90,15 +90,7 @@ class Exact:
     @classmethod
     def of(cls, band: Band) -> "Exact":
         """Returns the exact figures of a band."""
-        return cls._of_ratios(*(exact_ratio(figure) for figure in (band.low, band.likely, band.high)))
-
-    @classmethod
-    def of_fractions(cls, *figures: Fraction) -> "Exact":
-        """Returns the figures of three fractions."""
-        return cls._of_ratios(*(figure.as_integer_ratio() for figure in figures))
-
-    @classmethod
-    def _of_ratios(cls, *ratios: tuple[int, int]) -> "Exact":
+        ratios = [exact_ratio(figure) for figure in (band.low, band.likely, band.high)]
         common = lcm(*(denominator for _, denominator in ratios))
         low, likely, high = (numerator * (common // denominator) for numerator, denominator in ratios)
         return cls((low, likely, high), common)
@@ -108,12 +100,6 @@ class Exact:
         """Returns a certain figure: low, likely and high are equal."""
         value = figure if isinstance(figure, Fraction) else exact(figure)
         return cls((value.numerator,) * 3, value.denominator)
-
-    @property
-    def fractions(self) -> tuple[Fraction, Fraction, Fraction]:
-        """Low, likely and high in lowest terms."""
-        low, likely, high = (Fraction(numerator, self.denominator) for numerator in self.numerators)
-        return low, likely, high
 
     @property
     def band(self) -> Band:

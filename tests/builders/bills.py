@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from datetime import date
+from fractions import Fraction
+from math import lcm
 from typing import Any
 
 from service.domain.band import Band
@@ -9,8 +11,17 @@ from service.domain.bill.bill import HourlyPrice, SellerTerms
 from service.domain.bill.run import BilledRun
 from service.domain.catalog.reference import Fee
 from service.domain.catalog.tariffs import BillingRule, StoragePrice, TransferPrice
-from service.domain.money import ExchangeRate
+from service.domain.money import Exact, ExchangeRate
 from tests.builders.sources import DAY, SOURCE
+
+
+def exact_figures(low: Fraction, likely: Fraction, high: Fraction) -> Exact:
+    common = lcm(low.denominator, likely.denominator, high.denominator)
+    return Exact((int(low * common), int(likely * common), int(high * common)), common)
+
+
+def fractions_of(amount: Exact) -> list[Fraction]:
+    return [Fraction(numerator, amount.denominator) for numerator in amount.numerators]
 
 
 def hours(likely: float, low: float | None = None, high: float | None = None) -> Band:

@@ -6,7 +6,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedMeasurements, NamedWork
 from service.domain.jobs.job import Amount, Job
-from service.domain.layouts.fleet_columns import has_processor, unknown_figures
+from service.domain.layouts.fleet_columns import is_rated
 from service.domain.layouts.job_estimate import estimate_job
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import cluster_of_instance
@@ -34,8 +34,7 @@ def _estimated_on(catalog: Catalog, job: Job, machine: str) -> tuple[float, floa
     # Only an amount of work has time beyond its steps. Inference gets no amount, which would be a burst of requests.
     job = replace(job, amount=Amount(samples=1.0)) if job.task == "training" else job
     instance_type = catalog.instance_types[catalog.index_of[machine]]
-    known = has_processor(instance_type) and (instance_type.gpu is None or not unknown_figures(instance_type.gpu))
-    if not known:
+    if not is_rated(instance_type):
         return None
     cluster = cluster_of_instance(instance_type, 1, job.assumed_network_gbps)
     try:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from service.domain.band import Band
-from service.domain.bill.unit_costs import MILLION, usd_micros_a_month
-from service.domain.money import MICRO, Micros, exact, half_up, number
+from service.domain.bill.unit_costs import MILLION
+from service.domain.money import Exact, Micros, number
 from service.domain.physics.generation import ServedLoad
-from service.domain.units import SECONDS_AN_HOUR
+from service.domain.units import HOURS_A_MONTH, SECONDS_AN_HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,10 @@ def cost_of_load(
     serving, share, rate = served.serving, served.prompt_share, served.requests_per_second
 
     def per_units(share_of_time: float, units: float) -> Micros:
-        usd = usd_per_second.times(share_of_time * units / rate)
-        return Micros(*(half_up(exact(dollars), MICRO) for dollars in (usd.low, usd.likely, usd.high)))
+        return Exact.of(usd_per_second.times(share_of_time * units / rate)).micros
 
     return LoadCost(
-        month=Micros(*(usd_micros_a_month(price, int(count), nodes) for price, count in pairs)),
+        month=Micros(*(price * nodes * int(count) * HOURS_A_MONTH for price, count in pairs)),
         per_million_input_tokens=per_units(share, MILLION / serving.prompt.mean) if serving.prompt.mean else None,
         per_million_output_tokens=None
         if served.tokens is None

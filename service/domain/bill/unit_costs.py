@@ -1,15 +1,12 @@
-"""The price of a unit of work (an epoch, a sample, a token), and of a month of a load."""
+"""The price of a unit of work: an epoch, a sample or a token."""
 
 from dataclasses import dataclass
 from math import isfinite
 
-import numpy as np
-
-from service.domain.arrays import Floats
 from service.domain.band import Band
 from service.domain.bill.run import RunAmount
-from service.domain.money import MICRO, Micros, exact, exact_ratio, half_up, number, quotient_half_up
-from service.domain.units import HOURS_A_MONTH, SECONDS_AN_HOUR
+from service.domain.money import Exact, Micros, exact_ratio, number, quotient_half_up
+from service.domain.units import SECONDS_AN_HOUR
 
 MILLION = 1_000_000
 LEAST_AMOUNT = 1e-9
@@ -69,7 +66,7 @@ def _at_rate(usd_per_hour: float | None, tokens_per_second: Band | None) -> Micr
     # A rate may be so low that a million tokens have no price.
     if not isfinite(usd.high):
         return None
-    return Micros(*(half_up(exact(dollars), MICRO) for dollars in (usd.low, usd.likely, usd.high)))
+    return Exact.of(usd).micros
 
 
 # Serving
@@ -82,13 +79,3 @@ def usd_per_million_tokens(usd_per_hour: float, tokens_per_second: Band) -> Band
     costs the sum of its input and its output at these prices.
     """
     return tokens_per_second.inverse_of(usd_per_hour / SECONDS_AN_HOUR * MILLION)
-
-
-def usd_micros_a_month(usd_micros_per_hour: int, replicas: int, nodes: int = 1) -> int:
-    """Returns millionths of a dollar for a month of 730 hours, day and night."""
-    return usd_micros_per_hour * replicas * nodes * HOURS_A_MONTH
-
-
-def usd_of_a_month(usd_per_hour: Floats) -> Floats:
-    """Returns dollars for a month of 730 hours, day and night, from whole millionths of a dollar per hour."""
-    return np.asarray(np.round(usd_per_hour * MICRO) * HOURS_A_MONTH / MICRO)

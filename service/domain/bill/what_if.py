@@ -1,7 +1,7 @@
 """A what-if: one job over machines, markets, regions and nodes, compared by dollars and hours."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,17 +43,16 @@ def what_if(
     Each question comes with its index. All are of one job, so its physics is computed once for each cluster.
     """
     # Markets and regions change the price of a cluster and not its physics.
-    jobs: dict[tuple[object, ...], JobEstimate | None] = {}
+    jobs: dict[Cluster | None, JobEstimate | None] = {}
     combinations, refused = [], {}
     for index, question in questions:
-        key = _cluster_key(question.cluster)
         try:
-            answer = estimate(question, catalog, jobs.get(key))
+            answer = estimate(question, catalog, jobs.get(question.cluster))
         except QuestionError as error:
             refused[index] = error
             continue
         if isinstance(question.work, JobQuestion):
-            jobs[key] = answer.job
+            jobs[question.cluster] = answer.job
         bill = representative(answer.bills)
         combinations.append(Combination(index, answer, bill, _hours(bill)))
     combinations.sort(key=lambda each: (each.likely_micros is None, each.likely_micros or 0))
@@ -67,12 +66,6 @@ def on_front(points: list[tuple[float, float] | None]) -> list[bool]:
     usd, hours = np.array(known, np.float64).reshape(-1, 2).T
     front = {point for point, good in zip(known, pareto(usd, -hours, len(known)), strict=True) if good}
     return [point in front for point in points]
-
-
-def _cluster_key(cluster: Cluster | None) -> tuple[object, ...]:
-    if cluster is None:
-        return ()
-    return (cluster.gpu.id, *(getattr(cluster, field.name) for field in fields(cluster) if field.name != "gpu"))
 
 
 def _hours(bill: MarketBill | None) -> Band | None:

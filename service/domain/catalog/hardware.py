@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import date
 from typing import Literal, NamedTuple, get_args
 
@@ -111,7 +111,7 @@ class Gpu:
     """Other names of the GPU; several GPUs may share one."""
     has_flash_attention: bool
     """False where the rules on software say that FlashAttention-2 does not run on its architecture."""
-    rates: Mapping[str, Rate]
+    rates: Mapping[str, Rate] = field(hash=False)
     """Rates by precision; a precision without an entry is unknown."""
 
     @property
@@ -319,7 +319,7 @@ class InstanceType:
 
 def _cpus(host: InstanceType) -> Gpu:
     """The CPUs of a machine without a GPU, described as one GPU so that the same formulas estimate both."""
-    unknown = dict.fromkeys(field.name for field in fields(Gpu))
+    unknown = dict.fromkeys(each.name for each in fields(Gpu))
     figures = {
         "id": f"{CPU}:{host.id}",
         "name": host.cpu_model or "CPU",

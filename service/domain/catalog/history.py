@@ -8,6 +8,7 @@ import numpy as np
 from service.domain.arrays import Floats, Indices
 from service.domain.calibration.price_belief import LEAST_PULL, Beliefs, ListedPrices, beliefs
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.columns import Category
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.measurement_log import MeasurementLog, VisibleMeasurements
 from service.domain.catalog.offer import MARKETS, UNKNOWN, OfferColumns, Offers, PriceColumns
@@ -82,18 +83,21 @@ class CatalogHistory:
 
     def listed(self, rows: Indices, day: date) -> ListedPrices:
         """Returns some rows of `prices` as their sellers listed them, with their ages on a day."""
-        prices, offer = self.prices, self.prices.offer[rows]
-        sellers = self._sellers
+        prices, offer, types = self.prices, self.prices.offer[rows], self.instance_types
+        gpus = Category.of([type_.gpu.id if type_.gpu else None for type_ in types])
+        sellers = Category.of([type_.provider for type_ in types])
+        classes = [PRICED_LIKE.index(self.reference.seller_class_of(type_.provider) or "") for type_ in types]
+        gpus_of_machine = np.array([type_.whole_gpus or 1.0 for type_ in types])
         micros, observed = prices.usd_micros[rows], prices.observed_day[rows]
         type_, market = self.offers.instance_type[offer], self.offers.market[offer].astype(np.int64)
-        gpu, terms = sellers.gpu[type_], len(self.offers.terms) + 1
+        gpu, terms = gpus.codes.astype(np.int64)[type_], len(self.offers.terms) + 1
         return ListedPrices(
-            usd_per_gpu=np.where(micros > 0, micros / MICRO / sellers.gpus[type_], np.nan),
+            usd_per_gpu=np.where(micros > 0, micros / MICRO / gpus_of_machine[type_], np.nan),
             age_days=np.where(observed == UNKNOWN, np.nan, day.toordinal() - observed),
             kind=np.where(gpu < 0, -1, (gpu * len(MARKETS) + market) * terms + self.offers.term[offer] + 1),
-            seller=sellers.seller[type_],
+            seller=sellers.codes.astype(np.int64)[type_],
             market=market,
-            seller_class=sellers.seller_class[type_],
+            seller_class=np.array(classes, np.int64)[type_],
             source=prices.source[rows].astype(np.int64),
             recaptured=observed > prices.valid_from[rows] // SECONDS_A_DAY + EPOCH,
             list_price_ratio=self._list_price_ratio(rows, day),
@@ -123,30 +127,6 @@ class CatalogHistory:
         exact = list_price(np.full(len(committed), end_of_day(day))) / list_price(observed)
         ratio[committed] = np.where(exact > 1 - LEAST_PULL, 1.0, exact)
         return ratio
-
-    @property
-    def _sellers(self) -> "_SellerColumns":
-        types = self.instance_types
-        gpus = {gpu: code for code, gpu in enumerate(sorted({type_.gpu.id for type_ in types if type_.gpu}))}
-        sellers = {name: code for code, name in enumerate(sorted({type_.provider for type_ in types}))}
-        classes = [self.reference.seller_class_of(type_.provider) or "" for type_ in types]
-        return _SellerColumns(
-            gpu=np.array([gpus[type_.gpu.id] if type_.gpu else -1 for type_ in types], np.int64),
-            gpus=np.array([type_.whole_gpus or 1.0 for type_ in types]),
-            seller=np.array([sellers[type_.provider] for type_ in types], np.int64),
-            seller_class=np.array([PRICED_LIKE.index(seller_class) for seller_class in classes], np.int64),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _SellerColumns:
-    """GPU and seller of each instance type, as codes that have no meaning outside of this object."""
-
-    gpu: Indices
-    gpus: Floats
-    """Number of GPUs of one machine; 1 for a machine without GPUs."""
-    seller: Indices
-    seller_class: Indices
 
 
 def start_of_day(day: date) -> int:

@@ -16,30 +16,19 @@ class MeasurementLog:
 
     def __init__(self, measurements: Iterable[Measurement] = (), version: int = 0) -> None:
         self.version = version
-        self._all: dict[Owner, list[Measurement]] = defaultdict(list)
-        self._by_workload: dict[tuple[Owner, str], list[Measurement]] = defaultdict(list)
-        self._by_machine: dict[tuple[Owner, str], list[Measurement]] = defaultdict(list)
+        self._rows: dict[tuple[Owner, str, str], list[Measurement]] = defaultdict(list)
         self.add(measurements, version)
 
     def add(self, measurements: Iterable[Measurement], version: int) -> None:
         """Appends measurements newer than the version of the log, and sets its version; only one thread may call it."""
         for measurement in measurements:
-            self._all[measurement.owner].append(measurement)
-            self._by_workload[measurement.owner, measurement.workload].append(measurement)
-            self._by_machine[measurement.owner, measurement.machine].append(measurement)
+            for field, name in ("", ""), ("workload", measurement.workload), ("machine", measurement.machine):
+                self._rows[measurement.owner, field, name].append(measurement)
         self.version = version
 
-    def of(self, owner: Owner) -> list[Measurement]:
-        """Returns all measurements of an owner."""
-        return self._all.get(owner, [])
-
-    def under(self, owner: Owner, workload: str) -> list[Measurement]:
-        """Returns the measurements of an owner under a workload's name."""
-        return self._by_workload.get((owner, workload), [])
-
-    def on(self, owner: Owner, machine: str) -> list[Measurement]:
-        """Returns the measurements of an owner on a machine, as `provider/name`."""
-        return self._by_machine.get((owner, machine), [])
+    def of(self, owner: Owner, field: str = "", name: str = "") -> list[Measurement]:
+        """Returns all measurements of an owner, or those whose `workload` or `machine` has a name."""
+        return self._rows.get((owner, field, name), [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +42,23 @@ class VisibleMeasurements:
     """The caller; None sees public measurements only."""
 
     def __iter__(self) -> Iterator[Measurement]:
-        return self._visible(*map(self.log.of, self._owners))
+        return self._visible(*self._rows())
 
     def under(self, workload: str) -> tuple[Measurement, ...]:
         """Returns the measurements under a workload's name."""
-        return tuple(self._visible(*(self.log.under(owner, workload) for owner in self._owners)))
+        return tuple(self._visible(*self._rows("workload", workload)))
 
     def workloads(self, most: int) -> set[str]:
         """Returns the workloads of the last `most` public measurements and of the caller's last `most`."""
-        return {row.workload for rows in map(self.log.of, self._owners) for row in self._visible(rows[-most:])}
+        return {row.workload for rows in self._rows() for row in self._visible(rows[-most:])}
 
     def on(self, machine: str) -> tuple[Measurement, ...]:
         """Returns the measurements on a machine, as `provider/name`."""
-        return tuple(self._visible(*(self.log.on(owner, machine) for owner in self._owners)))
+        return tuple(self._visible(*self._rows("machine", machine)))
 
-    @property
-    def _owners(self) -> tuple[Owner, ...]:
-        return (None,) if self.owner is None else (None, self.owner)
+    def _rows(self, field: str = "", name: str = "") -> list[list[Measurement]]:
+        """Returns the public measurements, and then the caller's own; see `MeasurementLog.of`."""
+        return [self.log.of(owner, field, name) for owner in dict.fromkeys((None, self.owner))]
 
     def _visible(self, *parts: list[Measurement]) -> Iterator[Measurement]:
         """Leaves out measurements that a later version added, or that were made after the day."""

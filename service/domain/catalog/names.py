@@ -7,6 +7,7 @@ from difflib import SequenceMatcher, get_close_matches
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
 from service.domain.errors import UnknownName
+from service.domain.groups import grouped
 from service.domain.models.described import recognised
 from service.domain.models.model import Model
 
@@ -188,11 +189,7 @@ def resolve_instance(name: str, catalog: Catalog, field: str) -> str:
 
 
 def _instance_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:
-    spellings: dict[str, tuple[str, ...]] = {}
-    for instance_type in catalog.instance_types:
-        for name in (instance_type.id.lower(), instance_type.name.lower()):
-            spellings[name] = (*spellings.get(name, ()), instance_type.id)
-    return spellings
+    return grouped((name.lower(), type_.id) for type_ in catalog.instance_types for name in (type_.id, type_.name))
 
 
 _FOLDED = str.maketrans({"_": "-", " ": "-", "[": None, "]": None})

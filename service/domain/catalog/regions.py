@@ -8,6 +8,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve
 from service.domain.catalog.reference import Region
 from service.domain.errors import UnknownName
+from service.domain.groups import grouped
 
 _IN_BRACKETS = re.compile(r"\(([^()]+)\)")
 _WITH_A_LETTER = re.compile(r"(?:^|(?<=\())(([^()]+?)(?: [A-Z]|[A-Z]区))(?= \(|\)|$)")
@@ -68,11 +69,12 @@ def _regions_called(name: str, catalog: Catalog, field: str) -> tuple[str, ...]:
 
 def _regions_by_place(catalog: Catalog) -> dict[str, tuple[str, ...]]:
     """Returns region ids by code of the country and by continent, both in lower case."""
-    ids: dict[str, tuple[str, ...]] = {}
-    for region in catalog.reference.regions:
-        for place in filter(None, (region.country, region.continent)):
-            ids[place.lower()] = (*ids.get(place.lower(), ()), region.id)
-    return ids
+    return grouped(
+        (place.lower(), region.id)
+        for region in catalog.reference.regions
+        for place in (region.country, region.continent)
+        if place
+    )
 
 
 def _words(name: str) -> frozenset[str]:
@@ -81,11 +83,11 @@ def _words(name: str) -> frozenset[str]:
 
 def _regions_by_words(catalog: Catalog) -> dict[frozenset[str], tuple[str, ...]]:
     """Returns region ids by the set of words in an id, or in a name before its brackets; numbers are left out."""
-    ids: dict[frozenset[str], tuple[str, ...]] = {}
-    for region in catalog.reference.regions:
-        for words in {_words(region.id), _words((region.name or "").partition(" (")[0])} - {frozenset()}:
-            ids[words] = (*ids.get(words, ()), region.id)
-    return ids
+    return grouped(
+        (words, region.id)
+        for region in catalog.reference.regions
+        for words in {_words(region.id), _words((region.name or "").partition(" (")[0])} - {frozenset()}
+    )
 
 
 def _regions_by_name(catalog: Catalog) -> dict[str, tuple[str, ...]]:

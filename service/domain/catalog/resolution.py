@@ -4,7 +4,6 @@ The result does not depend on the order in which observations arrive, so imports
 """
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,6 +11,7 @@ from itertools import pairwise
 from typing import Literal, get_args
 
 from service.domain.catalog.offer import Dated, Market, PriceKind
+from service.domain.groups import grouped
 
 LAST_RANK = 9
 """Rank of a feed that is not in the catalog."""
@@ -177,13 +177,11 @@ def resolve(market: Market, observations: Iterable[Observed], captures: Parts, f
 
 
 def _chains(observations: Iterable[Observed], captures: Parts, feeds: Mapping[str, Feed]) -> list[_Chain]:
-    parts: dict[tuple[str, str], list[Observed]] = defaultdict(list)
-    for observation in observations:
-        parts[observation.feed, observation.part].append(observation)
+    parts = grouped(((each.feed, each.part), each) for each in observations)
     chains: dict[str, _Chain] = {}
-    for (feed, part), changes in sorted(parts.items()):
+    for feed, part in sorted(parts):
         chain = chains.setdefault(feed, _Chain(feeds.get(feed)))
-        changes.sort(key=lambda change: (change.observed_at, change.starts_at, change.id))
+        changes = sorted(parts[feed, part], key=lambda change: (change.observed_at, change.starts_at, change.id))
         _confirm(chain, _without_repetitions(changes), captures.get((feed, part), ()))
     return list(chains.values())
 

@@ -10,6 +10,7 @@ from service.domain.band import Band
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.reference import Measurement
+from service.domain.groups import grouped
 from service.domain.jobs.job import Amount
 
 STALE_AFTER_DAYS = 365
@@ -85,9 +86,8 @@ class NamedMeasurements:
     def of(measured: Iterable[Measurement], catalog: Catalog) -> "NamedMeasurements":
         """Groups what the catalog has under the name of the workload by machine."""
         # Runs on several nodes are left out, because the loss to their network does not transfer to other machines.
-        by_machine: dict[str, list[Measurement]] = {}
-        for run in sorted((run for run in measured if run.nodes == 1), key=_by_age):
-            by_machine.setdefault(run.machine, []).append(run)
+        runs = sorted((run for run in measured if run.nodes == 1), key=_by_age)
+        by_machine = grouped((run.machine, run) for run in runs)
         types, index_of = catalog.instance_types, catalog.index_of
         known = {machine: types[index_of[machine]] for machine in by_machine if machine in index_of}
         return NamedMeasurements(by_machine, known, catalog.day)

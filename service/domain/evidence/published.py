@@ -14,6 +14,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.reference import PublishedRun, Reference
 from service.domain.jobs.config import Config, TrainingConfig
+from service.domain.jobs.job import Task
 from service.domain.models.model import Model
 
 Nearness = Literal[
@@ -29,13 +30,11 @@ SIMILAR_WITHIN = 2.0
 """Largest ratio of memory bandwidths, or of active parameters: an A10G has the architecture of an A100, but about a
 third of its bandwidth."""
 
-RELEVANT_KINDS: Mapping[str, tuple[str, ...]] = {
-    "train_throughput": ("train_throughput", "train_mfu", "train_time", "train_gpu_hours"),
-    "infer_throughput": ("infer_throughput",),
-    "train_memory_fit": ("train_memory_fit", "oom"),
-    "infer_memory_fit": ("infer_memory_fit", "oom"),
+RELEVANT_KINDS: Mapping[Task, tuple[str, ...]] = {
+    "training": ("train_throughput", "train_mfu", "train_time", "train_gpu_hours"),
+    "inference": ("infer_throughput",),
 }
-"""Kind of question → kinds of runs that are evidence for it, the most direct first."""
+"""Task → kinds of runs that are evidence for its speed, the most direct first."""
 
 OTHER_KIND, OTHER_PRECISION, OTHER_FRAMEWORK = log(4.0), log(2.0), log(1.5)
 OTHER_COUNT, OTHER_LENGTH, YEAR, QUALITY_B = 0.25, 0.25, log(1.05), log(1.1)
@@ -62,10 +61,6 @@ UNIT_TEXTS = {
     "model_tflops_per_gpu": "{} TFLOP/s of the model per GPU",
     "hardware_tflops_per_gpu": "{} TFLOP/s of the hardware per GPU",
     "scaling_efficiency_percent": "{} % of linear scaling",
-    "gb_per_gpu": "{} GB per GPU at the peak",
-    "gib_per_gpu": "{} GiB per GPU at the peak",
-    "max_context_tokens": "at most {} tokens of context",
-    "fits": "it fits",
 }
 
 
@@ -75,8 +70,7 @@ class EvidenceQuery:
 
     model: Model
     gpu: Gpu
-    kind: str
-    """A key of `RELEVANT_KINDS`."""
+    task: Task
     as_of: date
     precision: str | None = None
     framework: str | None = None
@@ -126,7 +120,7 @@ class EquallyNear:
 
     @staticmethod
     def of(runs: Sequence[PublishedRun], query: "EvidenceQuery", reference: Reference) -> "EquallyNear":
-        """Builds the columns for all questions about the model, the GPU and the kind of a query."""
+        """Builds the columns for all questions about the model, the GPU and the task of a query."""
         runs = sorted(runs, key=lambda run: run.id)
         return EquallyNear(
             tuple(runs),
@@ -157,21 +151,22 @@ Near = Mapping[Nearness, EquallyNear]
 
 def evidence_for(config: Config, gpu: Gpu, gpus: int, catalog: Catalog) -> tuple[Evidence, ...]:
     """Returns at most three published runs, the nearest first, for a configuration on a number of GPUs."""
+    task: Task = "inference"
     if isinstance(config, TrainingConfig):
-        kind, length = "train_throughput", config.sequence_length
+        task, length = "training", config.sequence_length
     else:
-        kind, length = "infer_throughput", round(config.input_length + config.output_length)
+        length = round(config.input_length + config.output_length)
     framework = None if config.software.line == "unknown" else config.software.line
-    query = EvidenceQuery(config.model, gpu, kind, catalog.day, config.precision, framework, gpus, length or None)
+    query = EvidenceQuery(config.model, gpu, task, catalog.day, config.precision, framework, gpus, length or None)
     if gpu.id not in catalog.reference.gpus:  # CPUs, of which there are no published runs
         return ()
     # Comparing a model and a GPU with those of all published runs takes longer than the rest of an estimate.
-    near = catalog.derive(_near, kind, config.model, gpu.id)
+    near = catalog.derive(_near, task, config.model, gpu.id)
     return nearest_runs(catalog.reference, query, near)
 
 
-def _near(catalog: Catalog, kind: str, model: Model, gpu: str) -> Near:
-    return runs_by_nearness(catalog.reference, EvidenceQuery(model, catalog.reference.gpus[gpu], kind, catalog.day))
+def _near(catalog: Catalog, task: Task, model: Model, gpu: str) -> Near:
+    return runs_by_nearness(catalog.reference, EvidenceQuery(model, catalog.reference.gpus[gpu], task, catalog.day))
 
 
 def nearest_runs(
@@ -193,7 +188,7 @@ def runs_by_nearness(reference: Reference, query: EvidenceQuery) -> Near:
     near: dict[Nearness, list[PublishedRun]] = {nearness: [] for nearness in NEAREST_FIRST}
     known: dict[tuple[str, str], Nearness | None] = {}
     for run in reference.published_runs:
-        if run.known_on <= query.as_of and _is_relevant(run, query.kind):
+        if run.known_on <= query.as_of and run.kind in RELEVANT_KINDS[query.task]:
             key = (run.model, run.gpu)
             if key not in known:
                 known[key] = _nearness(reference.models[run.model], reference.gpus[run.gpu], query)
@@ -201,12 +196,6 @@ def runs_by_nearness(reference: Reference, query: EvidenceQuery) -> Near:
             if nearness is not None:
                 near[nearness].append(run)
     return {nearness: EquallyNear.of(runs, query, reference) for nearness, runs in near.items() if runs}
-
-
-def _is_relevant(run: PublishedRun, kind: str) -> bool:
-    # Reports of too little memory have the same kind for training and inference.
-    of_task = run.kind != "oom" or run.task.startswith("infer") == kind.startswith("infer")
-    return of_task and run.kind in RELEVANT_KINDS[kind]
 
 
 def _nearness(model: Model, gpu: Gpu, query: EvidenceQuery) -> Nearness | None:
@@ -245,9 +234,9 @@ def _log_ratios(one: float, others: Floats) -> Floats:
 
 
 def _distance_of_kind(run: PublishedRun, query: EvidenceQuery, reference: Reference) -> float:
-    """Returns the part of the distance that depends on model, GPU, kind and day of a question."""
+    """Returns the part of the distance that depends on model, GPU, task and day of a question."""
     distance = YEAR * (query.as_of.year - run.year) + QUALITY_B * (run.quality != "A")
-    distance += OTHER_KIND * RELEVANT_KINDS[query.kind].index(run.kind)
+    distance += OTHER_KIND * RELEVANT_KINDS[query.task].index(run.kind)
     if run.gpu != query.gpu.id:
         bandwidth = reference.gpus[run.gpu].memory_bandwidth_gb_per_second
         distance += _log_ratio(bandwidth, query.gpu.memory_bandwidth_gb_per_second)
@@ -276,9 +265,8 @@ def _differences(run: PublishedRun, query: EvidenceQuery) -> tuple[str, ...]:
 
 
 def _description(run: PublishedRun, reference: Reference) -> str:
-    does_not_fit = (run.unit, run.value) == ("fits", 0)
-    figure = "it does not fit" if does_not_fit else UNIT_TEXTS[run.unit].format(f"{run.value:,g}")
-    gpu, length = reference.gpus[run.gpu].name, _length_of(run)
+    figure, length = UNIT_TEXTS[run.unit].format(f"{run.value:,g}"), _length_of(run)
+    gpu = reference.gpus[run.gpu].name
     where = f"{run.gpus} x {gpu}" if run.gpus else gpu
     settings = (f"{length:,} tokens long" if length else None, run.format, run.software or run.framework)
     return ", ".join([f"{reference.models[run.model].name} on {where}: {figure}", *filter(None, settings)])

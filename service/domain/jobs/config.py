@@ -34,6 +34,9 @@ each answer (Rafailov et al. 2023, arXiv 2305.18290; Hong et al. 2024, arXiv 240
 USUAL_CONFIDENCE = 0.9
 """Default probability with which memory has to suffice: one run in ten exceeds the high end of a band."""
 
+PLAIN_LOAD = Serving()
+"""A load without particulars, in place of none."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingConfig:
@@ -135,7 +138,7 @@ class InferenceConfig:
     @property
     def shared_prompt(self) -> float:
         """Tokens of a prompt that all prompts have in common."""
-        return 0.0 if self.serving is None else self.serving.prefix_cache_hit_rate * self.input_length
+        return self.any_load.prefix_cache_hit_rate * self.input_length
 
     @property
     def written_share(self) -> tuple[float, float]:
@@ -149,9 +152,7 @@ class InferenceConfig:
         unshared = self.whole_length - self.shared_prompt
         if not self.software.stack.grows_cache or self.burst or unshared <= 0:
             return 1.0, 0.0
-        prompts, answers = (
-            (0.0, 0.0) if self.serving is None else (self.serving.prompt.variation, self.serving.answer.variation)
-        )
+        prompts, answers = self.any_load.prompt.variation, self.any_load.answer.variation
         prompt = self.input_length - self.shared_prompt
         written = self.output_length * (1.0 + answers) / 2.0
         squared = self.output_length**2 * (1.0 + answers) ** 3 / 3.0
@@ -159,24 +160,9 @@ class InferenceConfig:
         return (prompt + written) / unshared, sqrt(variance) / unshared
 
     @property
-    def drafter(self) -> Model | None:
-        """The model that drafts tokens on the same GPUs; None without one."""
-        return None if self.serving is None else self.serving.drafter
-
-    @property
-    def adapters(self) -> int:
-        """LoRA adapters in memory at once; 0 without any."""
-        return 0 if self.serving is None else self.serving.adapters
-
-    @property
-    def tokens_verified(self) -> float:
-        """Tokens of each request that a decoding step verifies; 1 without drafts."""
-        return 1.0 if self.serving is None else self.serving.tokens_verified
-
-    @property
-    def steps_per_token(self) -> float:
-        """Decoding steps for each token of an answer; 1 without drafts."""
-        return 1.0 if self.serving is None else self.serving.steps_per_token
+    def any_load(self) -> Serving:
+        """The load to serve, else one without drafts, adapters and shared prompts."""
+        return PLAIN_LOAD if self.serving is None else self.serving
 
     def longest_answer(self, requests: Number) -> Number | None:
         """Returns the mean length of the longest of some answers, which ends a static batch; None for other engines."""

@@ -11,6 +11,7 @@ from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.coefficients import Coefficients, Column, Features, Levels, StepKind
 from service.domain.calibration.error_bands import bands_by_gpu
 from service.domain.catalog.hardware import Gpu
+from service.domain.groups import grouped, one_of_each
 from service.domain.jobs.config import Config
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import memory_margin
@@ -158,44 +159,32 @@ class ClusterTable:
         return bands_by_gpu(calibration.coefficients, calibration.bands, kind, factors.features, gpus)[self.gpu_type]
 
 
-def distinct(clusters: Iterable[Cluster]) -> tuple[tuple[Cluster, ...], Indices]:
+def distinct(clusters: Sequence[Cluster]) -> tuple[tuple[Cluster, ...], Indices]:
     """Returns the clusters that differ in hardware, and the index among them of each given cluster.
 
     Many instance types have the same hardware.
     """
-    index_of: dict[Hashable, int] = {}
-    known: list[Cluster] = []
-    indices = []
-    for cluster in clusters:
-        key = (*_gpu_key(cluster), cluster.vcpus_per_gpu, cluster.host_memory_bytes)
-        if key not in index_of:
-            index_of[key] = len(known)
-            known.append(cluster)
-        indices.append(index_of[key])
-    return tuple(known), np.array(indices, dtype=np.int64)
+    return one_of_each(clusters, [(*_gpu_key(each), each.vcpus_per_gpu, each.host_memory_bytes) for each in clusters])
 
 
 def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
     """Returns the clusters as a table."""
     columns = {name: np.array([getattr(cluster, name) for cluster in clusters], dtype=np.float64) for name in COLUMNS}
-    gpu_types = {cluster.gpu.id: cluster.gpu for cluster in clusters}
+    gpu_types, gpu_type = one_of_each([cluster.gpu for cluster in clusters], [cluster.gpu.id for cluster in clusters])
     linked = [(cluster.gpu.id, cluster.interconnect, cluster.link_bytes_per_second) for cluster in clusters]
     seconds = [seconds_per_unit_of_hardware(cluster) for cluster in clusters]
-    keys = [_gpu_key(cluster) for cluster in clusters]
-    examples: dict[Hashable, Cluster] = {}
-    for key, cluster in zip(keys, clusters, strict=True):
-        examples.setdefault(key, cluster)
+    without_hosts, row_by_gpus = one_of_each(clusters, map(_gpu_key, clusters))
     return ClusterTable(
         clusters=tuple(clusters),
-        gpu_types=tuple(gpu_types.values()),
-        gpu_type=_indices_in(list(gpu_types), [cluster.gpu.id for cluster in clusters]),
-        linked_type=_indices_in(list(dict.fromkeys(linked)), linked),
+        gpu_types=gpu_types,
+        gpu_type=gpu_type,
+        linked_type=one_of_each(linked, linked)[1],
         **columns,
         unit_seconds={name: np.array([each[name] for each in seconds]) for name in (seconds[0] if seconds else ())},
         features=_feature_columns(clusters),
         shapes=_shapes(clusters),
-        by_gpus=cluster_table(list(examples.values())) if len(examples) < len(clusters) else None,
-        row_by_gpus=_indices_in(list(examples), keys),
+        by_gpus=cluster_table(without_hosts) if len(without_hosts) < len(clusters) else None,
+        row_by_gpus=row_by_gpus,
     )
 
 
@@ -204,20 +193,14 @@ def _gpu_key(cluster: Cluster) -> tuple[Hashable, ...]:
     return (cluster.gpu.id, cluster.gpus_per_node, cluster.nodes, cluster.interconnect, *links)
 
 
-def _indices_in(distinct: Sequence[Hashable], keys: Sequence[Hashable]) -> Indices:
-    """Returns the index of each key among distinct ones."""
-    index_of = {key: index for index, key in enumerate(distinct)}
-    return np.array([index_of[key] for key in keys], dtype=np.int64)
-
-
 def _feature_columns(clusters: Sequence[Cluster]) -> dict[str, Column]:
     rows = [hardware_features(cluster) for cluster in clusters]
     columns: dict[str, Column] = {}
     for name in rows[0] if rows else ():
         values = [row[name] for row in rows]
         if isinstance(values[0], str):
-            levels = list(dict.fromkeys(values))
-            columns[name] = Levels(tuple(map(str, levels)), _indices_in(levels, values))
+            levels, codes = one_of_each(values, values)
+            columns[name] = Levels(tuple(map(str, levels)), codes)
         else:
             columns[name] = np.array(values, dtype=np.float64)
     return columns
@@ -232,10 +215,8 @@ def _size(cluster: Cluster) -> tuple[int, int, int]:
 
 
 def _shapes(clusters: Sequence[Cluster]) -> tuple[ClusterShape, ...]:
-    indices: dict[tuple[int, int, int], list[int]] = {}
-    for index, cluster in enumerate(clusters):
-        indices.setdefault(_size(cluster), []).append(index)
-    return tuple(ClusterShape(*size, np.array(each, dtype=np.int64)) for size, each in indices.items())
+    of_sizes = grouped((_size(cluster), index) for index, cluster in enumerate(clusters))
+    return tuple(ClusterShape(*size, np.array(indices, np.int64)) for size, indices in of_sizes.items())
 
 
 def _shapes_at(shapes: Iterable[ClusterShape], indices: Indices, clusters: int) -> Iterator[ClusterShape]:

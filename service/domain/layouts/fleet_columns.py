@@ -9,30 +9,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask, taken
-from service.domain.cache import Cache
 from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.step_kinds import TRAINING
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import Gpu, InstanceType
+from service.domain.groups import grouped, one_of_each
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, config_on, gpu_traits, samples_of
 from service.domain.jobs.loading import SampleLoading
+from service.domain.layouts.best_layouts import BestLayouts, LayoutFigures, no_figures
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
 from service.domain.layouts.inference_configs import InferenceConfigs
 from service.domain.layouts.inference_search import (
-    FastestInference,
     fastest_inference_layouts,
     inference_bands,
     where_inference_fits,
 )
 from service.domain.layouts.training_search import (
-    FastestTraining,
     fastest_training_layouts,
     training_bands,
     where_training_fits,
 )
 from service.domain.layouts.usual import FixedLayout
-from service.domain.physics.cluster import Cluster, cluster_of_instance
+from service.domain.physics.cluster import cluster_of_instance
 from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import training_config_features
 from service.domain.physics.inference_roofline import forward_batch
@@ -45,26 +44,17 @@ from service.domain.units import SECONDS_AN_HOUR
 
 
 @dataclass(frozen=True, slots=True)
-class EstimateColumns:
-    """A job on a number of nodes of each instance type. Rates are samples per second; 0 where the job cannot run."""
+class EstimateColumns(LayoutFigures):
+    """A job on a number of nodes of each instance type. Rates are samples per second; 0 where the job cannot run.
+
+    `instances` are those that serve a load; without a load, one for each run.
+    """
 
     nodes: Floats
     runs: Mask
     """Whether the GPU has a requested precision, and the figures that estimates need."""
-    exists: Mask
-    """Whether some layout divides the batch over the cluster."""
-    fits: Mask
-    """Whether the best layout fits with the confidence of the job."""
-    spare: Floats
-    """Usable bytes of a GPU over the fewest that any layout likely needs. The job fits with a confidence if this ratio
-    is at least the factor on the likely bytes that belongs to it. 0 where the job never fits, NaN where the memory of
-    GPUs alone does not decide.
-    """
     holds: Mask
     """Whether as many requests run at once as the job asks for."""
-    needed_bytes: Floats
-    sure_bytes: Floats
-    """Bytes per GPU that suffice with the confidence of the job."""
     usable_bytes: Floats
     low: Floats
     likely: Floats
@@ -75,17 +65,6 @@ class EstimateColumns:
     """Samples of the whole amount, or 1."""
     work: Floats
     """Samples whose steps take as long as the whole run, with what it does besides its steps."""
-    most_requests: Floats
-    """Most requests that run at once in any layout of a model that generates; 0 where none fits."""
-    holds_weights: Mask
-    """Whether a model that generates fits without a single request."""
-    instances: Floats
-    """Fewest instances that serve the load of the job within its limits on times, infinite where no number does;
-    without a load, one for each run."""
-    least_alone: Floats
-    """Least of `load.Served.least_alone` over all layouts; without a load it has no columns."""
-    least_together: Floats
-    """Least of `load.Served.least_together` over all layouts; without a load it has no columns."""
 
     @property
     def fewest_instances(self) -> Floats:
@@ -117,7 +96,7 @@ class FleetLayouts(NamedTuple):
 class FleetClusters(NamedTuple):
     """The distinct clusters of all instance types that have GPUs."""
 
-    distinct: tuple[Cluster, ...]
+    table: ClusterTable
     gpu: Indices
     """Index of each cluster's GPU among the rated ones."""
     of_types: tuple[Indices, ...]
@@ -138,7 +117,7 @@ def estimate_columns(
 ) -> tuple[tuple[EstimateColumns, ...], tuple[FleetLayouts, ...]]:
     """Returns estimates and layouts for each number of nodes, optionally only for some of the types."""
     clusters = _clusters_for(job, counts, catalog)
-    rows_of_all = len(clusters.distinct) + 1  # the last row is of types without a GPU
+    rows_of_all = len(clusters.table) + 1  # the last row is of types without a GPU
     columns, layouts = no_estimates(rows_of_all, job.limits), LayoutTable.plain(rows_of_all).rows()
     for part in _parts(job, counts, catalog, among):
         estimates, layouts[part.indices] = _estimate(catalog.reference.calibration, job, part)
@@ -157,7 +136,7 @@ def estimate_columns(
 def types_that_run(catalog: Catalog, job: Job, counts: tuple[int, ...], among: TypeSet) -> TypeSet:
     """Returns those of the types that run the job, at any speed, on some of these numbers of nodes."""
     clusters, calibration = _clusters_for(job, counts, catalog), catalog.reference.calibration
-    runs = np.zeros(len(clusters.distinct) + 1, np.bool_)
+    runs = np.zeros(len(clusters.table) + 1, np.bool_)
     for part in _parts(job, counts, catalog, among):
         if isinstance(part.config, TrainingConfig):
             runs[part.indices] = where_training_fits(calibration, part.config, part.table, _fixed_by(job))
@@ -198,14 +177,10 @@ def types_that_fit_with(
 def no_estimates(rows: int, limits: int = 0) -> EstimateColumns:
     """Returns columns of types on which nothing runs."""
     return EstimateColumns(
+        **no_figures(rows, limits),
         nodes=np.ones(rows),
         runs=np.zeros(rows, np.bool_),
-        exists=np.zeros(rows, np.bool_),
-        fits=np.zeros(rows, np.bool_),
-        spare=np.zeros(rows),
         holds=np.ones(rows, np.bool_),
-        needed_bytes=np.full(rows, np.inf),
-        sure_bytes=np.full(rows, np.inf),
         usable_bytes=np.zeros(rows),
         low=np.zeros(rows),
         likely=np.zeros(rows),
@@ -213,17 +188,18 @@ def no_estimates(rows: int, limits: int = 0) -> EstimateColumns:
         hours=np.full(rows, np.inf),
         samples=np.ones(rows),
         work=np.ones(rows),
-        most_requests=np.zeros(rows),
-        holds_weights=np.zeros(rows, np.bool_),
-        instances=np.ones(rows),
-        least_alone=np.full((rows, limits), np.inf),
-        least_together=np.full((rows, limits), np.inf),
     )
 
 
 def has_processor(instance_type: InstanceType) -> bool:
     """Returns whether an instance type has at least one GPU, or no GPU and CPUs with known figures."""
     return instance_type.processor is not None and (instance_type.gpu is None or instance_type.gpu_count > 0)
+
+
+def is_rated(instance_type: InstanceType) -> bool:
+    """Returns whether all figures of an instance type that estimates need are known."""
+    processor = instance_type.processor
+    return processor is not None and has_processor(instance_type) and not unknown_figures(processor)
 
 
 def unknown_figures(gpu: Gpu) -> tuple[str, ...]:
@@ -241,8 +217,7 @@ def unknown_figures(gpu: Gpu) -> tuple[str, ...]:
 
 def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet | None) -> Iterator[_Part]:
     """Yields the clusters of some types, or of all of them, in groups that are estimated together."""
-    clusters, nodes = _clusters_for(job, counts, catalog), _nodes_for(job, counts)
-    table = catalog.derive(_table, nodes, cache=nodes.cache(catalog))
+    clusters = _clusters_for(job, counts, catalog)
     wanted = None if among is None else _clusters_of(among, clusters, catalog)
     configs, config_of_gpu = catalog.derive(_configs, job, cache=catalog.outlooks)
     config_of_cluster, start = config_of_gpu[clusters.gpu], 0
@@ -253,7 +228,7 @@ def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet |
         in_group = (config_in_group >= 0) & (config_in_group < len(group))
         indices = np.flatnonzero(in_group if wanted is None else in_group & wanted)
         if len(indices):
-            part = table.rows(indices)
+            part = clusters.table.rows(indices)
             of_gpu = np.zeros(len(part.gpu_types), np.int64)
             of_gpu[part.gpu_type] = config_in_group[indices]
             yield _Part(_as_one(group, of_gpu), part, indices)
@@ -262,7 +237,7 @@ def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet |
 def _clusters_of(types: TypeSet, clusters: FleetClusters, catalog: Catalog) -> Mask:
     """Returns which of the distinct clusters are those of some types, on any number of nodes."""
     # The last row is of types without a GPU.
-    chosen = np.zeros(len(clusters.distinct) + 1, np.bool_)
+    chosen = np.zeros(len(clusters.table) + 1, np.bool_)
     for of_types in clusters.of_types:
         chosen[of_types[catalog.mask(types)]] = True
     return chosen[:-1]
@@ -280,50 +255,29 @@ def _as_one(configs: tuple[Config, ...], of_gpu: Indices) -> TrainingConfig | In
     return InferenceConfigs(tuple(each for each in configs if isinstance(each, InferenceConfig)), of_gpu)
 
 
-class _Nodes(NamedTuple):
-    """The parts of a question that decide the clusters of all instance types."""
-
-    counts: tuple[int, ...]
-    assumed_network_gbps: float | None
-    marketplace_clusters: bool
-
-    def cache(self, catalog: Catalog) -> Cache:
-        """Returns the cache for the clusters.
-
-        A caller may assume any network, so clusters with an assumed network are not kept for long.
-        """
-        return catalog.memory if self.assumed_network_gbps is None else catalog.outlooks
-
-
-def _nodes_for(job: Job, counts: tuple[int, ...]) -> _Nodes:
-    return _Nodes(counts, job.assumed_network_gbps, job.marketplace_clusters)
-
-
 def _clusters_for(job: Job, counts: tuple[int, ...], catalog: Catalog) -> FleetClusters:
-    nodes = _nodes_for(job, counts)
-    return catalog.derive(_clusters, nodes, cache=nodes.cache(catalog))
+    # A caller may assume any network, so clusters with an assumed network are not kept for long.
+    cache = catalog.memory if job.assumed_network_gbps is None else catalog.outlooks
+    return catalog.derive(_clusters, counts, job.assumed_network_gbps, job.marketplace_clusters, cache=cache)
 
 
-def _table(catalog: Catalog, nodes: _Nodes) -> ClusterTable:
-    return cluster_table(catalog.derive(_clusters, nodes, cache=nodes.cache(catalog)).distinct)
-
-
-def _clusters(catalog: Catalog, nodes: _Nodes) -> FleetClusters:
-    types, counts = catalog.instance_types, nodes.counts
-    processors = [each.processor if has_processor(each) else None for each in types]
-    usable = np.array([processor is not None and not unknown_figures(processor) for processor in processors], np.bool_)
-    rated = [each for each, is_usable in zip(types, usable.tolist(), strict=True) if is_usable]
+def _clusters(
+    catalog: Catalog, counts: tuple[int, ...], assumed_network_gbps: float | None, marketplace_clusters: bool
+) -> FleetClusters:
+    types = catalog.instance_types
+    rated, usable = [each for each in types if is_rated(each)], np.array([is_rated(each) for each in types], np.bool_)
     known, cluster = distinct(
-        cluster_of_instance(each, count, nodes.assumed_network_gbps) for count in counts for each in rated
+        [cluster_of_instance(each, count, assumed_network_gbps) for count in counts for each in rated]
     )
-    alone = np.zeros(len(types), np.bool_) if nodes.marketplace_clusters else catalog.derive(without_cluster)
+    alone = np.zeros(len(types), np.bool_) if marketplace_clusters else catalog.derive(without_cluster)
     of_types = []
     for count, part in zip(counts, np.split(cluster, len(counts)), strict=True):
         column = np.full(len(types), -1)
         column[usable] = part
         of_types.append(np.where(alone, -1, column) if count > 1 else column)
     index_of = {gpu.id: index for index, gpu in enumerate(catalog.derive(_rated_gpus))}
-    return FleetClusters(known, np.array([index_of[each.gpu.id] for each in known], np.int64), tuple(of_types))
+    gpu = np.array([index_of[each.gpu.id] for each in known], np.int64)
+    return FleetClusters(cluster_table(known), gpu, tuple(of_types))
 
 
 def _configs(catalog: Catalog, job: Job) -> tuple[list[Config], Indices]:
@@ -333,9 +287,8 @@ def _configs(catalog: Catalog, job: Job) -> tuple[list[Config], Indices]:
     """
     examples, group_of_gpu = catalog.derive(_groups_of_gpus, frozenset(job.precisions))
     of_groups = [config_on(job, gpu) for gpu in examples]
-    groups: dict[Hashable, list[Config]] = {}
-    for config in dict.fromkeys(config for config in of_groups if config is not None):
-        groups.setdefault(_together(config), []).append(config)
+    different = dict.fromkeys(config for config in of_groups if config is not None)
+    groups = grouped((_together(config), config) for config in different)
     distinct_configs = list(chain.from_iterable(groups.values()))
     number: dict[Config | None, int] = {config: index for index, config in enumerate(distinct_configs)}
     return distinct_configs, np.array([number.get(config, -1) for config in of_groups], np.int64)[group_of_gpu]
@@ -352,10 +305,7 @@ def _groups_of_gpus(catalog: Catalog, precisions: frozenset[str]) -> tuple[tuple
     rated GPU.
     """
     gpus = catalog.derive(_rated_gpus)
-    traits = [gpu_traits(gpu, precisions) for gpu in gpus]
-    examples = dict(zip(traits, gpus, strict=True))
-    number = {trait: index for index, trait in enumerate(examples)}
-    return tuple(examples.values()), np.array([number[trait] for trait in traits], np.int64)
+    return one_of_each(gpus, [gpu_traits(gpu, precisions) for gpu in gpus])
 
 
 # Estimates
@@ -383,15 +333,11 @@ def _training_columns(
     calibration: Calibration, job: Job, config: TrainingConfig, table: ClusterTable
 ) -> tuple[EstimateColumns, Floats]:
     best = fastest_training_layouts(calibration, config, table, _fixed_by(job))
-    with np.errstate(divide="ignore"):
-        rate = np.where(best.fits, 1 / best.seconds_per_sample, 0.0)
     bands = training_bands(calibration, config, table)
+    rates = np.minimum(best.units_per_second[:, None] * bands, _most_samples_fed(calibration, job.loading, table))
     samples = _samples(job, config.mean_length or config.sequence_length or 0, best.layouts.global_batch)
     beyond_steps = np.exp(_log_beyond_steps(calibration, config, table)) if job.amount is not None else 1.0
-    rates = np.minimum(rate[:, None] * bands, _most_samples_fed(calibration, job.loading, table))
-    sure = best.needed_bytes * memory_margin(calibration, config)
-    columns = _columns(job, table, best, sure, rates, samples, samples * beyond_steps)
-    return columns, best.layouts.rows()
+    return _columns(job, table, best, rates, samples, samples * beyond_steps), best.layouts.rows()
 
 
 def _log_beyond_steps(calibration: Calibration, config: TrainingConfig, table: ClusterTable) -> Floats:
@@ -414,18 +360,11 @@ def _inference_columns(
     samples = _samples(job, config.output_length or config.mean_length or config.input_length, per_step)
     rate, bands = best.units_per_second / units_per_sample, inference_bands(calibration, configs, table)
     rates = np.minimum(rate[:, None] * bands, _most_samples_fed(calibration, job.loading, table))
-    columns = _columns(job, table, best, best.sure_bytes, rates, samples, samples)
-    if config.required_requests:
-        columns = replace(columns, holds=best.concurrency >= ALMOST * config.required_requests)
-    usable = np.asarray(plannable_bytes(config, table.usable_bytes))
-    columns = replace(columns, usable_bytes=usable, most_requests=best.most_requests, holds_weights=best.holds_weights)
-    if job.serving is not None:
-        columns = replace(
-            columns,
-            instances=best.instances,
-            least_alone=best.least_alone,
-            least_together=best.least_together,
-        )
+    columns = replace(
+        _columns(job, table, best, rates, samples, samples),
+        holds=best.concurrency >= ALMOST * config.required_requests,
+        usable_bytes=np.asarray(plannable_bytes(config, table.usable_bytes)),
+    )
     return columns, best.layouts.rows()
 
 
@@ -443,26 +382,19 @@ def _samples(job: Job, length: float, per_step: Floats) -> Floats:
 
 
 def _columns(
-    job: Job,
-    table: ClusterTable,
-    best: FastestTraining | FastestInference,
-    sure_bytes: Floats,
-    rates: Floats,
-    samples: Floats,
-    work: Floats,
+    job: Job, table: ClusterTable, best: BestLayouts, rates: Floats, samples: Floats, work: Floats
 ) -> EstimateColumns:
+    figures = {name: getattr(best, name) for name in LayoutFigures.__dataclass_fields__}
+    if job.serving is None:
+        figures["instances"] = np.full(len(table), float(job.runs))
     low, likely, high = rates.T
     with np.errstate(divide="ignore", invalid="ignore"):
         hours = np.where(likely > 0, work / likely / SECONDS_AN_HOUR, np.inf)
-    return replace(
-        no_estimates(len(table)),
+    return EstimateColumns(
+        **figures,
         nodes=table.nodes,
         runs=np.ones(len(table), np.bool_),
-        exists=best.exists,
-        fits=best.fits,
-        spare=best.spare,
-        needed_bytes=best.needed_bytes,
-        sure_bytes=sure_bytes,
+        holds=np.ones(len(table), np.bool_),
         usable_bytes=table.usable_bytes,
         low=low,
         likely=likely,
@@ -470,5 +402,4 @@ def _columns(
         hours=hours,
         samples=samples,
         work=work,
-        instances=np.full(len(table), float(job.runs)),
     )

@@ -11,6 +11,7 @@ from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.step_kinds import GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Serving
+from service.domain.layouts.best_layouts import BestLayouts
 from service.domain.layouts.candidates import degrees_of
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
 from service.domain.layouts.inference_configs import InferenceConfigs
@@ -38,60 +39,6 @@ from service.domain.physics.parallelism import LayoutTable
 from service.domain.physics.serving import steady_state
 
 
-@dataclass(frozen=True, slots=True)
-class FastestInference:
-    """The chosen layout of each cluster of a table, and its figures."""
-
-    layouts: LayoutTable
-    exists: Mask
-    fits: Mask
-    """Whether the layout fits in the memory of the GPUs with the confidence of the config, and in that of the host."""
-    needed_bytes: Floats
-    """Bytes per GPU; infinite where there is no layout."""
-    sure_bytes: Floats
-    """Bytes per GPU that suffice with the confidence of the config; infinite where there is no layout."""
-    spare: Floats
-    """Usable bytes divided by the fewest with which one request runs, in the best layout for that; 0 where no layout
-    has room for a request, NaN where several must run at once.
-    """
-    concurrency: Floats
-    """Conversations (or samples) that run at once on the whole cluster."""
-    units_per_second: Floats
-    """Output tokens per second of the whole cluster, or samples of a model that does not generate: calibrated, before
-    the caution of bands; 0 where the layout does not fit."""
-    most_requests: Floats
-    """Most conversations that run at once in any layout; 0 where none fits."""
-    holds_weights: Mask
-    """Whether some layout surely fits without a single request."""
-    instances: Floats
-    """Clusters that serve the load of the config within its limits; infinite where no number does."""
-    least_alone: Floats
-    """Least of `load.Served.least_alone` over the layouts of each cluster; without a load it has no columns."""
-    least_together: Floats
-    """Least of `load.Served.least_together` over the layouts of each cluster; without a load it has no columns."""
-
-    @staticmethod
-    def nothing(rows: int, limits: int) -> "FastestInference":
-        """Returns a table without a layout on any cluster."""
-        none, zero, needed = np.zeros(rows, dtype=bool), np.zeros(rows), np.full(rows, np.inf)
-        missed = np.full((rows, limits), np.inf)
-        return FastestInference(
-            LayoutTable.plain(rows),
-            none,
-            none,
-            needed,
-            needed,
-            needed,
-            zero,
-            zero,
-            zero,
-            none,
-            np.ones(rows),
-            missed,
-            missed,
-        )
-
-
 def inference_bands(calibration: Calibration, configs: InferenceConfigs, clusters: ClusterTable) -> Floats:
     """Low, likely and high rates of each cluster, as factors of `units_per_second`."""
     factors = ConfigFactors(calibration.coefficients, inference_config_features(configs.any))
@@ -103,7 +50,7 @@ def fastest_inference_layouts(
     configs: InferenceConfigs,
     clusters: ClusterTable,
     fixed: FixedLayout = FREE,
-) -> FastestInference:
+) -> BestLayouts:
     """Returns the layout that yields the most tokens (or samples) per second on every cluster; for a load, the one that
     serves it on the fewest instances.
 
@@ -309,7 +256,7 @@ def _room_and_bytes(
     return room, empty + each * held, empty + each, empty
 
 
-def _fastest(search: _InferenceSearch, pairs: _Pairs) -> FastestInference:
+def _fastest(search: _InferenceSearch, pairs: _Pairs) -> BestLayouts:
     """Returns the best pair of each cluster.
 
     Pairs inside fast links come first, then those that run all requests of the concurrency at once, then the fastest;
@@ -320,7 +267,7 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> FastestInference:
     count = len(clusters)
     limits = 0 if serving is None else len(serving.limits)
     if not len(pairs.cluster):
-        return FastestInference.nothing(count, limits)
+        return BestLayouts.nothing(count, limits)
     held, kind = pairs.by_gpu(clusters)
     memory = _memory(search, held)
     surely = pairs.eligible(memory.fits[kind])
@@ -349,20 +296,20 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> FastestInference:
         column[tried.cluster[best]] = figures[number[best]]
         return np.where(fits, column, otherwise)
 
-    return FastestInference(
-        taken(pairs.table, pairs.row[index]),
-        exists,
-        fits,
-        np.where(exists, memory.needed[kind[index]], np.inf),
-        np.where(exists, memory.sure[kind[index]], np.inf),
-        spare,
-        of_best(speed.concurrency, 0.0),
-        of_best(speed.rate, 0.0),
-        most_requests,
-        np.bincount(pairs.cluster, memory.holds_weights[kind], count) > 0,
-        of_best(speed.instances, np.inf),
-        _least_of_clusters(fits, tried, speed.least_alone[number]),
-        _least_of_clusters(fits, tried, speed.least_together[number]),
+    return BestLayouts(
+        layouts=taken(pairs.table, pairs.row[index]),
+        exists=exists,
+        fits=fits,
+        needed_bytes=np.where(exists, memory.needed[kind[index]], np.inf),
+        sure_bytes=np.where(exists, memory.sure[kind[index]], np.inf),
+        spare=spare,
+        concurrency=of_best(speed.concurrency, 0.0),
+        units_per_second=of_best(speed.rate, 0.0),
+        most_requests=most_requests,
+        holds_weights=np.bincount(pairs.cluster, memory.holds_weights[kind], count) > 0,
+        instances=of_best(speed.instances, np.inf),
+        least_alone=_least_of_clusters(fits, tried, speed.least_alone[number]),
+        least_together=_least_of_clusters(fits, tried, speed.least_together[number]),
     )
 
 

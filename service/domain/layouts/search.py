@@ -1,16 +1,14 @@
 """The best layout of a configuration, whether it trains or not."""
 
-from dataclasses import replace
-
 from service.domain.calibration.calibration import Calibration
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import Config, TrainingConfig
-from service.domain.layouts.candidates import crosses_slow_links
+from service.domain.layouts.best_layouts import BestLayouts
 from service.domain.layouts.checks import check_fixed
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table
 from service.domain.layouts.inference_configs import InferenceConfigs
-from service.domain.layouts.inference_search import FastestInference, fastest_inference_layouts
-from service.domain.layouts.training_search import FastestTraining, fastest_training_layouts
+from service.domain.layouts.inference_search import fastest_inference_layouts
+from service.domain.layouts.training_search import fastest_training_layouts
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
@@ -26,14 +24,12 @@ def best_layout(calibration: Calibration, config: Config, cluster: Cluster, fixe
     fastest = fastest_layouts(calibration, config, cluster_table([cluster]), fixed)
     if not fastest.exists[0]:
         raise _no_layout(config, cluster, fixed)
-    layout = fastest.layouts.row(0)
-    across = bool(crosses_slow_links(layout.tensor, cluster.linked_gpus))
-    return replace(estimate_config(calibration, config, cluster, layout), tensor_across_slow_links=across)
+    return estimate_config(calibration, config, cluster, fastest.layouts.row(0))
 
 
 def fastest_layouts(
     calibration: Calibration, config: Config, clusters: ClusterTable, fixed: FixedLayout = FREE
-) -> FastestTraining | FastestInference:
+) -> BestLayouts:
     """Returns the best layout on every cluster of a table, with its figures."""
     if isinstance(config, TrainingConfig):
         return fastest_training_layouts(calibration, config, clusters, fixed)

@@ -1,7 +1,7 @@
 """The best training layout on each cluster: the fastest that fits, or else the one that needs the least memory."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import repeat
 
 import numpy as np
@@ -11,6 +11,7 @@ from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.coefficients import Levels
 from service.domain.calibration.step_kinds import MEMORY, TRAINING
 from service.domain.jobs.config import TrainingConfig
+from service.domain.layouts.best_layouts import BestLayouts
 from service.domain.layouts.candidates import (
     LayoutCandidates,
     MemorySaving,
@@ -27,33 +28,8 @@ from service.domain.physics.resources import GRADIENTS
 from service.domain.physics.training_roofline import training_demands
 
 
-@dataclass(frozen=True, slots=True)
-class FastestTraining:
-    """The chosen layout of each cluster of a table, and its figures."""
-
-    layouts: LayoutTable
-    exists: Mask
-    """False where no allowed layout spreads the batch over the cluster."""
-    fits: Mask
-    """Whether the layout fits in the memory of the GPUs with the confidence of the config, and in that of the host."""
-    needed_bytes: Floats
-    """Bytes per GPU; infinite where there is no layout."""
-    spare: Floats
-    """Usable bytes of a GPU over the bytes of the layout that needs the fewest. 0 where no layout exists, or where the
-    memory of the host is too small for all of them; NaN where it suffices for some of them only.
-    """
-    seconds_per_sample: Floats
-    """Calibrated seconds, before the caution of bands; infinite where the layout does not fit."""
-
-    @staticmethod
-    def nothing(rows: int) -> "FastestTraining":
-        """No layout on any cluster."""
-        none, infinite = np.zeros(rows, dtype=bool), np.full(rows, np.inf)
-        return FastestTraining(LayoutTable.plain(rows), none, none, infinite, np.zeros(rows), infinite)
-
-
 def training_bands(calibration: Calibration, config: TrainingConfig, clusters: ClusterTable) -> Floats:
-    """Low, likely and high rates of each cluster, as factors of 1 / `seconds_per_sample`."""
+    """Low, likely and high rates of each cluster, as factors of `units_per_second`."""
     factors = ConfigFactors(calibration.coefficients, training_config_features(config))
     return clusters.bands(calibration, TRAINING, factors)
 
@@ -63,7 +39,7 @@ def fastest_training_layouts(
     config: TrainingConfig,
     clusters: ClusterTable,
     fixed: FixedLayout = FREE,
-) -> FastestTraining:
+) -> BestLayouts:
     """Returns the best layout on every cluster."""
     hosts_matter = _host_depends_on_layout(config)
     table = clusters if hosts_matter else clusters.without_hosts
@@ -71,13 +47,13 @@ def fastest_training_layouts(
     if not hosts_matter:
         fastest = taken(fastest, clusters.row_by_gpus)
     fits = fastest.fits & clusters.hosts_fit(config, fastest.layouts.micro_batch)
-    spare = fastest.spare * memory_margin(calibration, config)
+    margin = memory_margin(calibration, config)
+    spare = fastest.spare * margin
     least, most = (fixed.micro_batch,) * 2 if fixed.micro_batch else (1, most_samples_per_micro_batch(config))
     spare = np.where(clusters.hosts_fit(config, least), spare, 0.0)
     spare[(spare >= 1.0) & ~clusters.hosts_fit(config, most)] = np.nan
-    return replace(
-        fastest, fits=fits, spare=spare, seconds_per_sample=np.where(fits, fastest.seconds_per_sample, np.inf)
-    )
+    rate = np.where(fits, fastest.units_per_second, 0.0)
+    return replace(fastest, fits=fits, sure_bytes=fastest.needed_bytes * margin, spare=spare, units_per_second=rate)
 
 
 def where_training_fits(
@@ -129,13 +105,13 @@ class _Search:
             fits[here] = needed[rows].min() <= self.clusters.usable_bytes[here]
         return fits
 
-    def fastest(self) -> FastestTraining:
+    def fastest(self) -> BestLayouts:
         """Returns the fastest candidate on every cluster."""
         shapes = self.clusters.shapes
         candidates = self._candidates(shapes, self.fixed)
         layouts, count = candidates.layouts, len(self.clusters)
         if not len(layouts.tensor):
-            return FastestTraining.nothing(count)
+            return BestLayouts.nothing(count)
         needed = self._bytes_needed(layouts)
         inside = np.where(candidates.crossing, np.inf, needed)
         exists, chosen = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
@@ -146,9 +122,14 @@ class _Search:
             exists[here], chosen[here], least_inside[here] = True, rows.start + lightest, least_inside_here
             least[here] = needed[rows].min()
         seconds = self._choose_fastest(shapes, candidates, needed, least_inside, chosen)
-        needed_bytes = np.where(exists, needed[chosen], np.inf)
-        fastest = FastestTraining(
-            taken(layouts, chosen), exists, seconds < np.inf, needed_bytes, self.clusters.usable_bytes / least, seconds
+        fastest = replace(
+            BestLayouts.nothing(count),
+            layouts=taken(layouts, chosen),
+            exists=exists,
+            fits=seconds < np.inf,
+            needed_bytes=np.where(exists, needed[chosen], np.inf),
+            spare=self.clusters.usable_bytes / least,
+            units_per_second=1.0 / seconds,
         )
         return self._simplified(fastest, layouts, chosen)
 
@@ -269,7 +250,7 @@ class _Search:
         logs = np.broadcast_to(self.factors.log_of(TRAINING, "*", layout_columns(layouts)), len(savings))
         return dict(zip(savings, logs.tolist(), strict=True))
 
-    def _simplified(self, fastest: FastestTraining, layouts: LayoutTable, chosen: Indices) -> FastestTraining:
+    def _simplified(self, fastest: BestLayouts, layouts: LayoutTable, chosen: Indices) -> BestLayouts:
         """Replaces ZeRO stage 2 by 1 where that is as fast and fits too.
 
         `chosen` has the row of the layout of each cluster; a layout that many clusters share is computed once.

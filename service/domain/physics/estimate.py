@@ -182,8 +182,6 @@ class Estimate:
     served: ServedLoad | None = None
     gpu_samples_per_second: float | None = None
     """Likely rate of the GPUs alone, if the hosts feed them more slowly."""
-    tensor_across_slow_links: bool = False
-    """Whether tensor parallelism crosses slow links, because nothing else fits or the caller fixed the layout so."""
 
     @property
     def fits(self) -> bool:

@@ -102,8 +102,9 @@ def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Numbe
 
     With speculative decoding, a step verifies several tokens of each request and yields some of them.
     """
-    adapters = np.minimum(running, config.adapters) * adapter_bytes(config) / layout.tensor
-    return (weight_bytes_read(config, layout, running * config.tokens_verified) + adapters) * config.steps_per_token
+    load = config.any_load
+    adapters = np.minimum(running, load.adapters) * adapter_bytes(config) / layout.tensor
+    return (weight_bytes_read(config, layout, running * load.tokens_verified) + adapters) * load.steps_per_token
 
 
 def least_step_bytes(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
@@ -116,7 +117,7 @@ def least_step_bytes(config: InferenceConfig, layout: AnyLayout, running: Number
     assert t is not None
     narrow = (np.asarray(bits) < 8) & (not config.software.stack.bits_of_whole_file)
     wider = narrow * logits_per_token(t) * t.hidden * (EXPANDED_BYTES - np.minimum(bits / 8, EXPANDED_BYTES))
-    return step_weight_bytes(config, layout, running) + wider * config.steps_per_token / layout.tensor
+    return step_weight_bytes(config, layout, running) + wider * config.any_load.steps_per_token / layout.tensor
 
 
 def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
@@ -124,9 +125,9 @@ def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
 
     With speculative decoding, they are those of the mean token.
     """
-    t, steps = config.model.transformer, config.steps_per_token
+    t, steps = config.model.transformer, config.any_load.steps_per_token
     assert t is not None
-    kernels = KERNELS_PER_LAYER_FORWARD + ADAPTER_KERNELS_PER_LAYER * (config.adapters > 0)
+    kernels = KERNELS_PER_LAYER_FORWARD + ADAPTER_KERNELS_PER_LAYER * (config.any_load.adapters > 0)
     return {
         ("launch", "seconds"): steps * kernels * t.sublayers / 2 * LAUNCH_SECONDS,
         ("routing", "seconds"): steps * ROUTING_SECONDS * t.moe_layers,
@@ -142,9 +143,9 @@ def request_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Num
     The GPUs of a tensor group share the work, and the stages of a pipeline do their parts of it for different requests
     at the same time. With speculative decoding, the demands are those of the mean token.
     """
-    t, steps, gpus = config.model.transformer, config.steps_per_token, layout.tensor * layout.pipeline
+    t, steps, gpus = config.model.transformer, config.any_load.steps_per_token, layout.tensor * layout.pipeline
     assert t is not None
-    tokens, mean_context = steps * config.tokens_verified, config.input_length + config.output_length / 2
+    tokens, mean_context = steps * config.any_load.tokens_verified, config.input_length + config.output_length / 2
     return {
         ("cache", "memory"): steps * sequence_cache_bytes(config, mean_context, layout.tensor) / layout.pipeline,
         ("matrix", "flops"): tokens * 2.0 * multiplied_parameters(config.model) / gpus,

@@ -273,7 +273,7 @@ def sent_cache_bytes(config: InferenceConfig, layout: AnyLayout) -> Number:
 
 def _drafter_bytes(config: InferenceConfig) -> float:
     """Bytes of the weights of the draft model at 16 bits; the last stage of a pipeline holds all of them."""
-    return 0.0 if config.drafter is None else config.drafter.parameters * DRAFTER_BYTES
+    return 0.0 if config.any_load.drafter is None else config.any_load.drafter.parameters * DRAFTER_BYTES
 
 
 def adapter_bytes(config: InferenceConfig) -> float:
@@ -285,9 +285,10 @@ def adapter_bytes(config: InferenceConfig) -> float:
 def _held_cache_bytes(config: InferenceConfig, layout: AnyLayout, tokens: float) -> Number:
     """Bytes of the cache of one sequence on one GPU of a replica, with the cache of its draft model."""
     of_model = sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline
-    if config.drafter is None or config.drafter.transformer is None:
+    drafter = config.any_load.drafter
+    if drafter is None or drafter.transformer is None:
         return of_model
-    return of_model + cache_bytes(config.drafter.transformer, tokens, config.formats.cache_bytes, layout.tensor)
+    return of_model + cache_bytes(drafter.transformer, tokens, config.formats.cache_bytes, layout.tensor)
 
 
 class InferenceMemory(NamedTuple):
@@ -310,7 +311,7 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
     weights = model.parameters * bits / 8 if stack.bits_of_whole_file else stored_weight_bytes(model, bits)
     weights = weights + (model.other_parameters or 0.0) * bits / 8
     weights = on_each_gpu(weights, layout, routed_share(model), 0) + _drafter_bytes(config) / layout.tensor
-    weights = weights + config.adapters * adapter_bytes(config) / (layout.tensor * layout.pipeline)
+    weights = weights + config.any_load.adapters * adapter_bytes(config) / (layout.tensor * layout.pipeline)
     empty = {"weights": weights, "context": CONTEXT_BYTES}
     if t is None:
         return InferenceMemory(empty, {})

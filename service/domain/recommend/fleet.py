@@ -21,10 +21,10 @@ from service.domain.layouts.fleet_columns import (
     FleetLayouts,
     estimate_columns,
     has_processor,
+    is_rated,
     no_estimates,
     types_that_fit_with,
     types_that_run,
-    unknown_figures,
 )
 from service.domain.layouts.job_estimate import JobEstimate, at_rate, estimate_job_in, memory_of_job_in
 from service.domain.physics.cluster import Cluster, cluster_of_instance
@@ -387,12 +387,8 @@ def _proved_to_fit(fleet: FleetEstimate[Job], machines: Collection[str], catalog
 
 def _without_figures(catalog: Catalog) -> tuple[TypeSet, TypeSet]:
     """Returns the types without a GPU, and those whose GPU lacks a figure that estimates need."""
-    types = catalog.instance_types
-    no_gpu = np.array([not has_processor(each) for each in types], np.bool_)
-    unrated = np.array(
-        [each.processor is not None and bool(unknown_figures(each.processor)) for each in types], np.bool_
-    )
-    return types_where(no_gpu), types_where(unrated & ~no_gpu)
+    has_gpu, rated = catalog.types_that(has_processor), catalog.types_that(is_rated)
+    return catalog.all_types & ~has_gpu, has_gpu & ~rated
 
 
 # A workload that is known by its name alone

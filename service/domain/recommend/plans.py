@@ -16,12 +16,12 @@ from service.domain.arrays import Floats, Mask, either, taken
 from service.domain.bill.charges import Charges, charges_of
 from service.domain.bill.interruption import NO_PRIOR, Checkpoints, Expected, Rates, expected, gang_rate, spot_rates
 from service.domain.bill.run import ONE_MACHINE, BilledRun
-from service.domain.bill.unit_costs import usd_of_a_month
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import MARKETS
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job
 from service.domain.jobs.serving import Serving
+from service.domain.money import MICRO
 from service.domain.physics.load import TIMES, keeps_limits
 from service.domain.recommend.answer import Limits
 from service.domain.recommend.fleet import Estimating, FleetEstimate, estimate_fleet
@@ -29,7 +29,7 @@ from service.domain.recommend.objective import Figures, Objective, compared, sco
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers
 from service.domain.selection.relax import Check, Relaxation
 from service.domain.typeset import TypeSet, mask_of, types_where
-from service.domain.units import SECONDS_AN_HOUR
+from service.domain.units import HOURS_A_MONTH, SECONDS_AN_HOUR
 
 SPOT = MARKETS.index("spot")
 SPEED_CRITERIA = frozenset({"hours", "samples_per_second"})
@@ -297,7 +297,7 @@ def _node_options(planner: Planner, candidates: CheapestOffers, catalog: Catalog
         least_together=np.array([option.least_together[types] for option in options]),
     )
     if planner.fleet.job.amount is None:
-        return _options_without_amount(planner, single)
+        return _options_without_amount(planner, single, single.instances)
     charges = charges_of(planner.run, planner.managed_service, types, candidates.offer, catalog)
     return _options_of_amount(planner, single, charges, _rates_at(catalog.derive(spot_rates), types, single.spot))
 
@@ -329,11 +329,9 @@ class _SingleInstance:
     least_together: Floats
 
 
-def _options_without_amount(planner: Planner, single: _SingleInstance) -> NodeOptions:
-    shape, instances = single.works.shape, single.instances
-    price, rate = single.usd_per_hour * instances, single.likely * instances
-    risk = np.broadcast_to(single.spot.astype(np.float64), shape)
-    unknown = np.full(shape, np.nan)
+def _options_without_amount(planner: Planner, single: _SingleInstance, instances: Floats) -> NodeOptions:
+    """Returns the options with these instances, where nothing ends and dollars are those of an hour."""
+    shape, price, rate = single.works.shape, single.usd_per_hour * instances, single.likely * instances
     return NodeOptions(
         nodes=single.nodes,
         works=single.works,
@@ -345,7 +343,7 @@ def _options_without_amount(planner: Planner, single: _SingleInstance) -> NodeOp
             speed=rate,
             paid_speed=rate,
             watts=single.watts * instances,
-            risk=risk,
+            risk=np.broadcast_to(single.spot.astype(np.float64), shape),
             machines=single.nodes * instances,
             gpu_count=single.gpu_count * instances,
             gpu_memory_gb=single.gpu_memory_gb,
@@ -353,9 +351,10 @@ def _options_without_amount(planner: Planner, single: _SingleInstance) -> NodeOp
             data_usd=np.zeros(shape),
         ),
         instances=instances,
-        hours=unknown,
+        hours=np.full(shape, np.nan),
         ends=single.works,
-        limited={"budget_usd": usd_of_a_month(price)} if planner.limits.of_load else {},
+        # A month is billed as by `POST /estimate`: its hours at whole millionths of a dollar.
+        limited={"budget_usd": np.round(price * MICRO) * HOURS_A_MONTH / MICRO} if planner.limits.of_load else {},
         least_alone=single.least_alone,
         least_together=single.least_together,
         incomplete=np.zeros(shape[1], np.bool_),
@@ -374,7 +373,8 @@ def _options_of_amount(planner: Planner, single: _SingleInstance, charges: Charg
     if limits.max_instances > 1:
         instances = np.maximum(_instances(planner, run, charges.setup_hours / charges.busy_share), single.instances)
         run = on(instances)
-    price, machines = single.usd_per_hour * instances, single.nodes * instances
+    options = _options_without_amount(planner, single, instances)
+    price, machines = options.figures.usd_per_hour, options.figures.machines
     hours, data_usd = run.elapsed, charges.of_data(run.elapsed, machines)
     usd = limited_usd = price * charges.of_machines(run.paid) + data_usd
     if limits.safe:
@@ -383,32 +383,23 @@ def _options_of_amount(planner: Planner, single: _SingleInstance, charges: Charg
     ends = single.works & np.isfinite(run.paid) & np.isfinite(run.paid_high)
     per_hour = rates.likely * gang_rate(1.0, single.nodes, rates.lost_together) * instances
     work = single.likely * single.hours
-    figures = Figures(
+    figures = replace(
+        options.figures,
         usd=usd,
-        usd_per_hour=price,
         hours=run.elapsed,
         speed=work / run.elapsed,
         paid_speed=work / run.paid,
-        watts=single.watts * instances,
         # 1 - e^-x by expm1, which is exact also where an interruption is unlikely.
         risk=np.where(single.spot, -np.expm1(-np.nan_to_num(per_hour, nan=np.inf) * run.paid), 0.0),
-        machines=machines,
-        gpu_count=single.gpu_count * instances,
-        gpu_memory_gb=single.gpu_memory_gb,
         samples=single.samples,
         data_usd=data_usd,
     )
-    return NodeOptions(
-        nodes=single.nodes,
-        works=single.works,
-        rate=single.likely * instances,
+    return replace(
+        options,
         figures=figures.of_runs_that_end(ends),
-        instances=instances,
         hours=run.elapsed,
         ends=ends,
         limited={"deadline_hours": hours, "budget_usd": limited_usd},
-        least_alone=single.least_alone,
-        least_together=single.least_together,
         incomplete=charges.unknown,
     )
 

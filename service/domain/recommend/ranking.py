@@ -1,7 +1,7 @@
 """Candidates in the order of an objective: the best of each type, the Pareto front, ties and fallbacks."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from math import inf, log
@@ -58,17 +58,8 @@ class Ranked:
 
     def rows(self, indices: NDArray[Any]) -> "Ranked":
         """Returns some of the rows, by index or mask."""
-        return Ranked(
-            self.instance_type[indices],
-            self.offer[indices],
-            self.usd[indices],
-            self.cost[indices],
-            self.speed[indices],
-            self.score[indices],
-            self.candidate[indices],
-            self.plans,
-            self.unknown,
-        )
+        columns = ("instance_type", "offer", "usd", "cost", "speed", "score", "candidate")
+        return replace(self, **{name: getattr(self, name)[indices] for name in columns})
 
     @property
     def _first(self) -> Indices:

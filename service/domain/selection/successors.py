@@ -3,7 +3,6 @@
 A successor has a newer GPU and a higher peak, costs no more, and has at least the memory, bandwidth, links and cores.
 """
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,7 @@ from service.domain.catalog.columns import number_column
 from service.domain.catalog.hardware import SLOW_LINKS, InstanceType
 from service.domain.catalog.offer import MARKETS
 from service.domain.catalog.precision import USUAL_PRECISIONS
+from service.domain.groups import grouped
 from service.domain.physics.input_pipeline import USUAL_CORES_PER_GPU
 
 
@@ -52,16 +52,15 @@ def on_demand_prices(catalog: Catalog) -> Floats:
 
 def _successors(catalog: Catalog) -> dict[int, Successor]:
     """Compares the machines of each provider, service, GPU vendor and CPU architecture."""
-    comparable = defaultdict[tuple[str, str, str, str | None], list[int]](list)
-    for index, instance_type in enumerate(catalog.instance_types):
-        gpu = instance_type.gpu
+    comparable = grouped(
+        ((type_.provider, type_.service, type_.gpu.vendor, type_.cpu_architecture), index)
+        for index, type_ in enumerate(catalog.instance_types)
         # Parts of a card have no release date.
-        if gpu is not None and gpu.released_year is not None:
-            key = (instance_type.provider, instance_type.service, gpu.vendor, instance_type.cpu_architecture)
-            comparable[key].append(index)
+        if type_.gpu is not None and type_.gpu.released_year is not None
+    )
     successors = {}
     for indices in comparable.values():
-        successors.update(_successors_among(indices, catalog))
+        successors.update(_successors_among(list(indices), catalog))
     return successors
 
 

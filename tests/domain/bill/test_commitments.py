@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from service.domain.bill.commitments import committed_cost
 from service.domain.catalog.tariffs import Commitment, commitment_in
 from service.domain.money import Exact
-from tests.builders.bills import price
+from tests.builders.bills import fractions_of, price
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_blocks_are_sold_in_days_and_then_in_weeks(hours: int, days: int) -> Non
 
 @given(st.integers(0, 10**6), st.sampled_from([8760, 26_280, None]))
 def test_no_less_is_paid_for_than_is_used(hours: int, length: int | None) -> None:
-    _, committed, _ = Commitment("plan", length).billed_hours(Exact.same(hours)).fractions
+    _, committed, _ = fractions_of(Commitment("plan", length).billed_hours(Exact.same(hours)))
     assert committed >= hours
     assert committed > 0
     assert length is None or committed % length == 0

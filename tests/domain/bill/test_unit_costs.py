@@ -7,7 +7,6 @@ from service.domain.bill.run import RunAmount
 from service.domain.bill.unit_costs import (
     samples_per_usd,
     unit_costs,
-    usd_micros_a_month,
     usd_per,
     usd_per_million_tokens,
 )
@@ -51,7 +50,3 @@ def test_a_vanishing_rate_has_no_price_per_token() -> None:
 def test_tokens_of_a_machine_that_serves() -> None:
     found = usd_per_million_tokens(3.6, Band(500, 1000, 2000))
     assert (found.low, found.likely, found.high) == pytest.approx((0.5, 1.0, 2.0))
-
-
-def test_a_month_has_730_hours() -> None:
-    assert usd_micros_a_month(1_006_000, replicas=2, nodes=3) == 1_006_000 * 6 * 730

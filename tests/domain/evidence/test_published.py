@@ -103,11 +103,10 @@ def near(
     runs: list[PublishedRun],
     card: Gpu = A100,
     of: Model = LLAMA,
-    kind: str = "train_throughput",
     most: int = 3,
     **given: Any,
 ) -> tuple[Evidence, ...]:
-    reference, query = known(*runs), EvidenceQuery(of, card, kind, DAY, **given)
+    reference, query = known(*runs), EvidenceQuery(of, card, "training", DAY, **given)
     return nearest_runs(reference, query, runs_by_nearness(reference, query), most)
 
 
@@ -155,12 +154,9 @@ def test_among_equals_the_question_decides(
     assert [each.id for each in near([run("a", **farther), run("b", **nearer)], **asked)] == ["b", "a"]
 
 
-def test_only_the_kind_that_is_asked_for_speaks() -> None:
-    runs = [run("speed"), run("out", kind="oom", unit="fits", value=0.0), run("answers", kind="oom", task="infer")]
+def test_only_speeds_of_the_task_are_evidence() -> None:
+    runs = [run("speed"), run("out", kind="oom", unit="fits", value=0.0), run("answers", kind="infer_throughput")]
     assert [each.id for each in near(runs)] == ["speed"]
-    memory = near(runs, kind="train_memory_fit")
-    assert [each.id for each in memory] == ["out"]
-    assert memory[0].measured == "LLAMA on 8 x NVIDIA a100: it does not fit, bf16, torchtitan"
 
 
 def test_a_measurement_is_described_in_words() -> None:
@@ -179,9 +175,11 @@ def test_a_model_without_a_preset_has_similar_models() -> None:
     assert [each.nearness for each in found] == ["same_gpu_similar_model"]
 
 
-def test_there_are_words_for_every_unit_and_a_question_for_every_kind() -> None:
-    assert set(UNIT_TEXTS) == set(RUN_UNITS)
-    assert {kind for kinds in RELEVANT_KINDS.values() for kind in kinds} == set(RUN_KINDS)
+def test_there_are_words_for_every_unit_and_a_task_for_every_kind_of_speed() -> None:
+    of_memory = {"gb_per_gpu", "gib_per_gpu", "max_context_tokens", "fits"}
+    assert set(UNIT_TEXTS) == set(RUN_UNITS) - of_memory
+    kinds_of_memory = {"train_memory_fit", "infer_memory_fit", "oom"}
+    assert {kind for kinds in RELEVANT_KINDS.values() for kind in kinds} == set(RUN_KINDS) - kinds_of_memory
 
 
 runs_drawn = st.lists(

@@ -15,9 +15,10 @@ from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Length, Serving
 from service.domain.jobs.stacks import SoftwareStack
+from service.domain.layouts.best_layouts import BestLayouts
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
 from service.domain.layouts.inference_configs import InferenceConfigs
-from service.domain.layouts.inference_search import FastestInference, fastest_inference_layouts, inference_bands
+from service.domain.layouts.inference_search import fastest_inference_layouts, inference_bands
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import Cluster
@@ -44,7 +45,7 @@ def found_for(with_: Calibration, work: InferenceConfig, where: Cluster, fixed: 
         reject()
 
 
-def found_on(with_: Calibration, work: InferenceConfig, table: ClusterTable) -> FastestInference:
+def found_on(with_: Calibration, work: InferenceConfig, table: ClusterTable) -> BestLayouts:
     return fastest_inference_layouts(with_, InferenceConfigs.same(work, table), table)
 
 
@@ -134,7 +135,7 @@ def test_no_band_depends_on_number_formats() -> None:
 def test_clusters_that_differ_in_their_network_are_each_as_alone(
     with_: Calibration, work: InferenceConfig, where: Cluster, rates: list[float]
 ) -> None:
-    some, _ = distinct(replace(where, network_bytes_per_second=rate * 1e8) for rate in rates)
+    some, _ = distinct([replace(where, network_bytes_per_second=rate * 1e8) for rate in rates])
     together = found_on(with_, work, cluster_table(some))
     for row, each in enumerate(some):
         alone = found_on(with_, work, cluster_table([each]))

@@ -12,6 +12,7 @@ from service.domain.calibration.calibration import Calibration
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.stacks import SoftwareStack
+from service.domain.layouts.candidates import crosses_slow_links
 from service.domain.layouts.cluster_table import cluster_table, distinct
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.training_search import (
@@ -77,7 +78,7 @@ def test_many_machines_at_once_are_each_as_alone(with_: Calibration, work: Train
     for place, where in enumerate(known):
         alone = fastest_training_layouts(with_, work, cluster_table([where]))
         assert together.fits[place] == alone.fits[0] == turned.fits[-1 - place]
-        for column in ("seconds_per_sample", "needed_bytes"):
+        for column in ("units_per_second", "needed_bytes"):
             expected = getattr(alone, column)[0]
             assert getattr(together, column)[place] == pytest.approx(expected, rel=1e-9)
             assert getattr(turned, column)[-1 - place] == pytest.approx(expected, rel=1e-9)
@@ -92,7 +93,7 @@ def test_clusters_that_are_left_out_change_nothing(
     wanted = np.flatnonzero(data.draw(st.lists(st.booleans(), min_size=len(known), max_size=len(known))))
     every, asked = (fastest_training_layouts(with_, work, each) for each in (table, table.rows(wanted)))
     assert list(asked.fits) == list(every.fits[wanted])
-    assert list(asked.seconds_per_sample) == pytest.approx(list(every.seconds_per_sample[wanted]))
+    assert list(asked.units_per_second) == pytest.approx(list(every.units_per_second[wanted]))
     assert list(asked.needed_bytes) == pytest.approx(list(every.needed_bytes[wanted]))
     assert list(where_training_fits(with_, work, table.rows(wanted))) == list(every.fits[wanted])
 
@@ -131,7 +132,7 @@ def test_more_memory_never_stops_fitting(
     larger = replace(where, gpu=replace(where.gpu, memory_gb=where.gpu.memory_gb * times))
     small, large = found_for(with_, work, where), found_for(with_, work, larger)
     assert small.fits_surely <= large.fits_surely
-    if small.fits_surely and not small.tensor_across_slow_links:
+    if small.fits_surely and not crosses_slow_links(small.layout.tensor, where.linked_gpus):
         assert samples_per_second(large) >= samples_per_second(small) * SLACK
 
 
@@ -160,7 +161,7 @@ def test_figures_are_finite_and_parts_add_up(
 
 
 @given(training_configs(), clusters())
-def test_seconds_per_sample_are_those_of_the_estimate(work: TrainingConfig, where: Cluster) -> None:
+def test_samples_per_second_are_those_of_the_estimate(work: TrainingConfig, where: Cluster) -> None:
     table = fastest_training_layouts(FITTED, work, cluster_table([where]))
     assume(bool(table.exists[0]))
     found = found_for(FITTED, work, where)
@@ -169,11 +170,11 @@ def test_seconds_per_sample_are_those_of_the_estimate(work: TrainingConfig, wher
         band = found.samples_per_second
         assert band is not None
         assert band.likely == pytest.approx(found.step.rate)
-        low, likely, high = training_bands(FITTED, work, cluster_table([where]))[0] / table.seconds_per_sample[0]
+        low, likely, high = training_bands(FITTED, work, cluster_table([where]))[0] * table.units_per_second[0]
         assert [low, likely] == pytest.approx([band.low, band.likely])
         assert band.high <= high * (1 + 1e-9)
     else:
-        assert np.isinf(table.seconds_per_sample[0])
+        assert table.units_per_second[0] == 0
 
 
 # Choices
@@ -210,8 +211,7 @@ def test_tensors_cross_slow_links_only_where_nothing_else_fits() -> None:
     found = best_layout(UNFITTED, work, two_nodes)
     assert found.fits_surely
     assert found.layout.tensor > 2
-    assert found.tensor_across_slow_links
-    assert not best_layout(UNFITTED, training(), two_nodes).tensor_across_slow_links
+    assert best_layout(UNFITTED, training(), two_nodes).layout.tensor <= 2
 
 
 def test_a_network_that_is_unknown_carries_data_parallelism_alone() -> None:
@@ -242,7 +242,6 @@ def test_experts_are_spread_over_no_unknown_network(with_: Calibration, work: Tr
 def test_a_caller_may_cross_slow_links() -> None:
     found = best_layout(UNFITTED, training(), cluster(gpus=2, nodes=4), FixedLayout(tensor=8))
     assert found.layout.tensor == 8
-    assert found.tensor_across_slow_links
 
 
 def test_stages_are_interleaved_where_the_stack_can_and_few_micro_batches_leave_bubbles() -> None:

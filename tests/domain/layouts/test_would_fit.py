@@ -6,6 +6,7 @@ from hypothesis import given, settings
 
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import TrainingConfig
+from service.domain.layouts.candidates import crosses_slow_links
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import FixedLayout
 from service.domain.layouts.would_fit import FitChange, nearest_changes
@@ -89,7 +90,7 @@ def test_the_memory_named_is_the_least_that_does(work: TrainingConfig, where: Cl
     assert best_layout(FITTED, work, enough).fits_surely
     assert change.needed_bytes / GIB <= change.to
     found = best_layout(FITTED, work, short)
-    assert not found.fits_surely or found.tensor_across_slow_links
+    assert not found.fits_surely or crosses_slow_links(found.layout.tensor, where.linked_gpus)
 
 
 def test_answering_may_keep_fewer_bits() -> None:
