@@ -24,7 +24,6 @@ from pydantic import (
     create_model,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
 
 MAX_VALUES = 100
 LARGEST = 1e15
@@ -110,7 +109,7 @@ class Described:
     __slots__ = ()
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Returns the JSON schema with the docstrings. They are read here, because a server rarely needs them."""
         json_schema = handler(schema)
         properties = handler.resolve_ref_schema(json_schema)["properties"]
