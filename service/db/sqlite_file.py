@@ -30,11 +30,9 @@ class SqliteFile:
             return self._opened and "The database file was deleted. Put it back, and restart the service."
         identity = status.st_dev, status.st_ino
         self._opened = self._opened or identity
-        return (
-            None
-            if identity == self._opened
-            else "The database file was replaced. Restart the service to use the new one."
-        )
+        if identity == self._opened:
+            return None
+        return "The database file was replaced. Restart the service to use the new one."
 
     @property
     def immutable_uri(self) -> str:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -70,10 +70,7 @@ class Capture:
     quarantined: Mapping[str, int] = field(default_factory=dict)
 
 
-DOCUMENT_COLUMNS = (
-    "feed", "part", "url", "fetched_at", "sha256", "bytes", "parser", "complete", "etag", "last_modified",
-    "upstream_version", "published_at",
-)  # fmt: skip
+DOCUMENT_COLUMNS = tuple(column.name for column in fields(Capture) if column.name in DOCUMENT.c)
 
 
 def write_capture(engine: Engine, capture: Capture, now: datetime) -> Written:
