@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Query, Response
+from fastapi import APIRouter, Body, Request, Response
 from pydantic import Field, TypeAdapter, with_config
 
 from service.api.estimate.cost_response import CostResponse, GpuHourResponse, VerdictResponse
@@ -19,11 +19,14 @@ from service.api.estimate.response import (
 )
 from service.api.estimate.sentences import OWN_MACHINE, fit_change_text, warning_text
 from service.api.estimate.serving import ServedResponse, served_response
-from service.api.http.body import JsonRoute
-from service.api.http.current import CatalogStamp, Pinned, catalog_on, stamp
+from service.api.http.body import QuestionRoute
+from service.api.http.computing import in_thread
+from service.api.http.current import CatalogStamp, catalog_on, stamp, visible_to_caller
 from service.api.http.examples import ESTIMATES
-from service.api.http.fields import BUILT_AT_FIRST_USE, Described, RequestModel, StatementResponse
+from service.api.http.fields import BUILT_AT_FIRST_USE, Described, StatementResponse
+from service.api.http.query import refuse_query
 from service.api.workload.checkpoints import assumed_of
+from service.db.live_catalog import PinnedCatalog
 from service.domain.bill.estimate import EstimateAnswer, MeasuredRate, estimate
 from service.domain.bill.verdict import Outcome
 from service.domain.catalog.catalog import Catalog
@@ -33,7 +36,7 @@ from service.domain.layouts.would_fit import FitChange
 from service.domain.physics.cluster import Cluster
 from service.domain.units import GIB
 
-router = APIRouter(tags=["decision"], route_class=JsonRoute)
+router = APIRouter(tags=["decision"], route_class=QuestionRoute)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +120,19 @@ ANSWER = TypeAdapter(EstimateResponse)
 
 
 @router.post("/estimate", summary="Estimate a workload on a machine", response_model=EstimateResponse)
-def post_estimate(
-    body: Annotated[EstimateRequest, Body(openapi_examples=ESTIMATES)],
-    _query: Annotated[RequestModel, Query()],
-    live: Pinned,
+async def post_estimate(
+    body: Annotated[EstimateRequest, Body(openapi_examples=ESTIMATES)], request: Request
 ) -> Response:
     """Memory per GPU in parts, speed with a band, the bottleneck, and hours and dollars of the whole job.
 
     There is a bill for every market, in parts and per unit of the work, and a verdict for CI. A workload that does not
     fit gets an answer too: `fits: false`, with the memory that it needs.
     """
+    refuse_query(request)
+    return await in_thread(_answer_to, body, visible_to_caller(request))
+
+
+def _answer_to(body: EstimateRequest, live: PinnedCatalog) -> Response:
     catalog = catalog_on(live, body)
     answer = estimate(question_of(body, catalog), catalog, changes=True)
     return Response(ANSWER.dump_json(response_of(body, answer, catalog)), media_type="application/json")

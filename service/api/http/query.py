@@ -13,6 +13,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 
+from service.api.http.fields import RequestModel
+
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -35,6 +37,10 @@ def query_reader(model: type[Model]) -> Callable[[Request], Model]:
             raise RequestValidationError([{**fault, "loc": ("query", *fault["loc"])} for fault in errors]) from None
 
     return read
+
+
+refuse_query = query_reader(RequestModel)
+"""Raises `RequestValidationError` for any query parameter: for routes that take none."""
 
 
 class QueryRoute(APIRoute):

@@ -11,8 +11,8 @@ from service.api.http.body import QuestionRoute
 from service.api.http.computing import in_thread
 from service.api.http.current import Pinned, catalog_on, visible_to_caller
 from service.api.http.examples import QUESTION_BATCH, QUESTIONS
-from service.api.http.fields import BUILT_AT_FIRST_USE, BodyModel, RequestModel
-from service.api.http.query import query_reader
+from service.api.http.fields import BUILT_AT_FIRST_USE, BodyModel
+from service.api.http.query import refuse_query
 from service.api.recommend.encoded import encoded
 from service.api.recommend.request import RecommendRequest, hosted, in_full, to_question
 from service.api.recommend.response import RecommendResponse, rendered
@@ -22,8 +22,6 @@ from service.domain.recommend.recommend import recommend
 
 router = APIRouter(tags=["decision"], route_class=QuestionRoute)
 batch_router = APIRouter(tags=["decision"], route_class=BatchRoute)
-refuse_query = query_reader(RequestModel)
-"""Raises `RequestValidationError` for any query parameter, because the routes take none."""
 
 MAX_QUICK_CHOICES = 20
 """Most choices of an answer on the event loop. Each takes about a quarter of a millisecond."""

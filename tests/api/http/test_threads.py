@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from service.api.catalog import instances
+from service.api.estimate import estimate
 from service.api.http import body, problems
 from service.api.recommend import recommend
 from service.app import create_app
@@ -81,6 +82,14 @@ def test_questions_that_may_take_long_are_answered_in_a_thread(
     assert list(map(is_worker, names)) == [in_thread]
 
 
+def test_estimates_are_computed_in_the_threads_of_single_questions(
+    asking: TestClient, thread_of: Callable[[Any, str], list[str]]
+) -> None:
+    names, question = thread_of(estimate, "response_of"), {"workload": {**TRAINING, "model": "resnet-50"}}
+    assert asking.post("/estimate", json={**question, "machine": "aws/p4d.24xlarge"}).status_code == 200
+    assert [name.startswith("computing") for name in names] == [True]
+
+
 @pytest.mark.parametrize(
     ("query", "headers", "in_thread"),
     [
@@ -148,5 +157,6 @@ def test_every_other_answer_from_the_catalog_is_made_in_a_thread(fresh: FastAPI)
     """FastAPI calls plain functions in a thread; of the others, each is quick, or decides by itself."""
     routes = [route for route in fresh.routes if isinstance(route, APIRoute) and route.include_in_schema]
     on_the_loop = {route.operation_id for route in routes if iscoroutinefunction(route.endpoint)}
-    decide_themselves = {"get_instances", "post_recommend", "post_recommend_batch", "post_estimate_batch"}
+    batches = {"post_recommend_batch", "post_estimate_batch"}
+    decide_themselves = {"get_instances", "post_recommend", "post_estimate"} | batches
     assert on_the_loop == {"get_healthz", "get_readyz", "get_metrics", "get_codes"} | decide_themselves
