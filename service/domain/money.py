@@ -115,13 +115,13 @@ class Exact:
 
     def times(self, factor: Fraction | int) -> "Exact":
         """Returns the figure multiplied by a factor."""
-        low, likely, high = (numerator * factor.numerator for numerator in self.numerators)
-        return Exact((low, likely, high), self.denominator * factor.denominator)
+        (low, likely, high), by = self.numerators, factor.numerator
+        return Exact((low * by, likely * by, high * by), self.denominator * factor.denominator)
 
     def by(self, other: "Exact") -> "Exact":
         """Returns the product of two figures case by case: low by low, likely by likely, high by high."""
-        low, likely, high = (mine * others for mine, others in zip(self.numerators, other.numerators, strict=True))
-        return Exact((low, likely, high), self.denominator * other.denominator)
+        (low, likely, high), (by_low, by_likely, by_high) = self.numerators, other.numerators
+        return Exact((low * by_low, likely * by_likely, high * by_high), self.denominator * other.denominator)
 
     def __add__(self, other: "Exact") -> "Exact":
         (low, likely, high), (other_low, other_likely, other_high) = self.numerators, other.numerators

@@ -8,7 +8,8 @@ Where the price of the machine itself is unknown there is no total, because the 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from fractions import Fraction
+from typing import Literal, NamedTuple, TypeAlias
 
 from service.domain.bill.interruption import Expectation
 from service.domain.bill.run import BilledRun, StoredData, TransferredData, check
@@ -24,9 +25,13 @@ from service.domain.money import (
     Unknown,
     converted,
     exact,
+    exact_ratio,
     settle,
     total_of,
 )
+
+A_MINUTE = Fraction(1, 60)
+"""A minute in hours."""
 
 
 class PartName(StrEnum):
@@ -117,8 +122,7 @@ Calculation: TypeAlias = MachineTime | Fee | StoredVolume | TransferredData | No
 """The figures that a part was computed from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One line of a bill, in dollars (`usd`) and in the seller's currency (`native`). `basis` says how it is known.
 
     Both amounts are None where they are unknown, and `reason` says why.
@@ -168,8 +172,7 @@ class Bill:
         return next(part for part in self.parts if part.name == name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     """A part before it is rounded: an amount in one of the two currencies, or the reason why there is none."""
 
     name: PartName
@@ -183,10 +186,9 @@ class _Line:
 def bill_of(run: BilledRun, terms: SellerTerms) -> Bill:
     """Returns the bill of a run on these terms. Raises `ImpossibleRun` for impossible hours or amounts."""
     check(run)
-    hours = _machine_hours(run, terms)
-    known = {name: time for name, time in hours.items() if isinstance(time, Exact)}
-    used = total_of(time for name, time in known.items() if name != PartName.BILLING_ROUNDING)
-    billed = total_of(known.values())
+    hours, used = _machine_hours(run, terms)
+    rounding = hours[PartName.BILLING_ROUNDING]
+    billed = used if isinstance(rounding, Unknown) else used + rounding
     # Storage is paid while a run waits for capacity; machines are not.
     elapsed = _elapsed_hours(used, terms.interruptions)
     lines = [
@@ -213,28 +215,29 @@ def bill_of(run: BilledRun, terms: SellerTerms) -> Bill:
 # Time
 
 
-def _machine_hours(run: BilledRun, terms: SellerTerms) -> dict[PartName, Exact | Unknown]:
-    """Returns the hours for which one machine is paid, by purpose."""
+def _machine_hours(run: BilledRun, terms: SellerTerms) -> tuple[dict[PartName, Exact | Unknown], Exact]:
+    """Returns the hours for which one machine is paid, by purpose, and those for which it is used."""
     work, interruptions, rule = Exact.of(run.hours), terms.interruptions, terms.rule
     lost: Exact | Unknown = NOTHING
     if interruptions is not None:
         lost = interruptions if isinstance(interruptions, Unknown) else Exact.of(interruptions.hours) - work
-    setup = Exact.same(exact(run.setup_minutes) / 60)
+    setup = Exact.same(run.setup_minutes).times(A_MINUTE)
     busy = total_of(time for time in (work, lost, setup) if isinstance(time, Exact))
     # The idle fraction is a share of all hours, idle ones included. A managed service stops its machines when idle.
-    share = exact(0 if terms.managed else run.idle_fraction)
-    idle = busy.times(share / (1 - share))
+    share, whole = exact_ratio(0 if terms.managed else run.idle_fraction)
+    idle = busy.times(Fraction(share, whole - share))
     used = busy + idle
     rounding: Exact | Unknown = NOTHING
     if rule is not None:
         rounding = rule if isinstance(rule, Unknown) else rule.billed_hours(used) - used
-    return {
+    hours = {
         PartName.COMPUTE: work,
         PartName.INTERRUPTION: lost,
         PartName.SETUP: setup,
         PartName.IDLE: idle,
         PartName.BILLING_ROUNDING: rounding,
     }
+    return hours, used
 
 
 def _elapsed_hours(used: Exact, interruptions: Expectation | Unknown | None) -> Exact | None:
