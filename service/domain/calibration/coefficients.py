@@ -179,10 +179,16 @@ class Coefficients:
                 total += value
         return total
 
-    def log_factors(self, kind: StepKind, term: str, features: Features, columns: Mapping[str, Column]) -> Number:
-        """Returns what the patterns with one of the columns add to the logarithm of a term's factor, in each row."""
+    def log_factors(
+        self, kind: StepKind, term: str, features: Features, columns: Mapping[str, Column],
+        of: Sequence[str] | None = None,
+    ) -> Number:  # fmt: skip
+        """Returns what the patterns with one of the columns add to the logarithm of a term's factor, in each row.
+
+        With `of`, patterns count that have one of these features instead.
+        """
         total: Number = 0.0
-        for fitted in self.patterns_with(kind, term, columns) if columns else ():
+        for fitted in self.patterns_with(kind, term, columns if of is None else of):
             total = total + _coefficients_by_row(fitted, features, columns)
         return total
 

@@ -342,11 +342,9 @@ def _training_columns(
 
 def _log_beyond_steps(calibration: Calibration, config: TrainingConfig, table: ClusterTable) -> Floats:
     """Returns the logarithm of the factor by which evaluation, saving and starting lengthen a run of the stack."""
-    coefficients, features = calibration.coefficients, training_config_features(config)
-    timed = {**features, "measured": "wall"}
-    of_config = coefficients.log_factor(TRAINING, "*", timed, of=("measured",))
-    whole, steps = (coefficients.log_factors(TRAINING, "*", each, table.features) for each in (timed, features))
-    return np.broadcast_to(of_config + whole - steps, len(table))
+    timed = {**training_config_features(config), "measured": "wall"}
+    beyond = calibration.coefficients.log_factors(TRAINING, "*", timed, table.features, of=("measured",))
+    return np.broadcast_to(beyond, len(table))
 
 
 def _inference_columns(
