@@ -168,10 +168,11 @@ def constraints_of(
     catalog: Catalog,
     *,
     prefix: str = "",
+    market: Sequence[str],
     usual_lifecycle: tuple[str, ...],
     **more: Any,
 ) -> Constraints:
-    """Returns the filters as constraints, with the usual states of the lifecycle if none is named.
+    """Returns the filters as constraints, in these markets and with the usual states of the lifecycle if none is named.
 
     Raises `QuestionError`.
     """
@@ -193,7 +194,7 @@ def constraints_of(
         country=resolved("country", filters.country, catalog, prefix),
         continent=resolved("continent", filters.continent, catalog, prefix),
         allow_unknown_region=filters.allow_unknown_region,
-        market=resolved("market", filters.market, catalog, prefix),
+        market=resolved("market", market, catalog, prefix),
         max_usd_per_hour=filters.max_usd_per_hour,
         max_price_age_days=filters.max_price_age_days,
         **more,

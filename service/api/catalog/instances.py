@@ -134,6 +134,7 @@ def _constraints(query: InstancesRequest, catalog: Catalog) -> Constraints:
     return constraints_of(
         query,
         catalog,
+        market=query.market,
         usual_lifecycle=IN_USE,
         precision_all=precisions,
         precision_support=query.precision_support,

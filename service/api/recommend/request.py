@@ -360,9 +360,10 @@ def _constraints(
     if not needed and not given.keys().isdisjoint(("min_tflops", "max_tflops")):
         raise QuestionError("min_tflops and max_tflops need workload.precision.", field="workload.precision")
     return constraints_of(
-        limits.model_copy(update={"market": _markets(request, run, catalog)}),
+        limits,
         catalog,
         prefix="constraints.",
+        market=_markets(request, run, catalog),
         usual_lifecycle=("available", "closed_to_new", *(("preview",) if limits.allow_preview else ())),
         precision_any=needed,
         precision_support=work.precision_support,

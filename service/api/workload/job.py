@@ -227,7 +227,7 @@ def _check_classical(work: WorkloadRequest, catalog: Catalog) -> None:
         named[of_framework] = framework
     libraries = catalog.derive(classical_libraries)
     for field, name in named.items():
-        if software_name(name, libraries) is not None:
+        if name and software_name(name, libraries) is not None:
             raise QuestionError(
                 f"{name} is a library of classical machine learning, and no model of it has a known cost: send task "
                 "classical without a model, and a name, so that measurements under that name give the rates.",
