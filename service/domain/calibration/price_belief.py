@@ -148,7 +148,7 @@ def _suspect(listed: ListedPrices, below_others: Floats) -> Mask:
     cell = _cells(listed)
     order = np.argsort(cell, kind="stable")
     ordered = cell[order]
-    for suspected in np.unique(cell[below]).tolist():
+    for suspected in set(cell[below].tolist()):
         rows = order[slice(*np.searchsorted(ordered, (suspected, suspected + 1)))]
         asked = rows[below[rows]]
         ratio = listed.usd_per_gpu[rows] / listed.usd_per_gpu[asked, np.newaxis]
@@ -171,7 +171,10 @@ def level_elsewhere(listed: ListedPrices) -> Floats:
     level = np.full(len(listed.usd_per_gpu), np.nan)
     usable = np.flatnonzero((listed.kind >= 0) & (listed.usd_per_gpu > 0))
     sellers = int(listed.seller.max(initial=0)) + 1
-    cell, at = np.unique(_cells(listed)[usable], return_inverse=True)
+    used = _cells(listed)[usable]
+    # `np.unique` would sort all prices, and load a part of numpy that nothing else needs at the start.
+    cell = np.flatnonzero(np.bincount(used))
+    at = np.searchsorted(cell, used)
     medians = _medians(np.log(listed.usd_per_gpu[usable]), at, len(cell))
     elsewhere = np.full(len(cell), np.nan)
     for cells in np.split(np.arange(len(cell)), np.flatnonzero(np.diff(cell // sellers)) + 1):
