@@ -127,7 +127,8 @@ def _resolve(catalog: Catalog, name: str, words: tuple[str, ...], field: str) ->
         case _:
             others = WORDS[name].other_names if name in WORDS else {}
             spelt = [others.get(word.lower(), word) for word in words]
-            hint = "Its GPUs are found by `gpu`." if any(is_gpu(word, catalog) for word in words) else ""
+            hint = "Machines without a GPU have a `max_gpu_count` of 0." if "cpu" in words else ""
+            hint = "Its GPUs are found by `gpu`." if any(is_gpu(word, catalog) for word in words) else hint
             return resolve(name.replace("_", " "), spelt, _vocabulary(catalog, name), field, hint)
 
 

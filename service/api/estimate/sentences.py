@@ -240,14 +240,30 @@ def market_text(bill: MarketBill, instance: str | None) -> str:
 
 
 def cost_text(bill: MarketBill, instance: str | None) -> str:
-    """Returns the cost of a run in one market."""
+    """Returns the cost of a run in one market, or of a month of a load."""
     where, usd, missing = market_text(bill, instance), bill.usd, bill.missing
+    if bill.priced.served is not None and (bill.month is not None or bill.priced.served.missed):
+        return _load_cost_text(bill.priced.served, bill.month, bill.priced.run.nodes, where)
     if usd is None or bill.bill is None:
-        return f"The cost of the run on {where} is not known. {' '.join(missing)}".strip()
-    span = "" if usd.low == usd.high else f" ({_dollars(usd.low)} to {_dollars(usd.high)})"
+        work = "run" if bill.priced.served is None else "load"
+        return f"The cost of the {work} on {where} is not known. {' '.join(missing)}".strip()
     hours = f"{bill.bill.hours.band.likely:.4g} h on {'' if bill.machines == 1 else f'{bill.machines} x '}{where}"
     unknown = f" Not known: {missing[0]}" if missing else ""
-    return f"{hours} cost {'at least ' if missing else ''}{_dollars(usd.likely)}{span}.{unknown}"
+    return f"{hours} cost {'at least ' if missing else ''}{_dollar_band(usd)}.{unknown}"
+
+
+def _load_cost_text(served: ServedLoad, month: Micros | None, nodes: int, where: str) -> str:
+    """Returns the cost of a month of a load, or the limits that are not kept, which have no cost."""
+    instances = month_text(served, month, nodes)
+    if month is None:
+        return instances
+    return f"A month of the load on {where} ({instances.rstrip('.')}) costs {_dollar_band(month)}."
+
+
+def _dollar_band(usd: Micros) -> str:
+    """Returns likely dollars, and low to high where they differ."""
+    span = "" if usd.low == usd.high else f" ({_dollars(usd.low)} to {_dollars(usd.high)})"
+    return f"{_dollars(usd.likely)}{span}"
 
 
 def _dollars(micros: int) -> str:

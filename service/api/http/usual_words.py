@@ -27,6 +27,7 @@ _TABLE = {
     "p50 p75 p90 p95 p99 quantile": "percentile",
     "autoscaling autoscale min_instances": "min_replicas max_instances",
     "zones azs num_zones": "availability_zones",
+    "images_per_request num_images image_count vision_tokens": "image_tokens",
     "zone availability_zone location datacenter": "zone region",
     "replicas num_replicas": "min_replicas max_instances",
     # Numbers and layouts.
@@ -79,6 +80,7 @@ _TABLE = {
     "max_price max_hourly_price max_cost_per_hour hourly_budget": "max_usd_per_hour",
     "max_cost cost_limit max_usd monthly_budget monthly_cost": "budget_usd",
     "budget_usd_per_month max_usd_per_month usd_per_month max_usd_per_million_tokens": "budget_usd",
+    "usd_per_million_tokens cost_per_million_tokens price_per_million_tokens": "budget_usd",
     "max_hours time_limit": "deadline_hours",
     "spot preemptible interruptible": "market",
     # What a list is about.

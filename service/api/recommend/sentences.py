@@ -365,6 +365,10 @@ NOTES: Mapping[NoteCode, Sentence] = {
     NoteCode.SEVERAL_CONSTRAINTS: lambda instance, codes: (
         f"No single change admits anything. {instance} misses the fewest constraints: {', '.join(codes)}."
     ),
+    NoteCode.GPU_NOT_RENTED: lambda gpus: (
+        f"No instance type of the catalog has {' or '.join(gpus)}: `POST /estimate` estimates a machine that you "
+        "describe with it."
+    ),
     NoteCode.NAME_NOT_MEASURED: lambda name, near: (
         f"No measurement exists under '{name}' by then, so the name did not affect the ranking."
         + (f" Did you mean {' or '.join(near)}?" if near else "")

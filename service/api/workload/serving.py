@@ -132,6 +132,8 @@ def _length(work: WorkloadRequest, sent: ServingRequest, name: str, usual: float
             f"Give {name} in workload.serving or in workload, not in both.", field=f"workload.serving.{name}"
         )
     length = (usual if of_workload is None else of_workload) if of_load is None else of_load
+    if needed and 0 in (of_load, of_workload):
+        raise QuestionError(f"A load has at least one token of {name}.", field=f"workload.serving.{name}")
     if not length and needed:
         raise QuestionError(f"A load needs workload.serving.{name}.", field=f"workload.serving.{name}")
     if not isinstance(length, LengthRequest):

@@ -45,6 +45,7 @@ from service.domain.units import SECONDS_AN_HOUR
 from service.domain.versions import EVERY, Versions
 
 NO_AMOUNT = Unknown("No amount of work is known, so only its hours are priced.")
+ENDLESS = Unknown("A load has no end, so its cost is that of a month.")
 DOES_NOT_FIT = Unknown("The workload does not fit the machine, so it has no hours.")
 
 
@@ -419,9 +420,8 @@ def job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
     # Tokens given by the caller are exact; samples x mean length are not.
     if tokens is None and estimate.samples is not None and length:
         tokens = estimate.samples * length
-    unknown = NO_AMOUNT if estimate.fits else DOES_NOT_FIT
     return RunAmount(
-        hours=unknown if estimate.hours is None else estimate.hours.times(1 / instances),
+        hours=_no_hours(estimate) if estimate.hours is None else estimate.hours.times(1 / instances),
         basis="modelled",
         samples=estimate.samples,
         tokens=tokens,
@@ -430,6 +430,13 @@ def job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
         input_tokens_per_second=estimated.prefill_tokens_per_second,
         output_tokens_per_second=_rate_of_answers(estimate) if inference else None,
     )
+
+
+def _no_hours(estimate: JobEstimate) -> Unknown:
+    """Returns why a job has no hours."""
+    if not estimate.fits:
+        return DOES_NOT_FIT
+    return NO_AMOUNT if estimate.job.serving is None else ENDLESS
 
 
 def _rate_of_answers(estimate: JobEstimate) -> Band | None:

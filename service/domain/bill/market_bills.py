@@ -34,8 +34,10 @@ class PricedRun:
 
     @classmethod
     def of(cls, run: BilledRun, amount: RunAmount, checkpoints: Checkpoints, served: ServedLoad | None) -> "PricedRun":
-        """Gives a run without hours those of an amount of work."""
+        """Gives a run without hours those of an amount of work, and the run of a load as many instances as it needs."""
         hours = amount.billable_hours
+        if served is not None:
+            run = run._replace(instances=round(served.instances.likely))
         timed = run if isinstance(hours, Unknown) else run._replace(hours=hours, basis=amount.basis)
         return cls(timed, amount, checkpoints, served)
 

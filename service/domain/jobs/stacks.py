@@ -141,7 +141,7 @@ STACKS = (
     Stack(
         "tensorrt-llm",
         _ENGINE,
-        ("trt-llm", "trtllm"),
+        ("trt-llm", "trtllm", "trtllm-serve", "trtllm-bench"),
         multiplies_int8_on=("ampere", "ada-lovelace", "hopper"),
         fp8_cache_with=("fp8", "fp4", "nvfp4", "mxfp4"),
         disaggregates=True,
@@ -157,7 +157,7 @@ STACKS = (
     Stack(
         "vllm",
         _ENGINE,
-        ("vllm-openai",),
+        ("vllm-openai", "vllm-serve", "vllm-tpu", "tpu-inference", "vllm-rocm", "vllm-cpu", "vllm-neuron"),
         multiplies_int8_on=(*_WITH_INT8_KERNELS, *_TPUS),
         grows_cache=True,
         most_in_flight=1024.0,  # the default of max_num_seqs on GPUs of 70 GB

@@ -120,8 +120,11 @@ def _length_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWa
     if unknown := _unknown_lengths(job_estimate.job):
         yield statement(EstimateWarningCode.LENGTH_UNKNOWN, fields=unknown)
     config, transformer = job_estimate.config, job_estimate.job.model.transformer
-    # With an encoder, the context is that of the decoder, while the prompt is the fixed input of the encoder.
-    if not isinstance(config, InferenceConfig) or transformer is None or transformer.encoder_layers:
+    # With an encoder, the context is that of the decoder, while the prompt is the fixed input of the encoder. A model
+    # that only encodes refuses longer samples, and the result of its pass is no token of them.
+    if not isinstance(config, InferenceConfig) or transformer is None:
+        return
+    if transformer.encoder_layers or not transformer.decoder:
         return
     tokens = max(config.whole_length * config.longest_over_mean, config.input_length + (config.longest_output or 0.0))
     if 0 < transformer.context_tokens < tokens:

@@ -98,7 +98,9 @@ NOT_READ = {
     "mamba2": "it has no attention",
     "falcon_mamba": "it has no attention",
     "rwkv": "it has no attention",
-    "qwen3_next": "it mixes attention with linear attention",
+    **dict.fromkeys(
+        ("bamba", "falcon_h1", "kimi_linear", "recurrent_gemma"), "it mixes attention with states in its own way"
+    ),
     "zamba2": "its attention layers share their weights",
     "swin": "it attends in windows of an image, with a width that changes by stage",
     "xlnet": "it attends twice",
@@ -125,7 +127,8 @@ def read_transformer(config: Config) -> Transformer:
             "Give parameters and forward FLOPs per sample instead.",
             field="config.model_type",
         )
-    return _READERS.get(kind, _usual)(text)
+    usual = _latent if number(text, "kv_lora_rank") else _usual
+    return _READERS.get(kind, usual)(text)
 
 
 def _architecture(config: Config) -> Architecture:
@@ -147,6 +150,7 @@ def _text_part(config: Config) -> Config:
 def _usual(config: Config) -> Transformer:
     """Returns the dimensions of an architecture whose fields have usual names and meanings."""
     architecture = _architecture(config)
+    _check_layers(config)
     layers, hidden, heads, vocabulary = dimensions(config, "layers", "hidden", "heads", "vocabulary")
     context = dimension(config, "context_tokens") or 0
     experts = _expert_sizes(config, layers)
@@ -168,6 +172,19 @@ def _usual(config: Config) -> Transformer:
         **experts,
         **_window(config, layers, context),
     )
+
+
+ATTENDING = ("full_attention", "sliding_attention", "chunked_attention", "attention")
+
+
+def _check_layers(config: Config) -> None:
+    """Raises `ImpossibleModel` if some layers do not attend, because their states would be counted as cache."""
+    other = next((kind for kind in layer_types(config, "layer_types") if kind not in ATTENDING), None)
+    if other is not None:
+        raise ImpossibleModel(
+            f"Layers of the type '{other}' cannot be read. Give parameters and forward FLOPs per sample instead.",
+            field="config.layer_types",
+        )
 
 
 def _kv_heads(config: Config, heads: int) -> int:
@@ -248,12 +265,9 @@ def _mpt(config: Config) -> Transformer:
     return replace(read, learned_positions=read.context_tokens if learned else 0)
 
 
-def _deepseek(config: Config) -> Transformer:
-    """Reads DeepSeek: it has multi-head latent attention if the config states its ranks."""
-    rank = number(config, "kv_lora_rank") or 0
-    if not rank:
-        return _usual(config)
-    (heads,) = dimensions(config, "heads")
+def _latent(config: Config) -> Transformer:
+    """Reads multi-head latent attention (DeepSeek, Kimi K2, GLM-5), whose ranks the config states."""
+    rank, heads = dimensions(config, "kv_lora_rank", "heads")
     plain, rotary, value = dimensions(config, "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
     return replace(
         _usual({**config, "head_dim": plain, "num_key_value_heads": heads}),
@@ -312,6 +326,48 @@ def _nemotron_h(config: Config) -> Transformer:
     )
 
 
+def _blocks(config: Config, attending: int, state: tuple[str, ...]) -> Transformer:
+    """Reads blocks of a mixer and an FFN each, which count as two layers.
+
+    Mixers that do not attend keep a state, whose heads, head size, size and groups are under the keys of `state`.
+    """
+    (blocks,) = dimensions(config, "layers")
+    heads, head_size, size, groups = dimensions(config, *state)
+    read = _usual({**config, "layer_types": None})
+    return replace(
+        read,
+        layers=2 * blocks,
+        attention_layers=attending,
+        ssm_layers=blocks - attending,
+        ssm_heads=heads,
+        ssm_head_size=head_size,
+        ssm_state=size,
+        ssm_groups=groups,
+        ssm_convolution=number(config, "linear_conv_kernel_dim") or number(config, "mamba_d_conv") or 4,
+    )
+
+
+QWEN_HYBRIDS = ("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text")
+
+
+def _qwen_hybrid(config: Config) -> Transformer:
+    """Reads Qwen3-Next and Qwen3.5: one block in four attends, the others follow the gated delta rule."""
+    (blocks,) = dimensions(config, "layers")
+    types, every = layer_types(config, "layer_types"), number(config, "full_attention_interval") or 4
+    attending = types.count("full_attention") if types else blocks // every
+    sizes = ("linear_num_value_heads", "linear_value_head_dim", "linear_key_head_dim", "linear_num_key_heads")
+    return _blocks(config, attending, sizes)
+
+
+def _granite_hybrid(config: Config) -> Transformer:
+    """Reads Granite 4: most blocks have Mamba-2, and `shared_intermediate_size` is of the FFN of every token."""
+    types, shared = layer_types(config, "layer_types"), number(config, "shared_intermediate_size") or 0
+    sizes = ("mamba_n_heads", "mamba_d_head", "mamba_d_state", "mamba_n_groups")
+    experts = number(config, "num_local_experts") or 0
+    ffn = {"shared_expert_intermediate_size": shared} if experts > 1 else {"intermediate_size": shared}
+    return _blocks({**config, **ffn}, types.count("attention"), sizes)
+
+
 def _t5(config: Config) -> Transformer:
     """Reads T5: an encoder, and a decoder with as many layers unless the config says otherwise."""
     dimensions(config, "layers", "hidden", "heads", "ffn", "vocabulary")
@@ -342,9 +398,10 @@ def _whisper(config: Config) -> Transformer:
 
 _READERS: dict[str, Callable[[Config], Transformer]] = {
     "mpt": _mpt,
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"), _deepseek),
     **dict.fromkeys(("llama4", "llama4_text"), _llama4),
     "nemotron_h": _nemotron_h,
+    **dict.fromkeys(QWEN_HYBRIDS, _qwen_hybrid),
+    "granitemoehybrid": _granite_hybrid,
     **dict.fromkeys(("t5", "mt5", "umt5"), _t5),
     "whisper": _whisper,
 }

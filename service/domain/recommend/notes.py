@@ -107,7 +107,7 @@ def notes_on(
         yield Note(NoteCode.CONFLICT_IN_SOURCES, (), {"priors": opposite})
     yield from _notes_on_data(rejected, spot_unpriced=spot_unpriced)
     yield from _near_notes(nearest, miss)
-    yield from _notes_on_workload(question, catalog)
+    yield from _notes_on_names(question, catalog)
     if fields := (*_unknown_subjects(question, catalog), *_fields_without_effect(question)):
         yield Note(NoteCode.NOT_WEIGHED, fields, {"modelled": work is not None, "by_name": isinstance(job, NamedWork)})
 
@@ -136,7 +136,11 @@ def _notes_on_data(rejected: Sequence[Rejection], *, spot_unpriced: bool) -> Ite
             yield Note(NoteCode.UNRANKED, ("objective",), figures)
 
 
-def _notes_on_workload(question: Question, catalog: Catalog) -> Iterator[Note]:
+def _notes_on_names(question: Question, catalog: Catalog) -> Iterator[Note]:
+    """Yields notes on names of which the catalog knows too little."""
+    asked, rented = question.constraints.words.get("gpu", ()), catalog.columns.words["gpu"].words
+    if asked and not set(asked).intersection(rented):
+        yield Note(NoteCode.GPU_NOT_RENTED, ("constraints.gpu",), {"gpus": asked})
     if question.name is not None and not catalog.measurements.under(question.name):
         near = near_names(question.name, catalog.measurements.workloads(MOST_NAMES))
         yield Note(NoteCode.NAME_NOT_MEASURED, ("workload.name",), {"name": question.name, "near": near})

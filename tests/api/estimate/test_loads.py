@@ -270,6 +270,14 @@ def test_images_are_encoded_before_they_are_read(client: TestClient) -> None:
     assert text["memory"]["parts"]["weights"] - language_model == pytest.approx(2 * 0.676e9 / 2**30, rel=0.05)
 
 
+@pytest.mark.parametrize(("model", "patches", "encoder"), [("gemma-3-4b", 16, 0.417e9), ("gemma-3-27b", 16, 0.417e9)])
+def test_models_of_the_catalog_read_images(client: TestClient, model: str, patches: int, encoder: float) -> None:
+    """Layers of the encoder work on each patch of a token: Gemma 3 makes 256 tokens of 4096 patches."""
+    text, most = (images(client, tokens, model)["step_seconds"]["prefill"] for tokens in (0, 3000))
+    language_model = 2 * {"gemma-3-4b": 3.2e9, "gemma-3-27b": 25.6e9}[model]
+    assert 1 < (most / text - 1) * language_model / (2 * encoder * patches) < 2
+
+
 @pytest.mark.parametrize(("model", "words"), [("qwen2.5-7b", "read images"), ("qwen2.5-vl-7b", "3000 tokens")])
 def test_images_that_cannot_be_read_are_refused(client: TestClient, model: str, words: str) -> None:
     work = {"task": "inference", "model": model, "input_length": 3000, "output_length": 9, "image_tokens": 4000}
@@ -292,3 +300,26 @@ def test_requests_of_an_amount_do_not_end_sooner_on_replicas_that_have_none(clie
 
     assert seconds(requests, 8) == pytest.approx(seconds(1, 1), rel=1e-4)
     assert seconds(2 * requests, 8) >= seconds(requests, 8)
+
+
+@pytest.mark.parametrize("asked", [{"concurrency": 500, "input_length": 8000}, {"requests_per_second": 100}])
+def test_an_hour_pays_for_all_instances_of_a_load_and_a_month_is_730_of_them(
+    client: TestClient, asked: dict[str, Any]
+) -> None:
+    work = {"task": "inference", "model": "llama-3.1-8b", "software": {"engine": "vllm"}}
+    serving = {"input_length": 1000, "output_length": 300, **asked}
+    machine = {"gpu": "h100-sxm5-80gb", "usd_per_hour": 3}
+    found = post_estimate(client, {"workload": {**work, "serving": serving}, "machine": machine})
+    (cost,) = found["cost"]
+    assert found["load"]["instances"] > 1
+    assert cost["usd_per_hour"] == 3 * found["load"]["instances"]
+    assert cost["month"]["usd"]["likely"] == 730 * cost["usd_per_hour"]
+    assert f"costs ${cost['month']['usd']['likely']:,.2f}" in cost["text"]
+    assert "not known" not in cost["text"]
+    assert cost["unknown_because"] == "A load has no end, so its cost is that of a month."
+
+
+def test_a_load_that_misses_its_limits_says_so_in_place_of_its_cost(client: TestClient) -> None:
+    cost = answer_to(client, requests_per_second=1, max_seconds_to_first_token=0.001)["cost"][0]
+    assert cost["text"].startswith("The load is not served within its limits: max_seconds_to_first_token is 0.001")
+    assert cost["month"]["usd"] is None

@@ -154,3 +154,35 @@ def test_speech_has_the_lengths_of_its_audio(client: TestClient) -> None:
     """A request is 30 s of audio: 1,500 frames and about 100 tokens."""
     usual = load(client, "whisper-large-v3", requests_per_second=2)
     assert usual == load(client, "whisper-large-v3", requests_per_second=2, input_length=1500, output_length=100)
+
+
+@pytest.mark.parametrize("serving", [{"model": "bert-base", "input_length": 512}, {"model": "dinov2-large"}])
+def test_an_encoder_reads_its_whole_context_and_writes_no_token(client: TestClient, serving: dict[str, Any]) -> None:
+    load = {"requests_per_second": 10, **serving}
+    asked = {"workload": work(load.pop("model"), load), "machine": L4}
+    assert "beyond_context" not in {each["code"] for each in post_estimate(client, asked)["warnings"]}
+
+
+@pytest.mark.parametrize("name", ["input_length", "output_length"])
+def test_a_length_of_nothing_is_refused(client: TestClient, name: str) -> None:
+    lengths = {"input_length": 100, "output_length": 100, name: 0}
+    body = {"workload": work("llama-3.1-8b", {"requests_per_second": 1, **lengths}), "machine": L4}
+    (error,) = client.post("/estimate", json=body).json()["errors"]
+    assert (error["field"], error["message"]) == (
+        f"workload.serving.{name}", f"A load has at least one token of {name}."
+    )  # fmt: skip
+
+
+def test_a_machine_without_a_gpu_is_asked_for_by_its_number_of_gpus(client: TestClient) -> None:
+    asked = {"workload": work("bert-base", {"requests_per_second": 1}), "constraints": {"gpu_kind": ["cpu"]}}
+    (error,) = client.post("/recommend", json=asked).json()["errors"]
+    assert error["message"].endswith("Machines without a GPU have a `max_gpu_count` of 0.")
+
+
+def test_a_gpu_that_no_machine_of_the_catalog_has_is_named(client: TestClient) -> None:
+    load = work("bert-base", {"requests_per_second": 1})
+    for gpu, without in (("gaudi3", True), ("l4", False)):
+        notes = post_recommend(client, {"workload": load, "constraints": {"gpu": [gpu]}})["notes"]
+        texts = [note["text"] for note in notes if note["code"] == "gpu_not_rented"]
+        assert len(texts) == without
+        assert all(text.startswith("No instance type of the catalog has gaudi3-128gb: ") for text in texts)

@@ -92,7 +92,8 @@ HUGE_JOB = Job("training", replace(LARGE_MODEL, parameters=7e12), ("bf16",), seq
 
 
 def ask(job: Job | NamedWork | None = None, world: Catalog = WORLD, **given: Any) -> Answer:
-    words = {"instance": tuple(machine.id for machine in given.pop("machines", ()))}
+    machines = tuple(machine.id for machine in given.pop("machines", ()))
+    words = {"instance": machines, "gpu": given.pop("gpus", ())}
     constraints = Constraints(words={name: ids for name, ids in words.items() if ids}, **given.pop("constraints", {}))
     plain = {
         "task": "training", "precisions": (), "objective": OBJECTIVES["cheapest"], "current_instance": None,
@@ -177,6 +178,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "no spot price": lambda: ask(machines=(NEXT,), constraints={"market": ("on_demand", "spot")}),
     "no peak": lambda: ask(world=catalog(priced(DARK, 1.0)), objective=OBJECTIVES["fastest"]),
     "an end": lambda: ask(world=catalog(priced(ENDING, 1.0))),
+    "a GPU of no machine": lambda: ask(gpus=("a GPU of no seller",)),
     "no GPU": lambda: ask(world=catalog(priced(HOST, 0.2), priced(P4D, 32.0))),
     "an unknown charge": lambda: ask(SMALL_JOB, run=ONE_MACHINE._replace(sent=(TransferredData(1.0),))),
     "a suspect price": lambda: ask(world=SUSPECT),

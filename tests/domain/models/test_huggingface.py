@@ -116,6 +116,32 @@ NEMOTRON_3_NANO = config(
     moe_intermediate_size=1856,
     moe_shared_expert_intermediate_size=3712,
 )
+GLM_5 = config(
+    "glm_moe_dsa", 6144, 78, 64, 154880, intermediate_size=12288, moe_intermediate_size=2048, num_key_value_heads=64,
+    n_shared_experts=1, n_routed_experts=256, num_experts_per_tok=8, first_k_dense_replace=3, kv_lora_rank=512,
+    q_lora_rank=2048, qk_rope_head_dim=64, qk_nope_head_dim=192, v_head_dim=256,
+)  # fmt: skip
+DELTA_RULE = {
+    "full_attention_interval": 4, "linear_key_head_dim": 128, "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32, "linear_value_head_dim": 128,
+}  # fmt: skip
+QWEN_3_NEXT = config(
+    "qwen3_next", 2048, 48, 16, 151936, num_key_value_heads=2, head_dim=256, intermediate_size=5120, num_experts=512,
+    num_experts_per_tok=10, moe_intermediate_size=512, shared_expert_intermediate_size=512, **DELTA_RULE,
+)  # fmt: skip
+QWEN_3_5_35B = {
+    "model_type": "qwen3_5_moe",
+    "text_config": config(
+        "qwen3_5_moe_text", 2048, 40, 16, 248320, num_key_value_heads=2, head_dim=256, num_experts=256,
+        num_experts_per_tok=8, moe_intermediate_size=512, shared_expert_intermediate_size=512, **DELTA_RULE,
+        layer_types=[*["linear_attention"] * 3, "full_attention"] * 10,
+    ),
+}  # fmt: skip
+GRANITE_4_SMALL = config(
+    "granitemoehybrid", 4096, 40, 32, 100352, num_key_value_heads=8, intermediate_size=768,
+    shared_intermediate_size=1536, num_local_experts=72, num_experts_per_tok=10, mamba_n_heads=128, mamba_d_head=64,
+    mamba_d_state=128, mamba_n_groups=1, layer_types=[*["mamba"] * 9, "attention"] * 4,
+)  # fmt: skip
 GPT_2 = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}
 FALCON_7B = config("falcon", 4544, 32, 71, 65024, multi_query=True, new_decoder_architecture=False)
 FALCON_40B = config(
@@ -321,6 +347,10 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
     "olmo 7b": (config("olmo", 4096, 32, 32, 50304, intermediate_size=11008, hidden_act="silu"), 6_888_095_744),
     "dbrx": (DBRX, 131_596_523_520),
     "nemotron 3 nano": (NEMOTRON_3_NANO, 31.6e9),
+    "glm 5": (GLM_5, 744e9),
+    "qwen3 next": (QWEN_3_NEXT, 80e9),
+    "qwen3.5 35b": (QWEN_3_5_35B, 34.7e9),
+    "granite 4 small": (GRANITE_4_SMALL, 32.4e9),
     "bert base": (config("bert", 768, 12, 12, 30522, intermediate_size=3072, max_position_embeddings=512), 109_482_240),
     "roberta large": (
         config("roberta", 1024, 24, 16, 50265, intermediate_size=4096, max_position_embeddings=514),
@@ -384,6 +414,34 @@ def test_a_shared_expert_of_eightfold_width_counts_eight_times() -> None:
 def test_layers_of_a_hybrid_are_counted() -> None:
     read = transformer(NEMOTRON_3_NANO)
     assert (read.attention_layers, read.ssm_layers, read.moe_layers) == (6, 23, 23)
+
+
+@pytest.mark.parametrize(
+    ("answer", "attending", "bytes_per_layer"),
+    [
+        (GLM_5, 78, 576 * 2),
+        (QWEN_3_NEXT, 12, 2 * 2 * 256 * 2),
+        (QWEN_3_5_35B, 10, 2 * 2 * 256 * 2),
+        (GRANITE_4_SMALL, 4, 2 * 8 * 128 * 2),
+    ],
+    ids=["GLM-5", "Qwen3-Next", "Qwen3.5 35B", "Granite 4 Small"],
+)
+def test_only_layers_that_attend_have_a_cache(answer: dict[str, Any], attending: int, bytes_per_layer: int) -> None:
+    """Layers with states (the delta rule, Mamba) have none, and latent attention caches its ranks by any name."""
+    assert kv_bytes_per_token(transformer(answer), 2) == attending * bytes_per_layer
+
+
+def test_granite_without_experts_has_the_ffn_of_every_token() -> None:
+    read = transformer({**GRANITE_4_SMALL, "num_local_experts": 0, "shared_intermediate_size": 8192})
+    assert (read.ffn, read.experts, read.layers) == (8192, 0, 80)
+
+
+@pytest.mark.parametrize("kind", ["linear_attention", "conv"])
+def test_layers_of_an_unknown_type_are_refused(kind: str) -> None:
+    """They were read as layers that attend, with a cache several times as large."""
+    with pytest.raises(ImpossibleModel, match=f"'{kind}' cannot be read") as caught:
+        read_config({**LLAMA_3_8B, "model_type": "new", "layer_types": [kind, "full_attention"] * 16})
+    assert caught.value.field == "config.layer_types"
 
 
 def test_an_encoder_has_no_cache() -> None:
