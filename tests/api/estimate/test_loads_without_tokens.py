@@ -154,3 +154,14 @@ def test_speech_has_the_lengths_of_its_audio(client: TestClient) -> None:
     """A request is 30 s of audio: 1,500 frames and about 100 tokens."""
     usual = load(client, "whisper-large-v3", requests_per_second=2)
     assert usual == load(client, "whisper-large-v3", requests_per_second=2, input_length=1500, output_length=100)
+
+
+def test_a_transcript_is_not_read_while_it_is_written(client: TestClient) -> None:
+    """Speech has no limit of readers, as its note says, and text has one."""
+    for model, note in (("whisper-large-v3", "no_time_limit"), ("llama-3.1-8b", "reading_speed")):
+        lengths = {} if note == "no_time_limit" else {"input_length": 1000, "output_length": 200}
+        work = {"task": "inference", "model": model, "serving": {"requests_per_second": 2, **lengths}}
+        answer = post_recommend(client, {"workload": work})
+        assert note in {each["code"] for each in answer["notes"]} & {"no_time_limit", "reading_speed"}
+        limit = answer["question"]["workload"]["serving"]["max_seconds_per_output_token"]
+        assert (limit is None) == (note == "no_time_limit")
