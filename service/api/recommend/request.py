@@ -85,7 +85,8 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     same_placement: bool = True
     """Whether the nodes of a job must be close together, in a placement group."""
     confidence: Literal["likely", "safe"] = "likely"
-    """Whether the likely estimate must keep deadline and budget, or (`safe`) the pessimistic end of the band."""
+    """Whether the likely estimate must keep deadline, budget and the limits of a load, or (`safe`) the pessimistic end
+    of the band. The figures of a load are then those of engines as slow as that."""
     allow_preview: bool = False
     """Whether instance types in preview are admitted."""
     allow_marketplace_clusters: bool = False
@@ -272,7 +273,8 @@ def _job(request: RecommendRequest, catalog: Catalog) -> Job | None:
         return None
     # If every choice must be a cluster, a constraint rejects marketplaces, and the job need not.
     clusters = request.constraints.allow_marketplace_clusters or _only_clusters(request)
-    load = job.serving and replace(job.serving, max_instances=_instances(request))
+    safe = request.constraints.confidence == "safe"
+    load = job.serving and replace(job.serving, max_instances=_instances(request), safe=safe)
     return replace(job, marketplace_clusters=clusters, serving=load)
 
 

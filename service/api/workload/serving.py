@@ -31,8 +31,11 @@ OF_A_FIXED_AMOUNT = ("amount", "concurrency", "batch_size", "longest_output_leng
 
 
 def _with_usual_limit(sent: ServingRequest, model: Model) -> ServingRequest:
-    """Returns a load with the usual limit on the time per token, unless any limit on a time was sent, even as null."""
-    if not model.generates or not sent.model_fields_set.isdisjoint(LIMITS):
+    """Returns a load with the usual limit on the time per token, unless any limit on a time was sent, even as null.
+
+    Speech has no usual limit, because a transcript is not read while it is written.
+    """
+    if not model.generates or model.family == "speech" or not sent.model_fields_set.isdisjoint(LIMITS):
         return sent
     return sent.model_copy(update={"max_seconds_per_output_token": USUAL_SECONDS_PER_OUTPUT_TOKEN})
 

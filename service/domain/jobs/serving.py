@@ -78,6 +78,8 @@ class Serving:
     max_seconds_per_request: float | None = None
     percentile: float = 0.95
     """Share of the requests that have to keep each limit."""
+    safe: bool = False
+    """Whether engines as slow as the low end of their band must keep the limits too; all figures are then theirs."""
     headroom: float = 0.0
     """Share of the capacity of a replica that is kept free."""
     min_replicas: int = 1

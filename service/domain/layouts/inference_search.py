@@ -10,7 +10,6 @@ from service.domain.arrays import Floats, Indices, Mask, Number, taken
 from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.step_kinds import GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
-from service.domain.jobs.serving import Serving
 from service.domain.layouts.best_layouts import BestLayouts
 from service.domain.layouts.candidates import degrees_of
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
@@ -356,23 +355,29 @@ def _speed(search: _InferenceSearch, tried: _Pairs, places: Floats) -> _Speed:
     engines = _engines(search, tried.cluster, layouts)
     if config.serving is None:
         return _generation(config, engines, layouts, places)
-    caution = _caution(search, tried)
     transfer = sent_cache_bytes(engines.config, layouts) * clusters.unit_seconds["network"][tried.cluster]
-    return _serving(config.serving, Replicas.of(engines, places, layouts.data, 1.0 / caution), transfer)
+    return _serving(search, tried, Replicas.of(engines, places, layouts.data, _slowness(search, tried)), transfer)
 
 
-def _caution(search: _InferenceSearch, pairs: _Pairs) -> Floats:
-    """Returns the likely rate of each pair, divided by the calibrated one."""
-    bands = inference_bands(search.calibration, search.configs, search.clusters)
-    return np.asarray(bands[pairs.cluster, 1])
+def _slowness(search: _InferenceSearch, pairs: _Pairs) -> Floats:
+    """Returns the calibrated rate of each pair over the rate with which its load is planned: the likely one, or the low
+    end of its band.
+    """
+    serving = search.config.serving
+    return 1.0 / _bands(search, pairs)[:, 0 if serving is not None and serving.safe else 1]
+
+
+def _bands(search: _InferenceSearch, pairs: _Pairs) -> Floats:
+    """Returns the low, likely and high rate of each pair over the calibrated one."""
+    return inference_bands(search.calibration, search.configs, search.clusters)[pairs.cluster]
 
 
 def _forward(search: _InferenceSearch, pairs: _Pairs, places: Floats) -> _Speed:
     """Figures of networks that pass over batches of samples. In every layout each GPU works alone."""
     engines, gpus = _forward_engines(search, pairs), search.clusters.gpus[pairs.cluster]
-    if (serving := search.config.serving) is not None:
-        replicas = Replicas.of(engines, places, gpus, 1.0 / _caution(search, pairs))
-        return _serving(serving, replicas, np.zeros(len(places)))
+    if search.config.serving is not None:
+        replicas = Replicas.of(engines, places, gpus, _slowness(search, pairs))
+        return _serving(search, pairs, replicas, np.zeros(len(places)))
     seconds = engines.at(places)
     return _Speed.of_one(places * gpus / np.asarray(seconds.step + places * seconds.prompt), places * gpus)
 
@@ -408,14 +413,16 @@ def _generation(config: InferenceConfig, engines: CalibratedEngines, layouts: La
     return _Speed.of_one(rate, running * replicas, (in_flight > places).astype(np.float64))
 
 
-def _serving(serving: Serving, replicas: Replicas, transfer: Floats) -> _Speed:
+def _serving(search: _InferenceSearch, pairs: _Pairs, replicas: Replicas, transfer: Floats) -> _Speed:
     """Figures of a load; the rate is that of one instance, before the caution of bands.
 
     Of layouts on equally many instances, the one that answers soonest is best. For a fixed number of clients this is
     the one with the highest rate, because clients wait for their answers.
     """
+    serving = search.config.serving
+    assert serving is not None
     served, at_once = serve_load(replicas, transfer, serving), replicas.places * replicas.count
-    rate = served.rate * replicas.count * serving.answer.mean * replicas.slowness
+    rate = served.rate * replicas.count * serving.answer.mean / _bands(search, pairs)[:, 1]
     if serving.concurrency:
         second_key = -rate
     else:

@@ -23,27 +23,15 @@ import numpy as np
 
 from service.domain.arrays import Floats, Mask, Number, taken
 from service.domain.jobs.serving import Serving
-from service.domain.physics.serving import EngineTimes, steady_state, steps_per_token
+from service.domain.physics.serving import ALMOST_ONE, EngineTimes, batches_of_arrivals, steady_state, steps_per_token
 from service.domain.random_time import POINTS, RandomTime
 
 TERMS_OF_THE_TAIL = 64
 """Numbers of running requests, counted down from a full engine, whose probabilities are added up; those of smaller
 numbers are negligible."""
 
-ALMOST_ONE = 1.0 - 1e-6
-
 MOST_SHARE = 0.95
 """Largest share of the time spent on reading prompts for which moments of a step are computed: they diverge at 1."""
-
-ROUNDS_OF_BATCHES = 6
-"""Rounds of the fixed-point iteration for the mean size of a batch."""
-
-WITHIN_A_DEVIATION = (0.8413, 0.1587)
-"""Probabilities that a normal variable is below one standard deviation above its mean, and below one under its mean."""
-
-FULL_BATCHES = 0.8
-"""Factor in the exponent of the probability of a full batch: the more places, the smaller that probability. Fitted to
-the simulation of `tests/oracles/serving.py`."""
 
 HALVINGS = 24
 """Halvings of the interval that holds a percentile, down to less than one part in ten million."""
@@ -239,54 +227,36 @@ class BatchTimes(ArrivalTimes):
         return np.asarray(at_points.mean(axis=1))
 
 
-def _mean_batch(seconds: EngineTimes, rate: Floats, places: Floats, serving: Serving) -> tuple[Floats, Floats, Floats]:
-    """Returns the mean requests of a batch, its mean seconds, and the probability that none arrives in this time.
-
-    A batch holds the requests that arrived in the time of the last one, or the first request after an empty time.
-    """
-    work = np.minimum(rate * seconds.of_request(serving.answer.mean), ALMOST_ONE)
-    size = np.clip(rate * serving.answer.mean * seconds.step / (1.0 - work), 1.0, places)
-    for _ in range(ROUNDS_OF_BATCHES):
-        longest = serving.answer.longest_of(size)
-        batch = np.asarray(seconds.of_steps(longest) + size * seconds.of_request(longest))
-        p_no_arrival = np.exp(-rate * batch)
-        size = np.minimum(places, np.maximum(1.0, rate * batch + p_no_arrival))
-    return size, batch, p_no_arrival
-
-
 def _batch_times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats, serving: Serving) -> BatchTimes:
     """Returns the times of requests that arrive at random at engines with static batches.
 
     A request waits for the rest of the batch that it finds, for more batches if the next is full, and for the prompts
-    of its own. With one place, the wait for more batches is that of Pollaczek and Khinchin; more places shorten it.
+    of its own. By Little's law, the requests that are left over at the end of a batch say how long it waits for more.
     """
-    size, batch, p_no_arrival = _mean_batch(seconds, rate, places, serving)
-    longest = serving.answer.longest_of(places)
-    work = np.asarray(seconds.of_request(longest))
-    full_batch = np.asarray(seconds.of_steps(longest) + places * work)
-    utilisation = np.minimum(rate * full_batch / places, ALMOST_ONE)
-    size_variance = np.maximum(0.0, rate * batch * (1.0 - 2.0 * p_no_arrival) + p_no_arrival * (1.0 - p_no_arrival))
-    size_variance = size_variance / (1.0 - np.minimum(rate * work, ALMOST_ONE) ** 2)
-    # A number between 1 and the places varies no more than this (Bhatia and Davis, 2000).
-    size_variance = np.minimum(size_variance, (size - 1.0) * (places - size))
-    high, low = (serving.answer.longest_of(size, share) for share in WITHIN_A_DEVIATION)
-    variance = work**2 * size_variance + ((high - low) / 2.0 * (seconds.step + size * seconds.request)) ** 2
-    variation = variance / batch**2
+    batches = batches_of_arrivals(seconds, rate, places, serving.answer)
+    size, variation = batches.size, batches.variance_of_seconds / batches.seconds**2
     # A batch is found with a probability in proportion to its time, which is gamma distributed.
-    mean_found = np.asarray(batch * (1.0 + variation))
-    p_empty = np.minimum(p_no_arrival / (p_no_arrival + rate * batch), 1.0 - utilisation)
-    others = (1.0 - p_empty) * np.minimum(rate * mean_found, places - 1.0)
-    least_first_token = seconds.arrival + seconds.of_steps(1.0) + (1.0 + others) * seconds.of_request(1.0)
-    wait = (1.0 + variation) * full_batch * utilisation / (2.0 * (1.0 - utilisation) * places)
+    mean_found = np.asarray(batches.seconds * (1.0 + variation))
     time_found = RandomTime(mean_found, mean_found**2 * variation / (1.0 + variation))
+    # So is the batch in which a request is answered itself.
+    own_size = size + batches.variance / size
+    own_variance = np.minimum(batches.variance * own_size / size, (own_size - 1.0) * (places - own_size))
+    least_first_token = seconds.arrival + seconds.of_steps(1.0) + own_size * seconds.of_request(1.0)
+    p_empty = batches.p_no_arrival / size
+    # Not more requests can wait than find the engine busy.
+    wait = np.maximum(batches.wait_of_those, batches.wait / np.maximum(1.0 - p_empty, 1e-12))
     # Requests that arrive in the time of a batch join the next one; their number is Poisson distributed.
     joining, prompt = np.minimum(rate * mean_found, places - 1.0), seconds.of_request(1.0)
     own_batch = np.sqrt((prompt * joining / mean_found) ** 2 * time_found.variance + prompt**2 * joining)
+    of_answers = batches.variance_of_longest / np.maximum(serving.answer.mean - 1.0, 1.0) ** 2
+    times = _batch_times(seconds, rate, size, np.asarray(least_first_token), serving)
+    per_other = steps_per_token(serving.answer.mean, serving.answer.longest_of(size)) * seconds.request
     return replace(
-        _batch_times(seconds, rate, size, np.asarray(least_first_token), serving),
+        times,
+        added_per_token=RandomTime((own_size - 1.0) * per_other, own_variance * per_other**2 + of_answers),
         p_empty=p_empty,
-        p_waits=(1.0 - p_empty) * np.exp(-FULL_BATCHES * (1.0 - utilisation) * np.sqrt((places - 1.0) / utilisation)),
-        step_or_batch=np.asarray(batch * np.sqrt((1.0 + variation) * (1.0 + 2.0 * variation))),
+        p_waits=batches.wait / wait,
+        step_or_batch=np.asarray(batches.seconds * np.sqrt((1.0 + variation) * (1.0 + 2.0 * variation))),
         mean_added=mean_found / 2.0,
         wait=RandomTime(wait, wait**2),
         batch_times=time_found.at_points(),
@@ -322,8 +292,8 @@ def _batch_times(seconds: EngineTimes, rate: Floats, size: Floats, first_token: 
         least_added=zero,
         littles_law_ratio=one,
         wait=RandomTime(one, one),
-        added_per_token=RandomTime(zero, zero),
-        least_per_token=np.asarray(steps * (seconds.step + size * seconds.request)),
+        added_per_token=RandomTime(np.asarray(steps * (size - 1.0) * seconds.request), zero),
+        least_per_token=np.asarray(steps * (seconds.step + seconds.request)),
         tokens=np.full(len(rate), serving.answer.mean),
         answer_variation=zero,
         batch_times=np.ones((len(rate), len(POINTS))),
@@ -347,7 +317,9 @@ def running_at(seconds: EngineTimes, load: Floats, places: Floats, serving: Serv
     """Returns the mean requests in each engine; random arrivals without static batches find unlimited places."""
     tokens = serving.answer.mean
     if serving.static_batches:
-        return np.minimum(load, places) if serving.concurrency else _mean_batch(seconds, load, places, serving)[0]
+        if serving.concurrency is None:
+            return batches_of_arrivals(seconds, load, places, serving.answer).size
+        return np.minimum(load, places)
     if serving.concurrency is not None:
         return np.asarray(steady_state(seconds, np.maximum(1.0, load), places, tokens).running)
     work = seconds.of_request(tokens)

@@ -128,8 +128,13 @@ class MemoryNeed:
 
     @property
     def fit_probability(self) -> float:
-        """Probability that the least bytes are at most those that the GPU has."""
-        return self.least_band.probability_up_to(self.usable_bytes)
+        """Probability that the least bytes are at most those that the GPU has; 0 if it cannot hold the weights."""
+        return self.least_band.probability_up_to(self.usable_bytes) if self.holds_weights else 0.0
+
+    @property
+    def holds_weights(self) -> bool:
+        """Whether the GPU has the bytes of the weights, which are counted and not estimated."""
+        return self.parts.get("weights", 0.0) <= self.usable_bytes
 
     @property
     def highest_confidence(self) -> float | None:
@@ -157,8 +162,10 @@ class MemoryNeed:
 
     @property
     def may_fit(self) -> bool:
-        """Whether the job fits, or would fit at the low end of its band and needs no more than `MOST_OVER` allows."""
-        near = self.needed_bytes <= MOST_OVER * self.usable_bytes
+        """Whether the job fits, or would fit at the low end of its band, needs no more than `MOST_OVER` allows, and
+        has room for its weights.
+        """
+        near = self.holds_weights and self.needed_bytes <= MOST_OVER * self.usable_bytes
         return self.fits or (near and self.band.low <= self.usable_bytes)
 
 

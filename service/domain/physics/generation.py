@@ -163,7 +163,10 @@ class TokenTimes:
 
 @dataclass(frozen=True, slots=True)
 class ServedLoad:
-    """A load on instances of one cluster. Times are the likely ones, at the percentile of the question."""
+    """A load on instances of one cluster, with engines at their likely speed, or with `Serving.safe` at the low end.
+
+    Times are those at the percentile of the question.
+    """
 
     serving: Serving
     instances: Band
@@ -305,25 +308,26 @@ def served_load(
     sent = float(sent_cache_bytes(config, layout)) if serving.disaggregated else 0.0
     transfer = np.full(3, sent / cluster.network_bytes_per_second)
     served = serve_load(replicas, transfer, serving)
-    low, instances, high = served.fewest.tolist()
-    likely, replicas = Served(*(column[1:2] for column in served)), replicas.rows(np.array([1]))
-    times = times_of_load(replicas, transfer[1:2], likely, serving)
+    low, _, high = served.fewest.tolist()
+    chosen = np.array([2 if serving.safe else 1])
+    served, replicas = Served(*(column[chosen] for column in served)), replicas.rows(chosen)
+    instances, times = float(served.fewest[0]), times_of_load(replicas, transfer[chosen], served, serving)
     seconds = replicas.seconds(np.clip(times.running, 1.0, room))
     tokens, running, copies = serving.answer.mean, float(times.running[0]), instances * count
     prompt = float(np.asarray(seconds.prompt)[0])
     decode = tokens * float(np.asarray(seconds.step / max(1.0, running) + seconds.request)[0])
-    readers, rate = float(likely.prefill[0]), float(likely.rate[0]) * copies
+    readers, rate = float(served.prefill[0]), float(served.rate[0]) * copies
     first, token, request = (float(figure(times, serving.percentile)[0]) for _, figure in TIMES.values())
     return ServedLoad(
         serving=serving,
         # Slow engines may keep the limits on no number of instances; the fewest that carry the load may then be fewer.
         instances=Band(min(low, instances), instances, max(low, instances, high)),
-        missed=likely.missed(serving),
+        missed=served.missed(serving),
         replicas=count,
         places=room,
         running=running,
         in_flight=serving.concurrency or rate * float(times.mean_request[0]),
-        utilisation=float(likely.utilisation[0]),
+        utilisation=float(served.utilisation[0]),
         requests_per_second=rate,
         seconds_per_request=request,
         tokens=TokenTimes(first, token, float(times.mean_first_token[0]), float(times.mean_per_token[0]))

@@ -18,10 +18,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.domain.arrays import Number
+from service.domain.arrays import Floats, Number
+from service.domain.jobs.serving import Length
 
 TURNS_OF_A_BURST = 4.0
 """Turns after which a burst counts as a steady state."""
+
+STATES_OF_A_BATCH = 64
+"""Numbers of requests whose probabilities are added up: all, or as many evenly spaced ones."""
+
+ROUNDS_OF_BATCHES = 4
+"""Rounds of the fixed-point iteration for the mean size of a batch."""
+
+WITHIN_A_DEVIATION = (0.8413, 0.1587)
+"""Probabilities that a normal variable is below one standard deviation above its mean, and below one under its mean."""
+
+ALMOST_ONE = 1.0 - 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,3 +220,127 @@ def steady_state(
     queues = most_running / (alone + places * added) < free / (alone + others_free * added)
     running, others = np.where(queues, most_running, free), np.where(queues, places, others_free)
     return SteadyState(running, others, np.minimum(others_free, places), in_flight, tokens, queues)
+
+
+class BatchesOfArrivals(NamedTuple):
+    """Static batches of requests that arrive at random, with one entry per engine."""
+
+    size: Floats
+    """Mean requests of a batch."""
+    variance: Floats
+    """Variance of the requests of a batch."""
+    seconds: Floats
+    """Mean seconds of a batch."""
+    seconds_of_each: Floats
+    """Seconds that each request adds to a batch."""
+    variance_of_longest: Floats
+    """Variance of the seconds of a batch that is due to its longest answer."""
+    p_no_arrival: Floats
+    """Probability that no request waits at the end of a batch; the next batch then has the first one that comes."""
+    wait: Floats
+    """Mean seconds that a request waits for more batches because the next one is full."""
+    wait_of_those: Floats
+    """Mean seconds of this wait for the requests that have to wait."""
+
+    @property
+    def variance_of_seconds(self) -> Floats:
+        """Variance of the seconds of a batch."""
+        return self.seconds_of_each**2 * self.variance + self.variance_of_longest
+
+
+def batches_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats, answer: Length) -> BatchesOfArrivals:
+    """Returns the batches of requests that arrive at random; each holds those that wait when the last one ends.
+
+    A batch of k requests takes s + w k seconds. Let x be rate w, and p the probability that no request waits at the end
+    of a batch. With unlimited places, a Poisson variable of mean rate s + x k arrives in the time of a batch, so that
+    their number has the variance m / (1 - x^2), where m is its mean; it is taken as negative binomial. Places cut this
+    distribution off, with such a probability of a full batch that the mean of k stays (rate s + p) / (1 - x).
+
+    The requests at the ends of two successive batches have equal second moments. Exactly from this follow the requests
+    L that are left over for later batches, where F are the seconds of a full batch of b requests:
+
+        2 (b - rate F) L = m - 2 m p + p^2 - (1 - x^2) variance of k
+
+    With one place this is the formula of Pollaczek and Khinchin. The variance of the seconds of a batch, due to the
+    lengths of answers, adds rate^2 times itself to the right side.
+    """
+    one, full = (_batch_seconds(seconds, size, answer) for size in (np.ones_like(rate), places))
+    of_each = (full - one) / np.maximum(places - 1.0, 1.0)
+    work, utilisation = np.minimum(rate * of_each, ALMOST_ONE), np.clip(rate * full / places, 1e-12, ALMOST_ONE)
+    # The logarithm of the probability of no request falls by this where that of no arrival rises by one.
+    fall = -(1.0 + work) * np.log1p(-(work**2)) / np.maximum(work, 1e-9)
+    size, p_no_arrival = np.ones_like(rate), np.zeros_like(rate)
+    for _ in range(ROUNDS_OF_BATCHES):
+        batch, varying = _batch_seconds(seconds, size, answer), _variance_of_longest(seconds, size, answer) * rate**2
+        steps = rate * batch - work * size
+        mean = (steps + work * p_no_arrival) / (1.0 - work)
+        below = _below(places, mean, (mean + varying) / (1.0 - work**2))
+        missing = (steps + below.p_none) / (1.0 - work) - below.mean
+        p_full = np.clip(missing / (places - below.mean + below.p_none / (1.0 - work)), 0.0, 1.0)
+        # A step of Newton: more empty times make batches larger, and larger batches make empty times less likely.
+        p_none = (1.0 - p_full) * below.p_none
+        p_no_arrival = p_no_arrival + (p_none - p_no_arrival) / (1.0 + p_none * fall)
+        size = (1.0 - p_full) * below.mean + p_full * places
+    arriving = (size - (2.0 * size - p_no_arrival) * p_no_arrival + varying) / (1.0 - work**2)
+    variance = np.clip((1.0 - p_full) * below.mean_square + p_full * places**2 - size**2, 0.0, arriving)
+    left_over = (1.0 - work**2) * (arriving - variance) / (2.0 * places * (1.0 - utilisation))
+    return BatchesOfArrivals(
+        size,
+        variance,
+        _batch_seconds(seconds, size, answer),
+        of_each,
+        varying / rate**2,
+        p_no_arrival,
+        left_over * full / size,
+        full / places / _decay(utilisation, rate * _variance_of_longest(seconds, places, answer) / full),
+    )
+
+
+def _batch_seconds(seconds: EngineTimes, size: Floats, answer: Length) -> Floats:
+    """Mean seconds of a batch of this size."""
+    longest = answer.longest_of(size)
+    return np.asarray(seconds.of_steps(longest) + size * seconds.of_request(longest))
+
+
+def _variance_of_longest(seconds: EngineTimes, size: Floats, answer: Length) -> Floats:
+    """Variance of the seconds of a batch of this size that is due to its longest answer."""
+    high, low = (answer.longest_of(size, share) for share in WITHIN_A_DEVIATION)
+    return np.asarray(((high - low) / 2.0 * (seconds.step + size * seconds.request)) ** 2)
+
+
+def _decay(utilisation: Floats, varying: Floats) -> Floats:
+    """Returns t, where the probability that more requests are left over falls by exp(-t) for each.
+
+    For batches of equal seconds it is the root of exp(t) - 1 = t / utilisation, by a series within 2 % of it. It falls
+    as the arrivals in a batch vary more than Poisson variables do, by this share.
+    """
+    return np.asarray((np.sqrt(36.0 - 24.0 * np.log(utilisation)) - 6.0) / (1.0 + varying))
+
+
+class _BelowPlaces(NamedTuple):
+    """Numbers of requests below the places of an engine, one entry per engine; no batch has fewer than one."""
+
+    p_none: Floats
+    """Probability of no request."""
+    mean: Floats
+    mean_square: Floats
+
+
+def _below(places: Floats, mean: Floats, variance: Floats) -> _BelowPlaces:
+    """Returns the moments of a negative binomial number of requests, given that it is below the places.
+
+    With q = 1 - mean / variance, the number n - 1 is n / (q (n - 1) + mean (1 - q)) times as likely as n.
+    """
+    q = (1.0 - mean / variance)[:, None]
+    most = np.floor(np.minimum(places - 1.0, mean + 8.0 * np.sqrt(variance) + 8.0))[:, None]
+    apart = np.maximum(1.0, most / (STATES_OF_A_BATCH - 1.0))
+    numbers = np.maximum(most - apart * np.arange(STATES_OF_A_BATCH), 0.0)
+    between = np.maximum(numbers - (apart - 1.0) / 2.0, 0.0)
+    ratios = (between / np.maximum(q * (between - 1.0) + mean[:, None] * (1.0 - q), 1e-9)) ** apart
+    shares = np.ones_like(ratios)
+    np.cumprod(ratios[:, :-1], axis=1, out=shares[:, 1:])
+    shares /= shares.sum(axis=1, keepdims=True)
+    sizes = np.maximum(numbers, 1.0)
+    return _BelowPlaces(
+        (shares / apart * (numbers < 0.5)).sum(axis=1), (shares * sizes).sum(axis=1), (shares * sizes**2).sum(axis=1)
+    )

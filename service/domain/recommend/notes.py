@@ -52,7 +52,7 @@ LIMITS_ON_TIMES = frozenset(f"workload.serving.{name}" for name in TIMES)
 LIMITS_OF_A_JOB = ("min_nodes", "max_nodes", "same_placement")
 LIMITS_OF_PEAKS = ("min_nodes", "same_placement")
 LIMITS_OF_AN_AMOUNT = ("budget_usd", "deadline_hours", "max_instances", "confidence")
-LIMITS_WITH_A_LOAD = ("budget_usd", "max_instances")
+LIMITS_WITH_A_LOAD = ("budget_usd", "max_instances", "confidence")
 LIMITS = (
     "budget_usd",
     "deadline_hours",

@@ -332,6 +332,7 @@ class _SingleInstance:
 def _options_without_amount(planner: Planner, single: _SingleInstance, instances: Floats) -> NodeOptions:
     """Returns the options with these instances, where nothing ends and dollars are those of an hour."""
     shape, price, rate = single.works.shape, single.usd_per_hour * instances, single.likely * instances
+    limited_price = price * single.price_high if planner.limits.safe else price
     return NodeOptions(
         nodes=single.nodes,
         works=single.works,
@@ -354,7 +355,9 @@ def _options_without_amount(planner: Planner, single: _SingleInstance, instances
         hours=np.full(shape, np.nan),
         ends=single.works,
         # A month is billed as by `POST /estimate`: its hours at whole millionths of a dollar.
-        limited={"budget_usd": np.round(price * MICRO) * HOURS_A_MONTH / MICRO} if planner.limits.of_load else {},
+        limited={"budget_usd": np.round(limited_price * MICRO) * HOURS_A_MONTH / MICRO}
+        if planner.limits.of_load
+        else {},
         least_alone=single.least_alone,
         least_together=single.least_together,
         incomplete=np.zeros(shape[1], np.bool_),

@@ -143,6 +143,19 @@ def test_a_job_that_may_run_out_of_memory_says_how_likely_it_fits(client: TestCl
     assert any(0.5 < probability < 0.9 for probability in probabilities)
 
 
+def test_weights_that_are_larger_than_the_memory_leave_no_rate_and_no_chance(client: TestClient) -> None:
+    """DeepSeek-V3 in fp8 has 671 GB of weights, and eight H100 have 640 GB."""
+    work = {"task": "inference", "model": "deepseek-v3", "precision": ["fp8"], "software": {"engine": "vllm"}}
+    asked = {**work, "concurrency": 1, "input_length": 1000, "output_length": 200}
+    answer = post_estimate(client, {"workload": asked, "machine": "aws/p5.48xlarge"})
+    memory = answer["estimate"]["memory"]
+    assert memory["parts"]["weights"] > memory["usable_gib_per_gpu"]
+    assert not answer["fits"]
+    assert memory["fit_probability"] == 0.0
+    assert answer["estimate"]["tokens_per_second"] is None
+    assert answer["estimate"]["seconds_per_output_token"] is None
+
+
 @pytest.mark.parametrize("confidence", [0.5, 0.7, 0.9, 0.99])
 def test_a_layout_fits_with_the_confidence_that_is_asked_for(client: TestClient, confidence: float) -> None:
     answer = post_estimate(client, changed(TRAINING, workload__memory_confidence=confidence))

@@ -186,3 +186,14 @@ def test_a_gpu_that_no_machine_of_the_catalog_has_is_named(client: TestClient) -
         texts = [note["text"] for note in notes if note["code"] == "gpu_not_rented"]
         assert len(texts) == without
         assert all(text.startswith("No instance type of the catalog has gaudi3-128gb: ") for text in texts)
+
+
+def test_a_transcript_is_not_read_while_it_is_written(client: TestClient) -> None:
+    """Speech has no limit of readers, as its note says, and text has one."""
+    for model, note in (("whisper-large-v3", "no_time_limit"), ("llama-3.1-8b", "reading_speed")):
+        lengths = {} if note == "no_time_limit" else {"input_length": 1000, "output_length": 200}
+        work = {"task": "inference", "model": model, "serving": {"requests_per_second": 2, **lengths}}
+        answer = post_recommend(client, {"workload": work})
+        assert note in {each["code"] for each in answer["notes"]} & {"no_time_limit", "reading_speed"}
+        limit = answer["question"]["workload"]["serving"]["max_seconds_per_output_token"]
+        assert (limit is None) == (note == "no_time_limit")

@@ -67,6 +67,45 @@ LOAD: dict[str, Any] = {"requests_per_second": 5, "input_length": 1000, "output_
 SERVED = {"workload": {"task": "inference", "model": "llama-3.1-8b", "serving": LOAD}, "constraints": AWS}
 
 
+SERVED_LOADS = [{"requests_per_second": 20}, {"concurrency": 200}, {"requests_per_second": 3, "disaggregated": True}]
+
+
+@pytest.mark.parametrize("load", SERVED_LOADS, ids=str)
+def test_a_safe_load_has_the_instances_that_slow_engines_need(client: TestClient, load: dict[str, Any]) -> None:
+    """With `safe`, each machine has the instances that it has at most, and its slow engines keep the limits on them."""
+    serving = {**load, "input_length": 1000, "output_length": 300, "max_seconds_per_output_token": 0.03}
+    work = {"task": "inference", "model": "llama-3.1-8b", "software": {"engine": "vllm"}, "serving": serving}
+    likely, safe = (
+        {
+            (choice["provider"], choice["instance"]): choice
+            for choice in post_recommend(
+                client, {"workload": work, "constraints": {**AWS, "confidence": confidence}, "limit": 100}
+            )["choices"]
+        }
+        for confidence in ("likely", "safe")
+    )
+    assert safe.keys() <= likely.keys()
+    assert any(safe[name]["instances"] > likely[name]["instances"] for name in safe)
+    for name, choice in safe.items():
+        figures = choice["serving"]
+        assert choice["instances"] == figures["instances"] == figures["instances_high"]
+        assert figures["instances_high"] >= likely[name]["serving"]["instances"]
+        assert figures["keeps_limits"]
+        assert figures["seconds_per_output_token"] <= 0.03
+        month = figures["usd_per_month"]["likely"]
+        assert month == pytest.approx(choice["usd_per_hour"] * 730, rel=1e-3)
+
+
+def test_a_safe_budget_of_a_load_is_that_of_its_most_expensive_month(client: TestClient) -> None:
+    asked = changed(SERVED, constraints__confidence="safe")
+    choices = post_recommend(client, {**asked, "limit": 100})["choices"]
+    months = sorted(choice["serving"]["usd_per_month"]["likely"] for choice in choices)
+    answer = post_recommend(client, changed(asked, constraints__budget_usd=months[len(months) // 2]))
+    for choice in answer["choices"]:
+        assert choice["usd_per_hour"] * 730 <= months[len(months) // 2]
+    assert "not_weighed" not in codes(answer["notes"])
+
+
 @pytest.mark.parametrize(
     "more", [{}, {"constraints__max_instances": 2}, {"workload__serving__max_seconds_per_output_token": 0.01}], ids=str
 )

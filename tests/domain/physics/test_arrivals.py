@@ -263,3 +263,32 @@ def test_batches_of_samples_have_the_percentiles_of_a_simulation(load: float, st
     assert found.mean_request[0] == pytest.approx(np.mean(whole), rel=0.03)
     for percentile in (0.5, 0.95, 0.99):
         assert found.per_request(percentile)[0] == pytest.approx(np.quantile(whole, percentile), rel=0.12)
+
+
+@pytest.mark.parametrize("load", [0.7, 0.8, 0.9])
+@pytest.mark.parametrize("work", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("places", [1, 2, 4, 8, 16])
+def test_small_batches_that_are_often_full_take_the_times_of_a_simulation(
+    places: int, work: float, load: float
+) -> None:
+    """A full batch takes a second, and `work` is the part of it that its samples take."""
+    times, rate = EngineTimes(1.0 - work, 0.0, work / places, 0.0), load * places
+    found = modelled_batches(times, rate, places, Length(1.0))
+    requests = simulate_batches(times, rate, places, [1] * 20_000, Random(1))
+    whole = [request.last - request.sent for request in requests]
+    assert found.mean_request[0] == pytest.approx(np.mean(whole), rel=0.03)
+    assert found.first_token(0.95)[0] == pytest.approx(np.quantile(whole, 0.95), rel=0.08)
+
+
+@pytest.mark.parametrize("places", [2, 4, 8, 16])
+def test_answers_of_small_batches_that_are_often_full_take_the_times_of_a_simulation(places: int) -> None:
+    """Nine tenths of a full batch are work of its requests, half of it for prompts."""
+    work, rate, tokens = 0.9 / places, 0.8 * places, 100
+    times = EngineTimes(0.1 / tokens, work / 2.0 / tokens, work / 2.0, 0.0)
+    found = modelled_batches(times, rate, places, Length(tokens))
+    requests = simulate_batches(times, rate, places, [tokens] * 20_000, Random(1))
+    token = np.mean([(request.last - request.first) / (tokens - 1) for request in requests])
+    assert found.mean_per_token[0] == pytest.approx(token, rel=0.08)
+    assert found.mean_request[0] == pytest.approx(
+        np.mean([request.last - request.sent for request in requests]), rel=0.05
+    )
