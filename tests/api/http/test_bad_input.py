@@ -388,6 +388,7 @@ def serving(**load: Any) -> dict[str, Any]:
         ("/estimate", {"machine": "x", "tensor_parallel_size": 2}, ["layout.tensor"]),
         ("/recommend/batch", {"items": [serving(rps=5)]}, ["workload.serving.requests_per_second"]),
         ("/recommend", asked(workload={"task": "sft"}), ["training"]),
+        ("/recommend", asked(workload={"task": "training", "method": "sft"}), ["full", "lora"]),
         ("/recommend", asked(workload={"task": "embeddings"}), ["inference"]),
         ("/recommend", working(purpose="SFT"), ["finetune"]),
         (
