@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import floor
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
@@ -221,7 +222,8 @@ def memory_response(memory: MemoryNeed) -> MemoryResponse:
         needed_gib_per_gpu=rounded(memory.needed_bytes / GIB),
         band_gib_per_gpu=BandResponse.of(memory.band.times(1 / GIB)),
         usable_gib_per_gpu=rounded(memory.usable_bytes / GIB),
-        fit_probability=round(memory.fit_probability, 3),
+        # Rounded down, so that a probability below the one that is asked for is never shown as that one.
+        fit_probability=floor(1000 * memory.fit_probability) / 1000,
         parts=_rounded_parts(parts),
     )
 

@@ -37,8 +37,8 @@ def _gpu_memory(memory: MemoryNeed, of_cpus: bool) -> str:
     if memory.fits:
         asked = "" if memory.fits_surely else f" and not of {memory.confidence:.0%} as asked"
         return (
-            f"The job fits with a probability of {shown.fit_probability:.0%}{asked}: in eight of ten runs it needs "
-            f"{least.low:.1f} to {least.high:.1f} GiB{per_gpu}, and {shown.usable_gib_per_gpu:.1f} can be used."
+            f"The job fits with a probability of {100 * shown.fit_probability:g}%{asked}: in eight of ten runs it "
+            f"needs {least.low:.1f} to {least.high:.1f} GiB{per_gpu}, and {shown.usable_gib_per_gpu:.1f} can be used."
         )
     needed = f"{shown.needed_gib_per_gpu:.1f}: {_largest_first(shown.parts)}"
     return f"{shown.usable_gib_per_gpu:.1f} GiB{per_gpu} can be used; the job needs {needed}."

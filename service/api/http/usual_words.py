@@ -100,7 +100,7 @@ _TABLE = {
     "price_performance value balanced": "best_value",
     "energy power efficiency": "most_efficient",
     "serving serve embeddings reranking rerank generation transcription": "inference",
-    "sft fine_tuning fine_tune finetuning instruction_tuning": "finetune training",
+    "sft fine_tuning fine_tune finetuning instruction_tuning": "finetune training full lora",
     "finetune": "training",
     "embedding": "inference finetune",
     "contrastive classification": "finetune",

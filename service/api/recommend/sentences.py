@@ -121,9 +121,12 @@ def _spot_in_expectation(spot: SpotEstimate) -> str:
     else:
         of_each = " of each instance" if spot.interruptions_per_hour != expected.per_hour else ""
         compared = f"up to {rate:.3g} interruptions an hour{of_each} it costs less than on demand"
+    paid = expected.hours.likely
+    elapsed = expected.elapsed
+    waiting = "" if elapsed is None else f", and {elapsed.likely - paid:.3g} more pass without capacity"
     return (
-        f"About {spot.interruptions.likely:.3g} interruptions are expected, so {expected.hours.likely:.4g} hours are "
-        f"paid, {100 * (expected.stretch - 1):.3g} % more than undisturbed; {compared}."
+        f"About {spot.interruptions.likely:.3g} interruptions are expected, so {paid:.4g} hours are paid, "
+        f"{100 * (expected.stretch - 1):.3g} % more than undisturbed{waiting}; {compared}."
     )
 
 

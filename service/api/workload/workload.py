@@ -154,7 +154,7 @@ class ServingRequest(BodyModel):
     """Zones over which the instances are spread evenly."""
 
 
-ON_POLICY = frozenset({"grpo", "ppo", "rloo", "dapo", "gspo", "reinforce", "rlhf"})
+ON_POLICY = frozenset({"grpo", "ppo", "rloo", "dapo", "gspo", "reinforce", "rlhf", "rlvr", "rl"})
 """Training on answers that the model generates between its steps."""
 
 

@@ -41,10 +41,12 @@ SLOWED_PER_CLOCK = 0.4
 published runs that were left out (docs/accuracy.md); a T4, with 1,590 and 585 MHz, takes 1.55 times as long."""
 
 NAME_RULES = {
-    "aws": re.compile(r"(?:ml\.)?(?P<letters>[a-z]+?)(?P<generation>\d+)(?P<attributes>[a-z]*)\.(?P<size>[\w-]+)"),
+    "aws": re.compile(
+        r"(?:ml\.)?(?P<letters>[a-z]+?)(?P<generation>\d+)(?P<attributes>[a-z]*)(?:-[a-z]+\d+)?\.(?P<size>[\w-]+)"
+    ),
 }
 """Provider → pattern of its instance names. AWS: the series is letters and a number, the letters behind it are variants
-(d local disk, n network, g Graviton), and the size follows the dot."""
+(d local disk, n network, g Graviton), a GPU may follow (`-b200`), and so does the size after the dot."""
 
 
 @dataclass(frozen=True, slots=True)

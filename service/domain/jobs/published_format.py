@@ -4,7 +4,7 @@ from service.domain.catalog.names import unknown
 from service.domain.errors import ImpossibleModel
 from service.domain.models.config_fields import Config, flag, number, section
 
-FIELD = "config.quantization_config"
+FIELD = "huggingface_config.quantization_config"
 
 FORMATS_OF_METHOD: dict[str, dict[int, str]] = {
     "fp8": {8: "fp8"},

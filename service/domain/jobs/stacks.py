@@ -27,6 +27,8 @@ class StackClass:
     data-parallel ranks (ZeRO-3, FSDP)."""
     batches_continuously: bool = False
     """Whether prompts of new requests are processed between the decoding steps of running requests."""
+    distributes: bool = False
+    """Whether these stacks train one model on many GPUs by themselves; code of other ones has to be written for it."""
     pads_heads: bool = False
     """Whether heads are padded, so that the tensor-parallel degree need not divide their number: 12 NeuronCores run
     models of 32 heads (AWS)."""
@@ -34,17 +36,17 @@ class StackClass:
 
 _UNKNOWN_CLASS = StackClass("unknown")
 # Megatron's distributed optimizer is ZeRO-1.
-_MEGATRON = StackClass("megatron", zero_stages=(0, 1), prefers_model_parallelism=True)
+_MEGATRON = StackClass("megatron", zero_stages=(0, 1), prefers_model_parallelism=True, distributes=True)
 # Code that was written for a benchmark.
-_TUNED = StackClass("tuned", zero_stages=(0, 1), prefers_model_parallelism=True)
-_FSDP = StackClass("fsdp")
+_TUNED = StackClass("tuned", zero_stages=(0, 1), prefers_model_parallelism=True, distributes=True)
+_FSDP = StackClass("fsdp", distributes=True)
 _EAGER = StackClass("eager", has_model_parallelism=False)
 _GRAPH = StackClass("graph", zero_stages=(0,), has_model_parallelism=False)
 _ENGINE = StackClass("engine", batches_continuously=True)
 # The GPU waits for the server and the scheduler in each step.
 _EARLY_ENGINE = StackClass("early_engine", batches_continuously=True)
 # Compiled as a whole; the compiler shards (GSPMD).
-_XLA = StackClass("xla")
+_XLA = StackClass("xla", distributes=True)
 # Compiled for AWS' own chips.
 _NEURON = StackClass("neuron", pads_heads=True)
 

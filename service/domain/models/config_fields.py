@@ -42,9 +42,9 @@ def number(config: Config, key: str) -> int | None:
         return None
     # True is an int in Python; a float such as 4096.0 is a whole number in JSON.
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
-        raise ImpossibleModel(f"{key} must be a whole number.", field=f"config.{key}")
+        raise ImpossibleModel(f"{key} must be a whole number.", field=f"huggingface_config.{key}")
     if not 0 <= value <= LARGEST_NUMBER:
-        raise ImpossibleModel(f"{key} is a number that no model has.", field=f"config.{key}")
+        raise ImpossibleModel(f"{key} is a number that no model has.", field=f"huggingface_config.{key}")
     return int(value)
 
 
@@ -61,7 +61,8 @@ def dimensions(config: Config, *names: str) -> list[int]:
         keys = ", ".join(usual for usual, *_ in missing)
         others = "; ".join(f"{usual} is also read as {', '.join(more)}" for usual, *more in missing if more)
         raise ImpossibleModel(
-            f"The config does not have {keys}{f' ({others})' if others else ''}.", field=f"config.{missing[0][0]}"
+            f"The config does not have {keys}{f' ({others})' if others else ''}.",
+            field=f"huggingface_config.{missing[0][0]}",
         )
     return [value for value in values.values() if value is not None]
 
@@ -72,7 +73,7 @@ def flag(config: Config, key: str, *, default: bool) -> bool:
     if value is None:
         return default
     if not isinstance(value, bool):
-        raise ImpossibleModel(f"{key} must be true or false.", field=f"config.{key}")
+        raise ImpossibleModel(f"{key} must be true or false.", field=f"huggingface_config.{key}")
     return value
 
 
@@ -83,7 +84,8 @@ def layer_types(config: Config, key: str) -> Sequence[str]:
         return ()
     if not isinstance(value, list | str) or len(value) > MAX_LAYER_TYPES or not all(isinstance(w, str) for w in value):
         raise ImpossibleModel(
-            f"{key} must be a list of at most {MAX_LAYER_TYPES} texts, one per layer.", field=f"config.{key}"
+            f"{key} must be a list of at most {MAX_LAYER_TYPES} texts, one per layer.",
+            field=f"huggingface_config.{key}",
         )
     return value
 
@@ -94,7 +96,7 @@ def section(config: Config, key: str) -> Config:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ImpossibleModel(f"{key} must be an object.", field=f"config.{key}")
+        raise ImpossibleModel(f"{key} must be an object.", field=f"huggingface_config.{key}")
     return value
 
 
@@ -108,5 +110,5 @@ def model_type(config: Config) -> str:
     """Returns the name of the architecture in lower case; empty if it is absent."""
     value = config.get("model_type", "")
     if not isinstance(value, str):
-        raise ImpossibleModel("model_type must be a text.", field="config.model_type")
+        raise ImpossibleModel("model_type must be a text.", field="huggingface_config.model_type")
     return value[:80].lower()

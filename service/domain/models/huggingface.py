@@ -113,8 +113,8 @@ def read_config(config: Config, name: str = "custom") -> Model:
     try:
         return _MODELS.get(model_type(config), _language_model)(config, name)
     except ImpossibleModel as error:
-        path = error.field if error.field and error.field.startswith("config") else "config"
-        raise ImpossibleModel(error.sentence, field=path, near=error.near) from None
+        named = error.field is not None and error.field.startswith("huggingface_config")
+        raise error.at(error.field if named else "huggingface_config") from None
 
 
 def read_transformer(config: Config) -> Transformer:
@@ -125,7 +125,7 @@ def read_transformer(config: Config) -> Transformer:
         raise ImpossibleModel(
             f"The architecture '{kind}' cannot be read from its config: {NOT_READ[kind]}. "
             "Give parameters and forward FLOPs per sample instead.",
-            field="config.model_type",
+            field="huggingface_config.model_type",
         )
     usual = _latent if number(text, "kv_lora_rank") else _usual
     return _READERS.get(kind, usual)(text)
@@ -225,7 +225,7 @@ def _shared_experts(config: Config, width: int) -> int:
         if together:
             if not width or together % width:
                 raise ImpossibleModel(
-                    f"{key} {together} is not a multiple of the experts' {width}.", field=f"config.{key}"
+                    f"{key} {together} is not a multiple of the experts' {width}.", field=f"huggingface_config.{key}"
                 )
             return together // width
     return dimension(config, "shared_experts") or 0
@@ -302,7 +302,7 @@ def _nemotron_h(config: Config) -> Transformer:
     if not count["M"] or sum(count.values()) != len(pattern):
         raise ImpossibleModel(
             "The config of a nemotron_h must list its layers in hybrid_override_pattern or layers_block_type.",
-            field="config.hybrid_override_pattern",
+            field="huggingface_config.hybrid_override_pattern",
         )
     heads, head_size, state, groups = dimensions(
         config, "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "n_groups"
@@ -445,9 +445,9 @@ def _tower(config: Config, hidden: int) -> tuple[float | None, float | None]:
     try:
         layers, width, patch = dimensions(vision, "layers", "hidden", "patch_size")
     except ImpossibleModel as error:
-        raise ImpossibleModel(f"In vision_config: {error.sentence}", field="config.vision_config") from None
+        raise ImpossibleModel(f"In vision_config: {error.sentence}", field="huggingface_config.vision_config") from None
     if not patch:
-        raise ImpossibleModel("The patches of vision_config have no size.", field="config.vision_config")
+        raise ImpossibleModel("The patches of vision_config have no size.", field="huggingface_config.vision_config")
     ffn = dimension(vision, "ffn") or (number(vision, "mlp_ratio") or 4) * width
     gated = (activation(vision) or "gelu").startswith(GATED_ACTIVATIONS)
     in_layers = layers * (4 * width * width + (3 if gated else 2) * width * ffn)
@@ -467,7 +467,9 @@ def _pooled_patches(config: Config, vision: Config, patches: int) -> float:
     tokens = number(config, "mm_tokens_per_image")
     ratio = vision.get("pixel_shuffle_ratio") or config.get("downsample_ratio") or 1.0
     if not isinstance(ratio, int | float) or not 0 < ratio <= 1:
-        raise ImpossibleModel("The ratio of pooled patches is between 0 and 1.", field="config.downsample_ratio")
+        raise ImpossibleModel(
+            "The ratio of pooled patches is between 0 and 1.", field="huggingface_config.downsample_ratio"
+        )
     return patches / tokens if tokens else 1.0 / ratio**2
 
 
@@ -487,7 +489,9 @@ def _image_encoder(config: Config, name: str) -> Model:
     """Reads a vision transformer (ViT) over the patches of an image."""
     image, patch = number(config, "image_size") or 224, number(config, "patch_size") or 16
     if not patch or image % patch:
-        raise ImpossibleModel(f"Patches of {patch} do not divide an image of {image}.", field="config.patch_size")
+        raise ImpossibleModel(
+            f"Patches of {patch} do not divide an image of {image}.", field="huggingface_config.patch_size"
+        )
     tokens = (image // patch) ** 2 + 1
     # The type is set, because the vision part of a CLIP config has another type or none.
     encoder = _usual({**config, "model_type": "vit", "vocab_size": 0, "max_position_embeddings": tokens})

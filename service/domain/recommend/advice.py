@@ -77,6 +77,8 @@ class Situation:
     """Whether the caller asked for a part of a card."""
     cut_over_gpus: bool = False
     """Whether one GPU does not hold the model."""
+    distributes: bool = False
+    """Whether the software that is named trains one model on many GPUs by itself."""
     basis: str = "peak"
     is_managed: bool = False
     """Whether a managed service runs the first choice, as the question asks."""
@@ -123,6 +125,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         part=_part_of_a_card(context, top, modelled),
         asks_for_part=context.part_of_gpu is not None,
         cut_over_gpus=modelled is not None and modelled.estimate.layout.spreads_model,
+        distributes=config is not None and config.software.stack.stack_class.distributes,
     )
     if top is None:
         return situation
@@ -314,7 +317,8 @@ def _rules(instance_type: InstanceType, software: str, catalog: Catalog) -> tupl
 
 
 def _code_change_required(situation: Situation, _catalog: Catalog) -> Figures | None:
-    return {"gpus": situation.gpus} if situation.gpus > 1 and not situation.runs_share_machines else None
+    needless = situation.distributes or situation.runs_share_machines
+    return {"gpus": situation.gpus} if situation.gpus > 1 and not needless else None
 
 
 def _independent_runs(situation: Situation, _catalog: Catalog) -> Figures | None:

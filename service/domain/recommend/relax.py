@@ -15,8 +15,8 @@ from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import FailedConstraint, Relaxation
 from service.domain.selection.requirements import Requirements
-from service.domain.selection.selection import Selection
-from service.domain.typeset import first_of
+from service.domain.selection.selection import OFFER_CODES, Selection
+from service.domain.typeset import first_of, union
 
 SOME = 3
 """Most instance types that a rejection names."""
@@ -33,6 +33,9 @@ RESUME = "workload.fault_tolerant"
 
 HOPELESS = 100.0
 """Weight of a missed constraint that no change of the question can relax; other constraints weigh 1."""
+
+HIDDEN = 2.5
+"""Weight of one missed constraint that others hide: more than two, as a job may have two limits, time and money."""
 
 
 def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Rejection, ...]:
@@ -68,8 +71,10 @@ def nearest_miss(selection: Selection, rejected: Sequence[Rejection], catalog: C
     """Returns the type that misses the fewest constraints; None if something is admitted, if one change admits
     something, or if the catalog of the day has no instance types.
 
-    Constraints that no change of the question relaxes, such as those on data or hardware, count more. Of types that
-    miss equally few, the one with the most memory is returned, since most jobs that fit nowhere lack memory.
+    Constraints that no change of the question relaxes, such as those on data or hardware, count more. A type that
+    misses only one on its offers misses more than that: with its other offers the job misses its own limits, else the
+    change would admit it. Of types that miss equally few, the one with the most memory is returned, since most jobs
+    that fit nowhere lack memory.
     """
     is_helped = any(rejection.relaxation is not None for rejection in rejected)
     if selection.admitted.types or is_helped or not catalog.instance_types:
@@ -77,6 +82,8 @@ def nearest_miss(selection: Selection, rejected: Sequence[Rejection], catalog: C
     missed = np.zeros(len(catalog.instance_types))
     for constraint in selection.failed:
         missed += catalog.mask(constraint.fails) * (1.0 if constraint.rule is not None else HOPELESS)
+    by_offers = catalog.mask(union(each.fails for each in selection.failed if each.code in OFFER_CODES))
+    missed[by_offers & (missed == 1.0)] = HIDDEN
     memory = np.nan_to_num(catalog.columns.numbers["total_gpu_memory_gb"])
     index = int(np.lexsort((-memory, missed))[0])
     codes = (constraint.code for constraint in selection.failed if constraint.fails >> index & 1)

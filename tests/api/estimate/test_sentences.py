@@ -1,8 +1,15 @@
-"""The sentence of a verdict says how far a cost is from its limits."""
+"""The sentence of a verdict says how far a cost is from its limits, and that of memory how likely it suffices."""
 
-from service.api.estimate.sentences import readable, verdict_text
+from statistics import NormalDist
+
+from service.api.estimate.sentences import readable, verdict_text, warning_text
+from service.domain.band import Band
 from service.domain.bill.verdict import Gate, verdict
+from service.domain.layouts.warnings import EstimateWarningCode
 from service.domain.money import Micros
+from service.domain.physics.estimate import MemoryNeed
+from service.domain.statement import statement
+from service.domain.units import GIB
 
 
 def usd(dollars: float) -> Micros:
@@ -46,3 +53,12 @@ def test_large_figures_have_no_exponent() -> None:
     figures = [(0.0123456, 4), (55.04, 4), (9999.6, 4), (124_459_597.5, 4), (2261.4, 3), (24.0, 6)]
     texts = [readable(value, digits) for value, digits in figures]
     assert texts == ["0.01235", "55.04", "10,000", "124,459,598", "2,261", "24"]
+
+
+def test_a_probability_just_below_the_one_asked_for_is_not_shown_as_that_one() -> None:
+    band = Band(10.0 * GIB, 20.0 * GIB, 40.0 * GIB)
+    # The ends of a band are the quantiles of 10 and 90 %.
+    usable = 20.0 * 2 ** (NormalDist().inv_cdf(0.89996) / NormalDist().inv_cdf(0.9)) * GIB
+    memory = MemoryNeed(band.likely, usable, {"weights": band.likely}, band, band.likely, confidence=0.9)
+    text = warning_text(statement(EstimateWarningCode.GPU_MEMORY, memory=memory, of_cpus=False))
+    assert text.startswith("The job fits with a probability of 89.9% and not of 90% as asked: in eight of ten runs")

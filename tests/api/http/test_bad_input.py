@@ -53,7 +53,7 @@ def is_problem(answer: Answer, status: int, field: str | None = None, near: str 
         ("/instances?provider=awz", "provider", "aws"),
         ("/instances?region=us-esat-1", "region", "us-east-1"),
         ("/instances?country=DEE", "country", "DE"),
-        ("/instances?family=p6", "family", "p6-b200"),
+        ("/instances?family=p6-b20", "family", "p6-b200"),
         ("/instances?continent=europa", "continent", "europe"),
         ("/instances?seller_class=hyperscalar", "seller_class", "hyperscaler"),
         ("/instances?family=g55", "family", "g5"),
@@ -390,6 +390,7 @@ def serving(**load: Any) -> dict[str, Any]:
         ("/estimate", {"machine": "x", "tensor_parallel_size": 2}, ["layout.tensor"]),
         ("/recommend/batch", {"items": [serving(rps=5)]}, ["workload.serving.requests_per_second"]),
         ("/recommend", asked(workload={"task": "sft"}), ["training"]),
+        ("/recommend", asked(workload={"task": "training", "method": "sft"}), ["full", "lora"]),
         ("/recommend", asked(workload={"task": "embeddings"}), ["inference"]),
         ("/recommend", working(purpose="SFT"), ["finetune"]),
         (
@@ -536,6 +537,12 @@ def test_a_version_that_cannot_be_read_is_reported(app: FastAPI, software: dict[
 def test_a_model_config_that_could_not_be_sent_back(app: FastAPI, config: str) -> None:
     body = f'{{"workload": {{"task": "training", "model": {{"huggingface_config": {config}}}}}}}'
     is_problem(recommend(app, body), 422, "workload.model.huggingface_config")
+
+
+def test_the_error_about_a_model_config_names_the_field_as_it_was_sent(app: FastAPI) -> None:
+    config = {"model_type": "llama", "hidden_size": "4096"}
+    answer = recommend(app, working(model={"huggingface_config": config}))
+    is_problem(answer, 422, "workload.model.huggingface_config.hidden_size")
 
 
 def test_a_model_config_is_sent_back_as_it_came(app: FastAPI) -> None:

@@ -135,6 +135,15 @@ def test_graphics_and_double_precision_have_cards_of_their_own(client: TestClien
     assert hpc["advice"] == []
 
 
+@pytest.mark.parametrize(("framework", "advised"), [("megatron-lm", False), ("torchtitan", False), ("pytorch", True)])
+def test_software_that_trains_on_many_gpus_by_itself_needs_no_other_code(
+    client: TestClient, framework: str, advised: bool
+) -> None:
+    job = {"model": "gpt2", "amount": {"steps": 1000}, "software": {"framework": framework}}
+    answer = advice(ask(client, "training", {"instance": ["aws/p4d.24xlarge"]}, **job))
+    assert ("code_change_required" in answer) == advised
+
+
 def test_independent_runs_and_models_take_a_gpu_each(client: TestClient) -> None:
     limits = {"min_gpu_count": 8, "family": ["p3", "p4d"]}
     answer = advice(ask(client, "training", limits, as_of="2022-02-17", concurrent_runs=8))

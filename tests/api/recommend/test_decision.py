@@ -1,5 +1,6 @@
 """Decisions about a whole job: limits, instances, spot in expectation, ties and fallbacks, over the seed."""
 
+import re
 from typing import Any
 
 import pytest
@@ -210,7 +211,11 @@ def test_spot_is_priced_in_expectation(client: TestClient) -> None:
         if choice["provider"] == "aws":
             assert response["notice_seconds"] == 120
         assert choice["estimate"]["hours"]["likely"] >= response["paid_hours"]["likely"]
-        assert "spot_in_expectation" in codes(choice["reasons"])
+        reason = codes(choice["reasons"])["spot_in_expectation"]["text"]
+        waiting = choice["estimate"]["hours"]["likely"] - response["paid_hours"]["likely"]
+        stated = re.search(r"and ([\d.e+-]+) more pass without capacity", reason)
+        assert waiting == pytest.approx(float(stated[1]) if stated else 0.0, rel=0.01, abs=1e-3)
+    assert any("without capacity" in codes(choice["reasons"])["spot_in_expectation"]["text"] for choice in spot)
     assert all(choice["spot"] is None for choice in answer["choices"] if choice["market"] != "spot")
 
 

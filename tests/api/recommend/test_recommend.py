@@ -475,6 +475,17 @@ def test_a_job_that_fits_nowhere_is_nearest_to_fit_where_memory_is_largest(clien
     assert "aws/p4d.24xlarge misses the fewest constraints" in text
 
 
+def test_the_nearest_machine_misses_all_that_one_change_cannot_admit(client: TestClient) -> None:
+    job = {"task": "training", "model": "llama-3.1-70b", "amount": {"tokens": 1e11}, "sequence_length": 8192}
+    code = {"global_batch_size": 256, "software": {"framework": "pytorch"}}
+    limits = {"max_nodes": 8, "budget_usd": 1000, "deadline_hours": 48}
+    answer = post_recommend(client, {"workload": job | code, "constraints": limits})
+    # Some are sold at spot only, and miss the limits there too: to admit another market would not be enough.
+    assert any(each["code"] == "market" and each["only_this"] and not each["relax"] for each in answer["rejections"])
+    (text,) = (note["text"] for note in answer["notes"] if note["code"] == "several_constraints")
+    assert not text.endswith(": market.")
+
+
 def test_a_name_that_was_not_measured_comes_with_a_similar_one(client: TestClient) -> None:
     asked = question(workload={"task": "training", "name": "resnet-50"})
     notes = {note["code"]: note["text"] for note in post_recommend(client, asked)["notes"]}

@@ -19,6 +19,8 @@ from tests.builders.instance_types import unknown_instance_type
         ("ml.g5.xlarge", ("g", 5, (), "xlarge")),
         ("trn1.32xlarge", ("trn", 1, (), "32xlarge")),
         ("m5.metal-24xl", ("m", 5, (), "metal-24xl")),
+        ("p6-b200.48xlarge", ("p", 6, (), "48xlarge")),
+        ("ml.p6e-gb200.36xlarge", ("p", 6, ("e",), "36xlarge")),
     ],
 )
 def test_a_name_of_aws_is_letters_generation_attributes_and_size(name: str, answer: tuple[object, ...]) -> None:

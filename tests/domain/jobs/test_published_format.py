@@ -63,5 +63,5 @@ def test_each_method_and_its_bits_give_a_format(stated: Any, precision: str | No
 def test_an_unknown_method_or_number_of_bits_is_refused(stated: Any, field: str, near: str | None) -> None:
     with pytest.raises(QuestionError) as error:
         published_precision({"quantization_config": stated})
-    assert error.value.field == f"config.quantization_config.{field}"
+    assert error.value.field == f"huggingface_config.quantization_config.{field}"
     assert near is None or near in error.value.near

@@ -517,7 +517,7 @@ def test_an_encoder_of_images_without_dimensions_is_refused(name: str) -> None:
     vision = {key: value for key, value in QWEN_2_5_VL["vision_config"].items() if key != name}
     with pytest.raises(ImpossibleModel, match="vision_config") as caught:
         read_config(QWEN_2_5_VL | {"vision_config": vision})
-    assert caught.value.field == "config.vision_config"
+    assert caught.value.field == "huggingface_config.vision_config"
 
 
 def test_an_unknown_architecture_is_read_by_the_usual_names() -> None:
@@ -533,7 +533,7 @@ def test_an_unknown_architecture_gates_as_its_activation_says() -> None:
 def test_what_is_missing_is_named_with_its_other_names() -> None:
     with pytest.raises(ImpossibleModel) as caught:
         read_config({"model_type": "new", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 10})
-    assert caught.value.field == "config.num_hidden_layers"
+    assert caught.value.field == "huggingface_config.num_hidden_layers"
     assert caught.value.sentence.startswith("The config does not have num_hidden_layers (")
     assert "n_layer" in caught.value.sentence
 
@@ -542,7 +542,7 @@ def test_what_is_missing_is_named_with_its_other_names() -> None:
 def test_what_would_be_read_wrong_is_refused_with_the_reason(kind: str) -> None:
     with pytest.raises(ImpossibleModel, match=NOT_READ[kind]) as caught:
         read_config({**LLAMA_3_8B, "model_type": kind})
-    assert caught.value.field == "config.model_type"
+    assert caught.value.field == "huggingface_config.model_type"
 
 
 BROKEN: dict[str, dict[str, Any]] = {
@@ -579,7 +579,7 @@ def test_a_broken_config_is_a_sentence(change: dict[str, Any]) -> None:
     with pytest.raises(ImpossibleModel) as caught:
         read_config({**LLAMA_3_8B, **change})
     assert caught.value.sentence.endswith(".")
-    assert (caught.value.field or "").startswith("config")
+    assert (caught.value.field or "").startswith("huggingface_config")
 
 
 TEXTS = st.sampled_from(["", "llama", "7", "full_attention"])
