@@ -533,3 +533,14 @@ def test_compiled_training_takes_about_the_four_days_that_nanogpt_states(
     assert hours["likely"] < 0.8 * plain["estimate"]["hours"]["likely"]
     assert hours["low"] < 96 < hours["high"]
     assert "extrapolates" in {warning["code"] for warning in compiled["warnings"]}
+
+
+@pytest.mark.parametrize(("tokens", "beyond"), [(131_072, False), (262_144, True)])
+def test_training_beyond_the_context_of_a_model_is_stated(client: TestClient, tokens: int, beyond: bool) -> None:
+    work = training("llama-3.1-8b", sequence_length=tokens)
+    answer = post_estimate(client, {"workload": work, "machine": "p5.48xlarge", "nodes": 4})
+    texts = [each["text"] for each in answer["warnings"] if each["code"] == "beyond_context"]
+    assert len(texts) == beyond
+    assert all(
+        text.endswith("have 262,144: its positions have to be scaled, or learned again for them.") for text in texts
+    )
