@@ -544,3 +544,31 @@ def test_training_beyond_the_context_of_a_model_is_stated(client: TestClient, to
     assert all(
         text.endswith("have 262,144: its positions have to be scaled, or learned again for them.") for text in texts
     )
+
+
+def test_pretraining_without_a_stack_takes_about_as_long_as_llama_3_took(client: TestClient) -> None:
+    """Llama 3.1 405B ran at 400 TFLOP/s on each of 16,384 H100, with 16 interleaved stages of 126 layers."""
+    work = training(
+        "llama-3.1-405b",
+        purpose="pretrain",
+        sequence_length=8192,
+        global_batch_size=2048,
+        batch_size=None,
+        amount={"tokens": 15.6e12},
+    )
+    estimate = post_estimate(client, {"workload": work, "machine": "p5.48xlarge", "nodes": 2048})["estimate"]
+    assert estimate["model_tflops_per_gpu"] == pytest.approx(400, rel=0.15)
+    assert (estimate["layout"]["tensor"], estimate["layout"]["pipeline"]) == (8, 16)
+    assert estimate["layout"]["virtual_stages"] > 1
+
+
+@pytest.mark.parametrize("machine", ["g5.2xlarge", "g6e.2xlarge"])
+def test_qlora_without_a_stack_is_no_faster_than_with_the_usual_ones(client: TestClient, machine: str) -> None:
+    def rate(**software: str) -> float:
+        work = training("llama-3.1-8b", method="qlora", sequence_length=2048, software=software)
+        answer: float = post_estimate(client, {"workload": work, "machine": machine})["estimate"]["samples_per_second"][
+            "likely"
+        ]
+        return answer
+
+    assert rate() < min(rate(framework=name) for name in ("pytorch", "transformers"))
