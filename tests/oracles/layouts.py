@@ -147,7 +147,9 @@ def _pipeline_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout, *, 
     return [
         each
         for each in _divisors(gpus)
-        if each * (pieces if each > 1 else 1) <= t.layers and -t.layers % each <= MOST_PADDING * t.layers
+        if each <= t.layers
+        and (each == 1 or pieces <= -(-t.layers // each))
+        and -t.layers % each <= MOST_PADDING * t.layers
     ]
 
 
@@ -182,8 +184,9 @@ def _virtual_stages(config: TrainingConfig, pipeline: int, accumulation: int, fi
     t = config.model.transformer
     if not (t and config.software.stack.interleaves_stages and pipeline > 1 and accumulation % pipeline == 0):
         return [1]
-    pieces = {1, 2, t.layers // pipeline}
-    return [each for each in pieces if each == 1 or t.layers % (pipeline * each) == 0]
+    # Where stages have unequal numbers of layers, one with fewer has an empty piece.
+    most = -(-t.layers // pipeline)
+    return [each for each in {1, 2, most} if most % each == 0]
 
 
 def _highest_stage(cut: Cut, fixed: FixedLayout) -> int:

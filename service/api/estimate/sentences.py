@@ -126,11 +126,14 @@ def _network_unknown(*, gbps: float, disaggregated: bool) -> str:
     return f"The network between the machines is not stated: {gbps:g} Gbps are assumed, and {crosses} crosses it."
 
 
-def _beyond_context(*, model: str, most: int, tokens: float) -> str:
-    return (
-        f"{model} is published for sequences of up to {most:,} tokens, and the longest here have {tokens:,.0f}: "
-        "engines refuse them unless its positions are scaled, and answers may get worse."
+def _beyond_context(*, model: str, most: int, tokens: float, trains: bool) -> str:
+    follows = (
+        "its positions have to be scaled, or learned again for them."
+        if trains
+        else "engines refuse them unless its positions are scaled, and answers may get worse."
     )
+    published = f"{model} is published for sequences of up to {most:,} tokens"
+    return f"{published}, and the longest here have {tokens:,.0f}: {follows}"
 
 
 def _slow_first_token(*, seconds: float, percentile: float, usual: float) -> str:

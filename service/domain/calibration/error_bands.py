@@ -51,6 +51,11 @@ def _fitted_features(kind: StepKind) -> tuple[str, ...]:
     return tuple(name for name in NOVELTIES if (name,) in patterns)
 
 
+def _has_methods(kind: StepKind) -> bool:
+    """Returns whether the methods of training have coefficients in a kind of step."""
+    return ("method",) in {pattern for pattern, _ in kind.patterns.get("*", ())}
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorBands:
     """Logarithms of the ends of bands, by name (`band.kind.low`, `high` or `middle`) and scope of a group of errors."""
@@ -76,13 +81,15 @@ class ErrorBands:
     def caution(self, kind: StepKind, features: Features, new: Sequence[str]) -> float:
         """Returns the factor on the likely rate where the stack is new: the median of truth ÷ estimate, at most 1.
 
-        The errors are those of the family of the model. Published stacks are tuned and most others are not, so a stack
-        without runs is never expected to be faster than estimated.
+        The errors are those of the family of the model, and in training of its method. Published stacks are tuned and
+        most others are not, so a stack without runs is never expected to be faster than estimated.
         """
         if "stack" not in new:
             return 1.0
         middles = self.values.get(f"band.{kind.name}.middle", {})
-        return exp(min(0.0, next((middles[scope] for scope in _middle_groups(features) if scope in middles), 0.0)))
+        return exp(
+            min(0.0, next((middles[scope] for scope in _middle_groups(kind, features) if scope in middles), 0.0))
+        )
 
     def of_feed(self, part: str, rate: float) -> Band:
         """Returns the band of the samples per second that a part of the host, such as its CPUs, loads for the GPUs."""
@@ -141,9 +148,11 @@ def _groups(kind: StepKind, features: Features, new: Sequence[str]) -> tuple[str
     return (*(dict.fromkeys(harder + scope for scope in scopes)), "")
 
 
-def _middle_groups(features: Features) -> tuple[str, str]:
+def _middle_groups(kind: StepKind, features: Features) -> tuple[str, ...]:
     """Returns the groups of errors of questions that name no stack, the narrowest first."""
-    return f"family={features.get('family', '')}|{UNKNOWN_STACK}", UNKNOWN_STACK
+    of_family = f"family={features.get('family', '')}|{UNKNOWN_STACK}"
+    of_method = f"method={features.get('method', '')}|{of_family}"
+    return (*((of_method,) if _has_methods(kind) else ()), of_family, UNKNOWN_STACK)
 
 
 # The fit
@@ -179,7 +188,7 @@ def fitted_bands(misses: Sequence[Miss], without_stack: Sequence[Miss] = (), ins
         for group in by_group.with_enough
         for end, at in (("low", (1 - inside) / 2), ("high", (1 + inside) / 2))
     ]
-    unknown = _GroupedErrors.of(without_stack, lambda miss: _middle_groups(miss.features))
+    unknown = _GroupedErrors.of(without_stack, lambda miss: _middle_groups(miss.kind, miss.features))
     return fitted + [
         _coefficient(group, "middle", unknown.quantile(group, 0.5), len(unknown.errors[group]))
         for group in unknown.with_enough

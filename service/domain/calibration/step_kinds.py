@@ -110,7 +110,8 @@ GENERATION = _kind(
     {
         "weights": (1.3, {
             WIDE: ("apart", "apart stack", "apart stack bits"),
-            MIDDLE: ("apart architecture",),
+            # One token at a time uses less of the bandwidth of an A100 than of a card with slower memory.
+            MIDDLE: ("apart architecture", "apart tier architecture"),
             NARROW: (EVERYTHING, "stack", "stack bits"),
             0.05: ("architecture", "tier"),
         }),
@@ -172,6 +173,7 @@ FORWARD = _kind(
         "memory": (1.0, {
             WIDE: (EVERYTHING, "family", "class family"), MIDDLE: ("class", "model"), NARROW: ("architecture",),
         }),
+        "power": (1.0, {BROAD: (EVERYTHING,)}),
         "weights": (1.0, {WIDE: (EVERYTHING,)}),
         # PyTorch starts the 250 kernels of ResNet-50 in 10 ms, on a T4 and on a V100: 40 us each.
         "launch": (8.0, {WIDE: (EVERYTHING, "stack", "release", "family"), NARROW: ("architecture",)}),
@@ -191,13 +193,15 @@ DENOISING = _kind(
     {
         # Schedulers, text encoders and decoders of images work between the passes.
         BROAD: (EVERYTHING,),
-        MIDDLE: ("class", "stack", "model", "architecture", "stack architecture"),
+        # Most cards of consumers are in desktops, whose cores start kernels faster than those of servers.
+        MIDDLE: ("class", "stack", "model", "architecture", "stack architecture", "tier"),
         NARROW: ("source", "release", "gpu", "stack precision", "architecture precision"),
         0.06: ("group", "gpu precision", "model precision"),
     },
     {
         "matrix": (1.5, {WIDE: (EVERYTHING,), MIDDLE: ("class",), NARROW: ("architecture precision",)}),
         "memory": (0.5, {WIDE: (EVERYTHING,), MIDDLE: ("class", "model"), NARROW: ("architecture",)}),
+        "power": (1.0, {BROAD: (EVERYTHING,)}),
         "weights": (1.0, {WIDE: (EVERYTHING,)}),
         "launch": (4.0, {WIDE: (EVERYTHING, "stack", "release")}),
         "step": (0.3, {WIDE: (EVERYTHING, "stack", "release")}),

@@ -363,14 +363,13 @@ def peak_flops(gpu: Gpu, precision: str) -> float:
 
 
 def better_gpus(gpus: Iterable[Gpu]) -> dict[str, frozenset[str]]:
-    """Returns, by id of a GPU, the ids of those of its architecture that are no worse in any figure.
+    """Returns, by id of a GPU, the ids of those of its architecture that are no worse in any figure of speed.
 
     Rates count as far as they are sustained. Power is one of the figures, because work outside of matrix products
-    takes power too. GPUs with an unknown figure are left out.
+    takes power too. The size of the memory is none: cards that differ by it alone are no worse than each other. GPUs
+    with an unknown figure are left out.
     """
-    known = [
-        gpu for gpu in gpus if gpu.memory_gb and gpu.memory_bandwidth_gb_per_second and gpu.tdp_watts and gpu.rates
-    ]
+    known = [gpu for gpu in gpus if gpu.memory_bandwidth_gb_per_second and gpu.tdp_watts and gpu.rates]
     return {
         gpu.id: frozenset(other.id for other in known if other is not gpu and _no_worse(other, gpu)) for gpu in known
     }
@@ -378,7 +377,7 @@ def better_gpus(gpus: Iterable[Gpu]) -> dict[str, frozenset[str]]:
 
 def _no_worse(gpu: Gpu, than: Gpu) -> bool:
     equal = ("vendor", "kind", "architecture", "consumer")
-    figures = ("memory_gb", "memory_bandwidth_gb_per_second", "tdp_watts")
+    figures = ("memory_bandwidth_gb_per_second", "tdp_watts")
     return (
         all(getattr(gpu, name) == getattr(than, name) for name in equal)
         and all(getattr(gpu, name) >= getattr(than, name) for name in figures)

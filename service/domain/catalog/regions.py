@@ -13,7 +13,10 @@ from service.domain.groups import grouped
 _IN_BRACKETS = re.compile(r"\(([^()]+)\)")
 _WITH_A_LETTER = re.compile(r"(?:^|(?<=\())(([^()]+?)(?: [A-Z]|[A-Z]区))(?= \(|\)|$)")
 _WORD = re.compile(r"[^\W\d_]+")
-PLACES_ARE_REGIONS = "A country, such as Germany or DE, and a continent, such as Europe, mean all regions there."
+PLACES_ARE_REGIONS = (
+    "A country, such as Germany or DE, a group of countries (EU, EEA, DACH, Nordics) and a continent, such as Europe, "
+    "mean all regions there."
+)
 
 COUNTRIES = """
 AE United Arab Emirates, UAE | AR Argentina | AT Austria | AU Australia | BE Belgium | BG Bulgaria | BH Bahrain
@@ -29,34 +32,50 @@ US United States, USA, U.S., U.S.A., America, United States of America | VN Viet
 """
 """Codes of ISO 3166-1 with short English names and other common names. Other countries are known by their code only."""
 
+_EU = "AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK"
+
+GROUPS_OF_COUNTRIES = {
+    **dict.fromkeys(("eu", "european union"), _EU),
+    **dict.fromkeys(("eea", "european economic area"), f"{_EU} IS LI NO"),
+    "dach": "AT CH DE",
+    **dict.fromkeys(("nordics", "nordic countries"), "DK FI IS NO SE"),
+}
+"""Groups of countries in lower case, with the codes of their members (European Union and EFTA, 2026)."""
+
 CODES_OF_COUNTRIES = {
-    name.lower(): entry[:2]
+    name.lower(): (entry[:2],)
     for entry in COUNTRIES.strip().replace("\n", " | ").split(" | ")
     for name in entry[3:].split(", ")
-}
+} | {group: tuple(codes.split()) for group, codes in GROUPS_OF_COUNTRIES.items()}
+"""Codes of the countries that a name in lower case means."""
 
 
 def resolve_countries(names: tuple[str, ...], catalog: Catalog, field: str = "country") -> tuple[str, ...]:
-    """Returns the codes of countries for codes and English names. Raises `UnknownName`, also if no region is there."""
+    """Returns the codes of countries for codes, English names and groups of countries. Raises `UnknownName`, also if
+    no region is there.
+    """
     known = catalog.offer_words["country"].words
-    codes = (CODES_OF_COUNTRIES.get(name.lower(), name) for name in names)
+    codes = (tuple(code for code in CODES_OF_COUNTRIES.get(name.lower(), ()) if code in known) for name in names)
     return resolve(
-        "country", [code if code in known else name for code, name in zip(codes, names, strict=True)], known, field
+        "country", [*chain(*(there or (name,) for there, name in zip(codes, names, strict=True)))], known, field
     )
 
 
 def resolve_regions(names: Iterable[str], catalog: Catalog, field: str = "region") -> tuple[str, ...]:
     """Returns the ids of the regions that names mean. Raises `UnknownName`.
 
-    A name is an id, a name such as `Inner Mongolia A`, a country or a continent, or words that several ids or names
-    have in common apart from numbers, such as `US West`. Several regions may share a name; all of them are returned.
+    A name is an id, a name such as `Inner Mongolia A`, a country, a group of countries or a continent, or words that
+    several ids or names have in common apart from numbers, such as `US West`. Several regions may share a name; all of
+    them are returned.
     """
     return tuple(dict.fromkeys(chain(*(_regions_called(name, catalog, field) for name in names))))
 
 
 def _regions_called(name: str, catalog: Catalog, field: str) -> tuple[str, ...]:
     # Places come first: some sellers call a region US, but a caller who writes US means all regions there.
-    if there := catalog.derive(_regions_by_place).get(CODES_OF_COUNTRIES.get(name.lower(), name).lower()):
+    by_place, folded = catalog.derive(_regions_by_place), name.lower()
+    places = (code.lower() for code in CODES_OF_COUNTRIES.get(folded, (folded,)))
+    if there := tuple(chain(*(by_place.get(place, ()) for place in places))):
         return there
     ids = catalog.derive(_regions_by_name)
     try:

@@ -1,7 +1,7 @@
 """Checks of a job that need no machine: whether its model, batch, amount and engine fit together."""
 
 from service.domain.errors import QuestionError
-from service.domain.jobs.job import Job, input_length, tokens_per_sample
+from service.domain.jobs.job import Job, input_length, sequence_length, tokens_per_sample
 from service.domain.jobs.stacks import STACKS
 
 
@@ -10,6 +10,7 @@ def check_job(job: Job) -> None:
     _check_work(job)
     _check_tokens(job)
     _check_sequences(job)
+    _check_mean(job)
     _check_batch(job)
     _check_images(job)
     _check_engine(job)
@@ -47,6 +48,18 @@ def _check_sequences(job: Job) -> None:
                 f"The work of a sample of {job.model.name} is known for one size alone: leave {name} out.",
                 field=f"workload.{name}",
             )
+
+
+def _check_mean(job: Job) -> None:
+    """Raises `QuestionError` if the samples of training have more tokens without their padding than with it."""
+    if job.task != "training" or job.mean_length is None or job.mean_length <= (padded := sequence_length(job)):
+        return
+    default = "" if job.sequence_length else ", its default here"
+    raise QuestionError(
+        f"mean_length is the tokens of a sample without its padding, so that it cannot exceed the {padded:,} of "
+        f"sequence_length{default}.",
+        field="workload.mean_length",
+    )
 
 
 def _check_batch(job: Job) -> None:

@@ -112,6 +112,7 @@ _TPUS = ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e")
 UNKNOWN_STACK = Stack(
     "unknown",
     _UNKNOWN_CLASS,
+    interleaves_stages=True,
     multiplies_int8_on=(*_WITH_INT8_KERNELS, *_TPUS),
     grows_cache=True,
     disaggregates=True,

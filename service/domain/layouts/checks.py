@@ -1,7 +1,7 @@
 """Checks of a layout against a configuration and a cluster: each error is a sentence about the layout."""
 
 from collections.abc import Iterator
-from math import prod
+from math import ceil, prod
 
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import Config, TrainingConfig
@@ -73,7 +73,7 @@ def _faults_of_degrees(fixed: FixedLayout, config: Config) -> Iterator[str]:
         yield f"{t.heads} attention heads cannot be divided over {fixed.tensor} tensor-parallel GPUs."
     if fixed.pipeline and fixed.pipeline > t.layers:
         yield f"{t.layers} layers cannot be cut into {fixed.pipeline} pipeline stages."
-    elif (fixed.pipeline or 1) * (fixed.virtual_stages or 1) > t.layers:
+    elif (fixed.virtual_stages or 1) > ceil(t.layers / (fixed.pipeline or 1)):
         yield f"{t.layers} layers cannot be cut into {fixed.virtual_stages} pieces on each pipeline stage."
 
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from service.domain.catalog.hardware import CPU, Gpu
 from service.domain.catalog.precision import bytes_per_value, format_of, runs_as
-from service.domain.jobs.config import USUAL_CONFIDENCE, Config, InferenceConfig
+from service.domain.jobs.config import USUAL_CONFIDENCE, Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, input_length, output_length
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
@@ -113,23 +113,30 @@ def _software_warnings(job: Job) -> Iterator[Statement[EstimateWarningCode]]:
 
 
 def _length_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
-    """Yields lengths that are unknown, and a conversation with more tokens than the model is published for.
+    """Yields lengths that are unknown, and sequences with more tokens than the model is published for.
 
-    Such a conversation rejects no machine, because rotary positions can be scaled.
+    Such sequences reject no machine, because rotary positions can be scaled.
     """
     if unknown := _unknown_lengths(job_estimate.job):
         yield statement(EstimateWarningCode.LENGTH_UNKNOWN, fields=unknown)
     config, transformer = job_estimate.config, job_estimate.job.model.transformer
     # With an encoder, the context is that of the decoder, while the prompt is the fixed input of the encoder. A model
-    # that only encodes refuses longer samples, and the result of its pass is no token of them.
-    if not isinstance(config, InferenceConfig) or transformer is None:
+    # that only encodes refuses longer requests, and the result of its pass is no token of them.
+    if transformer is None or transformer.encoder_layers:
         return
-    if transformer.encoder_layers or not transformer.decoder:
+    if isinstance(config, InferenceConfig) and not transformer.decoder:
         return
-    tokens = max(config.whole_length * config.longest_over_mean, config.input_length + (config.longest_output or 0.0))
-    if 0 < transformer.context_tokens < tokens:
-        model, most = job_estimate.job.model.name, transformer.context_tokens
-        yield statement(EstimateWarningCode.BEYOND_CONTEXT, model=model, most=most, tokens=tokens)
+    most, tokens, trains = transformer.context_tokens, _longest_sequence(config), isinstance(config, TrainingConfig)
+    if 0 < most < tokens:
+        model = job_estimate.job.model.name
+        yield statement(EstimateWarningCode.BEYOND_CONTEXT, model=model, most=most, tokens=tokens, trains=trains)
+
+
+def _longest_sequence(config: Config) -> float:
+    """Returns the tokens of a training sample, or of the longest conversation."""
+    if isinstance(config, TrainingConfig):
+        return config.sequence_length
+    return max(config.whole_length * config.longest_over_mean, config.input_length + (config.longest_output or 0.0))
 
 
 def _unknown_lengths(job: Job) -> tuple[str, ...]:

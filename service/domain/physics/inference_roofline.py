@@ -75,6 +75,11 @@ FUSED_KERNELS = 5.0
 """Kernels that a stack with fused kernels joins into one: a convolution with its normalisation, activation and sum, or
 a matrix product of an encoder with the operations on its result."""
 
+JOULES_PER_PLAIN_FLOP = 2e-11
+"""Energy of a multiplication or an addition in fp32, which no matrix engine does, up to a fitted factor: 300 W over the
+15.7 TFLOP/s of a V100. Power limits such work: an A10, with 31.2 TFLOP/s and 150 W, runs BERT in fp32 0.9 times as fast
+as a V100 (FasterTransformer)."""
+
 EXPANDED_BYTES = 2.0
 """Bytes of a weight at 16 bits, to which stacks without kernels for narrow formats expand it."""
 
@@ -312,7 +317,11 @@ def forward_demands(config: InferenceConfig) -> ForwardDemands:
         kernels /= FUSED_KERNELS
     weights = model.parameters - table_parameters(model)
     return ForwardDemands(
-        {("matrix", "flops"): flops, ("memory", "memory"): moved * value / 2},
+        {
+            ("matrix", "flops"): flops,
+            ("memory", "memory"): moved * value / 2,
+            ("power", "joules"): JOULES_PER_PLAIN_FLOP * flops * (config.precision == "fp32"),
+        },
         {
             ("weights", "memory"): (config.steps * weights + (model.other_parameters or 0.0)) * value,
             ("launch", "seconds"): config.steps * kernels * LAUNCH_SECONDS,

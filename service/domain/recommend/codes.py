@@ -82,7 +82,7 @@ class WarningCode(MeaningfulCode):
     SOFTWARE_UNSUPPORTED = auto(), "The software is not known to run there; an estimate assumes that it does."
     SOFTWARE_PARTLY = auto(), "The software runs there only in part, or an optional library does not run there."
     NETWORK_UNKNOWN = auto(), "The network between the nodes is not stated, so that a usual slow one is assumed."
-    BEYOND_CONTEXT = auto(), "The longest conversations have more tokens than the model is published for."
+    BEYOND_CONTEXT = auto(), "The longest sequences have more tokens than the model is published for."
     SLOW_FIRST_TOKEN = auto(), "The first token takes more than 2 s, and the load names no limit on that time."
     TENSOR_OVER_SLOW_LINKS = auto(), "Tensor parallelism crosses slow links, so every layer waits for them."
     DIMENSIONS_ASSUMED = (

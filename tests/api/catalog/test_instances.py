@@ -819,6 +819,28 @@ def test_a_country_or_a_continent_means_all_regions_there(client: TestClient, pl
     assert {"aws", "azure"} <= {each.partition("/")[0] for each in found}
 
 
+@pytest.mark.parametrize(
+    ("group", "inside", "outside"),
+    [
+        ("EU", {"IE", "DE", "SE"}, {"GB", "CH", "NO"}),
+        ("EEA", {"DE", "NO"}, {"GB", "CH", "AE"}),
+        ("dach", {"DE", "CH"}, {"FR"}),
+        ("Nordics", {"SE", "NO", "FI"}, {"DE"}),
+    ],
+)
+def test_a_group_of_countries_means_all_of_their_regions(
+    client: TestClient, group: str, inside: set[str], outside: set[str]
+) -> None:
+    regions = all_items(client, f"/regions?region={group}")
+    countries = {region["country"] for region in regions}
+    assert inside <= countries
+    assert not outside & countries
+    of_countries = "country=" + ",".join(sorted(countries))
+    offered = names(all_items(client, f"/instances?{of_countries}"))
+    assert names(all_items(client, f"/instances?region={group}")) == offered
+    assert names(all_items(client, f"/instances?country={group}")) == offered
+
+
 def test_lists_of_regions_and_providers_are_filtered_by_their_own_names(client: TestClient) -> None:
     regions = all_items(client, "/regions?region=us-east-1,Germany")
     expected = [each for each in all_items(client, "/regions") if each["id"] == "us-east-1" or each["country"] == "DE"]
@@ -828,6 +850,6 @@ def test_lists_of_regions_and_providers_are_filtered_by_their_own_names(client: 
 
 
 def test_a_place_that_is_no_region_is_answered_with_the_places_that_are(client: TestClient) -> None:
-    answer = client.get("/instances?region=EU")
+    answer = client.get("/instances?region=EMEA")
     assert answer.status_code == 422
     assert "a continent, such as Europe" in answer.json()["errors"][0]["message"]

@@ -533,3 +533,42 @@ def test_compiled_training_takes_about_the_four_days_that_nanogpt_states(
     assert hours["likely"] < 0.8 * plain["estimate"]["hours"]["likely"]
     assert hours["low"] < 96 < hours["high"]
     assert "extrapolates" in {warning["code"] for warning in compiled["warnings"]}
+
+
+@pytest.mark.parametrize(("tokens", "beyond"), [(131_072, False), (262_144, True)])
+def test_training_beyond_the_context_of_a_model_is_stated(client: TestClient, tokens: int, beyond: bool) -> None:
+    work = training("llama-3.1-8b", sequence_length=tokens)
+    answer = post_estimate(client, {"workload": work, "machine": "p5.48xlarge", "nodes": 4})
+    texts = [each["text"] for each in answer["warnings"] if each["code"] == "beyond_context"]
+    assert len(texts) == beyond
+    assert all(
+        text.endswith("have 262,144: its positions have to be scaled, or learned again for them.") for text in texts
+    )
+
+
+def test_pretraining_without_a_stack_takes_about_as_long_as_llama_3_took(client: TestClient) -> None:
+    """Llama 3.1 405B ran at 400 TFLOP/s on each of 16,384 H100, with 16 interleaved stages of 126 layers."""
+    work = training(
+        "llama-3.1-405b",
+        purpose="pretrain",
+        sequence_length=8192,
+        global_batch_size=2048,
+        batch_size=None,
+        amount={"tokens": 15.6e12},
+    )
+    estimate = post_estimate(client, {"workload": work, "machine": "p5.48xlarge", "nodes": 2048})["estimate"]
+    assert estimate["model_tflops_per_gpu"] == pytest.approx(400, rel=0.15)
+    assert (estimate["layout"]["tensor"], estimate["layout"]["pipeline"]) == (8, 16)
+    assert estimate["layout"]["virtual_stages"] > 1
+
+
+@pytest.mark.parametrize("machine", ["g5.2xlarge", "g6e.2xlarge"])
+def test_qlora_without_a_stack_is_no_faster_than_with_the_usual_ones(client: TestClient, machine: str) -> None:
+    def rate(**software: str) -> float:
+        work = training("llama-3.1-8b", method="qlora", sequence_length=2048, software=software)
+        answer: float = post_estimate(client, {"workload": work, "machine": machine})["estimate"]["samples_per_second"][
+            "likely"
+        ]
+        return answer
+
+    assert rate() < min(rate(framework=name) for name in ("pytorch", "transformers"))

@@ -71,10 +71,19 @@ def test_a_better_gpu_sustains_no_less() -> None:
     }
 
 
-def test_a_better_gpu_is_no_worse_in_memory_bandwidth_power_and_peaks() -> None:
+def test_a_better_gpu_is_no_worse_in_bandwidth_power_and_peaks() -> None:
+    """The size of the memory is no speed: the V100 with 16 GB and that with 32 GB are one card to the fit."""
     small, large = gpu("small"), gpu("large", memory_gb=80.0)
     weak, other = gpu("weak", memory_gb=80.0, tdp_watts=300.0), gpu("other", memory_gb=80.0, architecture="hopper")
     unknown = gpu("unknown", memory_gb=80.0, tdp_watts=None)
     assert better_gpus([small, large, weak, other, unknown]) == {
-        "small": {"large"}, "large": set(), "weak": {"large"}, "other": set(),
+        "small": {"large"}, "large": {"small"}, "weak": {"small", "large"}, "other": set(),
     }  # fmt: skip
+
+
+def test_cards_that_differ_by_the_size_of_their_memory_alone_share_a_coefficient() -> None:
+    better = {"small": frozenset({"large"}), "large": frozenset({"small"}), "like": frozenset({"small", "large"})}
+    for small, large in ((0.0, 0.2), (0.2, 0.0)):
+        ordered = in_order([fitted("small", small, 30), fitted("large", large, 10)], better)
+        values = {each.scope.rpartition("=")[2]: each.value for each in ordered}
+        assert values["small"] == values["large"] == pytest.approx((30 * small + 10 * large) / 40)

@@ -22,6 +22,8 @@ NETWORK = replace(model(), transformer=None, forward_flops_per_sample=1e9)
         (replace(TRAINING, model=NETWORK, amount=Amount(tokens=1e9)), "workload.amount.tokens"),
         (replace(TRAINING, model=NETWORK, sequence_length=2048), "workload.sequence_length"),
         (replace(TRAINING, model=NETWORK, mean_length=512.0), "workload.mean_length"),
+        (replace(TRAINING, sequence_length=1024, mean_length=1025.0), "workload.mean_length"),
+        (replace(TRAINING, mean_length=1e6), "workload.mean_length"),
         (replace(TRAINING, micro_batch=64, global_batch=32), "workload.batch_size"),
         (replace(TRAINING, image_tokens=10.0), "workload.image_tokens"),
         (
@@ -39,3 +41,11 @@ def test_a_contradiction_names_the_field_to_change(job: Job, field: str) -> None
 def test_a_job_without_contradictions_passes() -> None:
     check_job(TRAINING)
     check_job(replace(TRAINING, micro_batch=32, global_batch=32, amount=Amount(tokens=1e9), sequence_length=2048))
+    check_job(replace(TRAINING, sequence_length=1024, mean_length=1024.0))
+
+
+def test_samples_that_are_longer_without_their_padding_are_refused_with_both_fields() -> None:
+    with pytest.raises(QuestionError, match=r"^mean_length .* cannot exceed the 1,024 of sequence_length\.$"):
+        check_job(replace(TRAINING, sequence_length=1024, mean_length=3000.0))
+    with pytest.raises(QuestionError, match="of sequence_length, its default here"):
+        check_job(replace(TRAINING, mean_length=1e6))

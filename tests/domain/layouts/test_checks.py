@@ -45,6 +45,10 @@ def test_layers_are_no_fewer_than_stages() -> None:
     with pytest.raises(QuestionError, match="32 layers cannot be cut into 16 pieces"):
         check_fixed(FixedLayout(pipeline=4, virtual_stages=16), training(), cluster())
     check_fixed(FixedLayout(pipeline=4, virtual_stages=8), training(), cluster())
+    # A stage has up to 11 of 32 layers, and the last one 10.
+    check_fixed(FixedLayout(pipeline=3, virtual_stages=11), training(), cluster(gpus=3))
+    with pytest.raises(QuestionError, match="32 layers cannot be cut into 12 pieces"):
+        check_fixed(FixedLayout(pipeline=3, virtual_stages=12), training(), cluster(gpus=3))
 
 
 def test_experts_are_divided_evenly() -> None:

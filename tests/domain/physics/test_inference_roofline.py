@@ -78,6 +78,20 @@ def test_products_take_their_time_at_the_rate_that_a_card_sustains() -> None:
         }
 
 
+def test_products_in_fp32_take_the_power_of_a_card() -> None:
+    """An A10 has twice the fp32 rate of a V100 and half of its power, and runs BERT no faster."""
+    rates = [rate("fp32", dense_tflops=31.2), rate("fp16", dense_tflops=125.0)]
+    resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
+
+    def seconds(precision: str, watts: float) -> float:
+        config = inference(model=resnet, precision=precision, concurrency=64.0)
+        card = replace(unknown_gpu(rates=rates), tdp_watts=watts, memory_bandwidth_gb_per_second=600.0)
+        return sum(forward_terms(config, cluster(card, gpus=1)).seconds.values())
+
+    assert seconds("fp32", 150.0) > 1.3 * seconds("fp32", 300.0)
+    assert seconds("fp16", 150.0) == seconds("fp16", 300.0)
+
+
 def test_a_prompt_takes_two_flops_per_parameter_and_token() -> None:
     demands = prompt_demands(inference(input_length=2000.0), Layout(), 1)
     assert demands["prefill", "flops"] == pytest.approx(2 * 7.5e9 * 2000, rel=0.01)
