@@ -73,7 +73,7 @@ class SpotResponse(Described):
     interruptions: BandResponse
     """Interruptions of all instances until the job is done."""
     interruptions_per_hour: BandResponse
-    """Rate of all instances together."""
+    """Rate of all instances together; `break_even_interruptions_per_hour` is that of one."""
     checkpoint_interval_minutes: float
     """Minutes of work between checkpoints: the caller's, or those that cost the least time."""
     stretch: float

@@ -381,7 +381,7 @@ def _constraints(
         needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,
         managed_service=service_of(request, catalog),
-        data_is_billed=work.amount is not None and run.has_data,
+        by_region=work.amount is not None and run.has_data,
         spot_refused=is_not_fault_tolerant(work),
     )
 

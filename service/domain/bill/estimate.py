@@ -48,6 +48,8 @@ NO_AMOUNT = Unknown("No amount of work is known, so only its hours are priced.")
 ENDLESS = Unknown("A load has no end, so its cost is that of a month.")
 DOES_NOT_FIT = Unknown("The workload does not fit the machine, so it has no hours.")
 
+_Warnings = Iterator[Statement[EstimateWarningCode]]
+
 
 @dataclass(frozen=True, slots=True)
 class JobQuestion:
@@ -164,12 +166,7 @@ def estimate(
         question=question,
         job=job,
         joules_per_sample=None if job is None else _joules_per_sample(question, job),
-        warnings=(
-            *_warnings(question, job, catalog),
-            *_software_warnings(question, catalog),
-            *_burstable(question),
-            *_ended(question, catalog),
-        ),
+        warnings=tuple(_warnings(question, job, catalog)),
         evidence=() if job is None or cluster is None else evidence_for(job.config, cluster.gpu, cluster.gpus, catalog),
         served=served,
         bills=bills,
@@ -249,7 +246,7 @@ def _code_change(question: EstimateQuestion, catalog: Catalog) -> str | None:
     return code_change(software, question.platforms, question.work.cluster.gpu, catalog)
 
 
-def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> Iterator[Statement[EstimateWarningCode]]:
+def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> _Warnings:
     """Yields a task that no software on the machine does, else software that runs only in part or not at all."""
     if question.cluster is None:
         return
@@ -284,37 +281,31 @@ def _largest_batch(question: EstimateQuestion, job: JobEstimate | None, catalog:
     return largest_batch(catalog.reference.calibration, job.config, work.cluster, work.layout)
 
 
-def _warnings(
-    question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog
-) -> tuple[Statement[EstimateWarningCode], ...]:
-    work, cluster = question.work, question.cluster
+def _warnings(question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog) -> _Warnings:
+    work, cluster, machine = question.work, question.cluster, question.instance_type
     if isinstance(work, MeasuredRate) and work.of_gpus is not None:
-        return (statement(EstimateWarningCode.HOST_BOUND, rate=work.of_gpus, fed=work.per_second),)
-    if job is None or cluster is None:
-        return ()
-    warnings, instance_type = (*estimate_warnings(job, cluster), *_batch_warnings(job)), question.instance_type
-    if instance_type is None or cluster.nodes == 1:
-        return warnings
-    alone = catalog.derive(without_cluster)[catalog.index_of[instance_type.id]]
-    return (*warnings, statement(EstimateWarningCode.NO_CLUSTER_THERE, nodes=cluster.nodes)) if alone else warnings
+        yield statement(EstimateWarningCode.HOST_BOUND, rate=work.of_gpus, fed=work.per_second)
+    if job is not None and cluster is not None:
+        yield from estimate_warnings(job, cluster)
+        yield from _batch_warnings(job)
+        alone = machine is not None and catalog.derive(without_cluster)[catalog.index_of[machine.id]]
+        if alone and cluster.nodes > 1:
+            yield statement(EstimateWarningCode.NO_CLUSTER_THERE, nodes=cluster.nodes)
+    yield from _software_warnings(question, catalog)
+    if machine is not None:
+        yield from _machine_warnings(machine, catalog)
 
 
-def _burstable(question: EstimateQuestion) -> Iterator[Statement[EstimateWarningCode]]:
-    """Yields the share of its speed that a burstable instance type sustains."""
-    machine = question.instance_type
-    if machine is not None and machine.cpu_baseline_share is not None:
+def _machine_warnings(machine: InstanceType, catalog: Catalog) -> _Warnings:
+    """Yields the share of its speed that a burstable type sustains, and the end of a type on the catalog's day."""
+    if machine.cpu_baseline_share is not None:
         yield statement(EstimateWarningCode.BURSTABLE, share=machine.cpu_baseline_share)
-
-
-def _ended(question: EstimateQuestion, catalog: Catalog) -> Iterator[Statement[EstimateWarningCode]]:
-    """Yields the end of an instance type that is closed to new customers or retired on the catalog's day."""
-    machine = question.instance_type
-    event = None if machine is None else machine.event_on(catalog.day)
-    if machine is not None and event is not None and event.state in ENDED:
+    event = machine.event_on(catalog.day)
+    if event is not None and event.state in ENDED:
         yield statement(EstimateWarningCode.ENDED, instance=machine.id, state=event.state, since=event.starts_on)
 
 
-def _batch_warnings(job: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
+def _batch_warnings(job: JobEstimate) -> _Warnings:
     """Yields a batch that is assumed, and requests that wait, for which a recommendation rejects a machine."""
     estimate, asked = job.estimate, job.job.concurrency
     if isinstance(job.config, TrainingConfig) and job.config.global_batch is None:

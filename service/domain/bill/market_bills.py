@@ -47,8 +47,8 @@ class BreakEven:
     """A market compared with renting on demand in the same region.
 
     `saves_percent` is a percentage of the likely on-demand bill, and negative where the market costs more.
-    `interruptions_per_hour` is the rate at which spot costs as much as on-demand; None for other markets, and where
-    spot is no cheaper even without interruptions.
+    `interruptions_per_hour` is the rate of one instance at which spot costs as much as on-demand; None for other
+    markets, and where spot is no cheaper even without interruptions.
     """
 
     saves_percent: float

@@ -225,14 +225,11 @@ def cheapest_gpu_hours(catalog: Catalog, gpu: str, besides: str | None) -> tuple
 
 def _gpu_hours(catalog: Catalog, gpu: str) -> list[GpuHour]:
     """Returns every available machine with the GPU and a known on-demand price, the cheapest hour first."""
-    offers, hours = catalog.offers, []
-    for index, instance_type in enumerate(catalog.instance_types):
-        first = catalog.default_offers[index]
-        if instance_type.gpu is None or instance_type.gpu.id != gpu or not instance_type.gpu_count or first < 0:
-            continue
-        usd = float(offers.usd_per_hour[first])
-        on_demand = offers.market[first] == MARKETS.index("on_demand")
-        if on_demand and np.isfinite(usd) and instance_type.state_on(catalog.day) == "available":
-            offer, count = catalog.offers.offer(int(first)), instance_type.gpu_count
-            hours.append(GpuHour(instance_type.id, offer, count, usd / count))
+    hours = []
+    for index in np.flatnonzero(np.isfinite(catalog.on_demand_prices)).tolist():
+        type_, usd = catalog.instance_types[index], catalog.on_demand_prices.item(index)
+        carries = type_.gpu is not None and type_.gpu.id == gpu and type_.gpu_count > 0
+        if carries and type_.state_on(catalog.day) == "available":
+            offer = catalog.offers.offer(catalog.default_offers.item(index))
+            hours.append(GpuHour(type_.id, offer, type_.gpu_count, usd / type_.gpu_count))
     return sorted(hours, key=lambda hour: (hour.usd_per_gpu_hour, hour.instance))

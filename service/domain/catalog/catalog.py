@@ -130,6 +130,14 @@ class Catalog:
         return read_only(np.where((np.diff(self.starts) > 0) & ~reserved, first, -1))
 
     @cached_property
+    def on_demand_prices(self) -> Floats:
+        """The lowest on-demand price of each instance type in any region; NaN if unknown."""
+        default = self.default_offers
+        # A default offer is on demand if the type has any such offer with a known price.
+        on_demand = self.offers.market[default] == MARKETS.index("on_demand") if len(self.offers) else False
+        return read_only(np.where(on_demand, self.offers.usd_per_hour_at(default), np.nan))
+
+    @cached_property
     def software(self) -> tuple[SoftwareRule, ...]:
         """The software rules in force on the catalog's day."""
         return tuple(rule for rule in self.reference.software if rule.is_in_force_on(self.day))

@@ -92,9 +92,7 @@ class _Changes:
     def _of_job(self) -> Iterator[FitChange]:
         yield from self._of_layout()
         for code, to, other in self._others():
-            estimate = self.best(other, self.fixed)
-            if estimate is not None and estimate.fits_surely:
-                yield self._change(code, to, estimate)
+            yield from self._change(code, to, self.best(other, self.fixed))
         yield from self._of_nodes()
 
     def _in(self, layout: Layout) -> Iterator[FitChange]:
@@ -104,8 +102,7 @@ class _Changes:
         """
         for code, to, other in self._others():
             estimate = estimate_config(self.calibration, other, self.cluster, layout, timed=False)
-            if estimate.fits_surely:
-                yield self._change(code, to, estimate)
+            yield from self._change(code, to, estimate)
         half, rest = divmod(layout.accumulation, 2)
         is_free = self.fixed.data is None and self.fixed.accumulation is None
         if is_free and half and not rest and not layout.empty_samples:
@@ -113,12 +110,13 @@ class _Changes:
             stage = max(layout.zero_stage, 1) if self.fixed.zero_stage is None else layout.zero_stage
             wider = replace(layout, data=2 * layout.data, accumulation=half, zero_stage=stage)
             estimate = estimate_config(self.calibration, self.config, twice, wider, timed=False)
-            if estimate.fits_surely:
-                yield self._change("nodes", twice.nodes, estimate)
+            yield from self._change("nodes", twice.nodes, estimate)
 
-    def _change(self, code: str, to: float | str | bool, estimate: Estimate) -> FitChange:
-        needed = estimate.host.needed_bytes if self.lacks_host else estimate.memory.least_bytes
-        return FitChange(code, to, needed, self.lacks_host)
+    def _change(self, code: str, to: float | str | bool, estimate: Estimate | None) -> Iterator[FitChange]:
+        """Yields a change if the job fits with it."""
+        if estimate is not None and estimate.fits_surely:
+            needed = estimate.host.needed_bytes if self.lacks_host else estimate.memory.least_bytes
+            yield FitChange(code, to, needed, self.lacks_host)
 
     def _others(self) -> Iterator["Other"]:
         """Returns the job with each change, from changes that alter no result to those that alter much."""
@@ -137,16 +135,14 @@ class _Changes:
     def _of_layout(self) -> Iterator[FitChange]:
         """Yields each fixed part of the layout that is enough if set free; if none is, all of them together."""
         names = [field.name for field in fields(self.fixed) if getattr(self.fixed, field.name) is not None]
-        enough = False
+        enough: list[FitChange] = []
         for name in names:
             estimate = self.best(self.config, replace(self.fixed, **{name: None}))
-            if estimate is not None and estimate.fits_surely:
-                enough = True
-                yield self._change(name, getattr(estimate.layout, name), estimate)
+            if estimate is not None:
+                enough += self._change(name, getattr(estimate.layout, name), estimate)
         if names and not enough:
-            estimate = self.best(self.config, FREE)
-            if estimate is not None and estimate.fits_surely:
-                yield self._change("layout", "free", estimate)
+            enough += self._change("layout", "free", self.best(self.config, FREE))
+        yield from enough
 
     def _of_nodes(self) -> Iterator[FitChange]:
         """Yields the fewest nodes on which the job fits."""
@@ -156,7 +152,7 @@ class _Changes:
         for index in np.flatnonzero(fastest.fits)[:1].tolist():
             on_more = replace(self.cluster, nodes=counts[index])
             estimate = best_layout(self.calibration, self.config, on_more, self.fixed)
-            yield self._change("nodes", counts[index], estimate)
+            yield from self._change("nodes", counts[index], estimate)
 
 
 def _of_confidence(now: Estimate | None) -> Iterator[FitChange]:

@@ -21,8 +21,8 @@ from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.recommend.answer import Choice, WorkContext, WorkEstimate
 from service.domain.recommend.codes import AdviceCode
 from service.domain.recommend.warnings import cpus_decode_too_slowly, measurement_warnings
-from service.domain.selection.requirements import TASKS_WITHOUT_GPU, Requirement
-from service.domain.selection.successors import best_peak, on_demand_prices, successor
+from service.domain.selection.requirements import TASKS_WITHOUT_GPU
+from service.domain.selection.successors import best_peak, successor
 from service.domain.statement import Statement
 from service.domain.versions import known_versions, written
 
@@ -44,9 +44,9 @@ SMALL_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The part of a question and its choices that advice depends on."""
+    """The work of a question, and the parts of its choices that advice depends on."""
 
-    task: str
+    context: WorkContext
     top: InstanceType | None = None
     """The machine of the first choice."""
     precision: str | None = None
@@ -58,23 +58,10 @@ class Situation:
     nodes: int = 1
     instances: int = 1
     current: InstanceType | None = None
-    providers: tuple[str, ...] = ()
-    """Requested providers; empty: any."""
-    refused: tuple[str, ...] = ()
-    """Precisions that the workload cannot tolerate."""
-    framework: Requirement | None = None
-    software: tuple[Requirement, ...] = ()
-    """The software that must run."""
-    concurrent_runs: int = 1
-    fault_tolerant: bool = False
     cores_bind: bool = False
     """Whether the CPUs of the first choice decode the samples and are too few."""
-    host_memory_gib: float | None = None
-    """Memory of the host that the workload requires."""
     part: float | None = None
     """The part of a card that may be enough, as a fraction of 1."""
-    asks_for_part: bool = False
-    """Whether the caller asked for a part of a card."""
     cut_over_gpus: bool = False
     """Whether one GPU does not hold the model."""
     distributes: bool = False
@@ -96,7 +83,7 @@ class Situation:
     @property
     def runs_share_machines(self) -> bool:
         """Whether several runs share a machine and take one GPU each; the runs of a job take machines of their own."""
-        return self.concurrent_runs > 1 and self.basis == "peak"
+        return self.context.concurrent_runs > 1 and self.basis == "peak"
 
 
 Figures = Mapping[str, Any]
@@ -113,17 +100,9 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
     modelled = None if work is None else work.modelled
     config = None if modelled is None else modelled.config
     situation = Situation(
-        task=context.task,
+        context=context,
         current=None if current is None else catalog.instance_types[catalog.index_of[current]],
-        providers=context.providers,
-        refused=context.refused_precisions,
-        framework=context.needs.framework,
-        software=context.needs.software,
-        concurrent_runs=context.concurrent_runs,
-        fault_tolerant=context.fault_tolerant,
-        host_memory_gib=context.needs.host_memory_gib,
         part=_part_of_a_card(context, top, modelled),
-        asks_for_part=context.part_of_gpu is not None,
         cut_over_gpus=modelled is not None and modelled.estimate.layout.spreads_model,
         distributes=config is not None and config.software.stack.stack_class.distributes,
     )
@@ -159,7 +138,7 @@ def advise(situation: Situation, catalog: Catalog) -> tuple[Statement[AdviceCode
 
 def _advice(situation: Situation, catalog: Catalog) -> Iterator[Statement[AdviceCode]]:
     for code, (tasks, adviser) in ADVISERS.items():
-        figures = adviser(situation, catalog) if situation.task in tasks else None
+        figures = adviser(situation, catalog) if situation.context.task in tasks else None
         if figures is not None:
             yield Statement(code, figures)
 
@@ -189,7 +168,7 @@ def _part_of_a_card(context: WorkContext, top: Choice | None, modelled: JobEstim
 
 def _by_price(catalog: Catalog) -> list[_Priced]:
     """Returns the available machines with their on-demand price, the cheapest first."""
-    usd = catalog.derive(on_demand_prices)
+    usd = catalog.on_demand_prices
     priced = [(float(usd[index]), catalog.instance_types[index]) for index in np.flatnonzero(usd > 0).tolist()]
     # Advice names machines to rent, and those closed to new customers cannot be rented.
     available = [pair for pair in priced if pair[1].state_on(catalog.day) == "available"]
@@ -197,20 +176,20 @@ def _by_price(catalog: Catalog) -> list[_Priced]:
 
 
 def _cheapest(situation: Situation, catalog: Catalog, is_suitable: Callable[[InstanceType], object]) -> _Priced | None:
-    providers = situation.providers
+    providers = situation.context.providers
     machines = (pair for pair in catalog.derive(_by_price) if not providers or pair[1].provider in providers)
     return next((pair for pair in machines if is_suitable(pair[1])), None)
 
 
 def _no_accelerator_needed(situation: Situation, catalog: Catalog) -> Figures | None:
-    if any(support_by(rules_on_gpu(catalog, each.software, None)) == "no" for each in situation.software):
+    if any(support_by(rules_on_gpu(catalog, each.software, None)) == "no" for each in situation.context.needs.software):
         return None
-    least = situation.host_memory_gib or 0.0
+    least = situation.context.needs.host_memory_gib or 0.0
 
     def suffices(machine: InstanceType) -> bool:
         return machine.gpu is None and (machine.memory_gib or 0.0) >= least
 
-    return {"task": situation.task, "cheapest": _cheapest(situation, catalog, suffices)}
+    return {"task": situation.context.task, "cheapest": _cheapest(situation, catalog, suffices)}
 
 
 def _separate_dev_and_training(situation: Situation, catalog: Catalog) -> Figures:
@@ -241,9 +220,9 @@ def _fractional_gpu(situation: Situation, catalog: Catalog) -> Figures | None:
         (service.name, service.description, event.starts_on if event.state in ENDED else None)
         for service in catalog.reference.services
         if service.kind == "fraction"
-        and (not situation.providers or service.provider in situation.providers)
+        and (not situation.context.providers or service.provider in situation.context.providers)
         and (event := service.event_on(catalog.day)) is not None
-        and (event.state == "available" or situation.asks_for_part)
+        and (event.state == "available" or situation.context.part_of_gpu is not None)
     ]
     return {"cheapest": part, "card": card, "services": services} if part or services else None
 
@@ -261,7 +240,7 @@ def _faster_format(
     peak = _peak_at(gpu, precision) if precision in now else 0.0
     if gpu is None or precision is None or not peak:
         return None
-    peaks = {name: _peak_at(gpu, name) for name in formats if name not in situation.refused}
+    peaks = {name: _peak_at(gpu, name) for name in formats if name not in situation.context.refused_precisions}
     best = max(peaks.values(), default=0.0)
     if best < WORTH_A_CHANGE * peak:
         return None
@@ -283,7 +262,7 @@ def _peak_at(gpu: Gpu | None, precision: str | None) -> float:
 
 def _tf32_by_default(situation: Situation, catalog: Catalog, *, on: bool) -> Figures | None:
     """Applies if the framework is PyTorch in a version that uses TF32 by default (`on`), or in one that does not."""
-    framework, top, gpu = situation.framework, situation.top, situation.gpu
+    framework, top, gpu = situation.context.needs.framework, situation.top, situation.gpu
     if top is None or gpu is None or framework is None or framework.software != "pytorch":
         return None
     if situation.precision not in SINGLE_PRECISIONS or not gpu.runs("tf32"):
@@ -322,7 +301,7 @@ def _code_change_required(situation: Situation, _catalog: Catalog) -> Figures | 
 
 
 def _independent_runs(situation: Situation, _catalog: Catalog) -> Figures | None:
-    gpu, runs = situation.gpu, situation.concurrent_runs
+    gpu, runs = situation.gpu, situation.context.concurrent_runs
     gpus = situation.gpus * situation.instances
     return {"runs": runs, "gpus": gpus, "memory_gb": gpu.memory_gb} if gpu and situation.runs_share_machines else None
 
@@ -388,7 +367,7 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
     top, gpu = situation.top, situation.gpu
     if top is None or gpu is None or gpu.memory_gb is None or situation.gpus != 1:
         return None
-    cards = catalog.derive(_single_cards, top.provider, top.service, gpu.kind, situation.task)
+    cards = catalog.derive(_single_cards, top.provider, top.service, gpu.kind, situation.context.task)
     larger, now = [card for card in cards if card[1] > gpu.memory_gb], best_peak(top)
     # A card with a higher peak but slower memory is slower at much of deep learning.
     bandwidth = gpu.memory_bandwidth_gb_per_second or 0.0
@@ -439,7 +418,7 @@ def _better_value(top: str, peak: float, others: Mapping[str, float], catalog: C
 
     `peak` is the peak of `top`, and `others` has the peaks of other machines by their ids.
     """
-    usd = catalog.derive(on_demand_prices)
+    usd = catalog.on_demand_prices
     value = {name: tflops / usd.item(catalog.index_of[name]) for name, tflops in {top: peak, **others}.items()}
     known = {name: figure for name, figure in value.items() if not isnan(figure)}
     best = max(known, key=lambda name: known[name], default=top)
@@ -480,7 +459,7 @@ def _services_of_top(situation: Situation, kind: str, catalog: Catalog) -> list[
 
 
 def _managed_spot(situation: Situation, catalog: Catalog) -> Figures | None:
-    services = _services_of_top(situation, "managed_spot", catalog) if situation.fault_tolerant else []
+    services = _services_of_top(situation, "managed_spot", catalog) if situation.context.fault_tolerant else []
     return {"services": [service.name for service in services]} if services else None
 
 

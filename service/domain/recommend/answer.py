@@ -154,7 +154,7 @@ class PeakEstimate:
 
 @dataclass(frozen=True, slots=True)
 class SpotEstimate:
-    """Interruptions of a choice on spot machines: `expected` of one instance, the other figures of all instances."""
+    """Interruptions of a choice on spot machines: `expected` and `break_even` of one instance, the others of all."""
 
     expected: Expectation
     interruptions: Band

@@ -445,11 +445,6 @@ def _rates_at(rates: Rates, types: NDArray[np.int64], spot: Mask) -> Rates:
 # Rejections
 
 
-def types_among(candidates: CheapestOffers, where: Mask, count: int) -> TypeSet:
-    """Returns the types of the candidates at which the mask is true; `count` is the number of all types."""
-    return types_where(np.bincount(candidates.instance_type[where], minlength=count) > 0)
-
-
 def limit_checks(
     planner: Planner, candidates: CheapestOffers, usd_per_hour: float | None, catalog: Catalog
 ) -> list[Check]:
@@ -467,7 +462,7 @@ def limit_checks(
         shown = shown & ((candidates.usd <= usd_per_hour) | mask_of(above, count)[candidates.instance_type])
 
     def among(mask: Mask) -> TypeSet:
-        return types_among(candidates, shown & mask, count)
+        return candidates.types_at(shown & mask)
 
     ends = among(plans.ends)
 
@@ -499,9 +494,7 @@ class _Resuming:
         if self.planner.resumable is self.planner:
             return None
         keeps = plans_of(self.planner.resumable, self.candidates, catalog).keeps
-        if rejected.limit is not None:
-            keeps = keeps & (self.candidates.usd <= rejected.limit)
-        types = rejected.types & self.fails & types_among(self.candidates, keeps, len(catalog.instance_types))
+        types = rejected.types & self.fails & self.candidates.types_at(keeps, rejected.limit)
         return Relaxation({"workload.fault_tolerant": True}, rejected.only(types)) if types else None
 
 
@@ -536,9 +529,8 @@ def keeping_otherwise(
     if isinstance(planner.fleet.job, NamedWork):
         return 0  # other estimates need a job, and named work has only measurements
     # Another estimate may help types that do not hold the job, and types that miss its limits.
-    count, now = len(catalog.instance_types), plans_of(planner, candidates, catalog)
-    misses = types_among(candidates, now.works, count) & ~types_among(candidates, now.keeps, count)
+    now = plans_of(planner, candidates, catalog)
+    misses = candidates.types_at(now.works) & ~candidates.types_at(now.keeps)
     types = rejected.types & (blocked | misses)
     plans = _find_plans(catalog, replace(planner, fleet=estimating(types)), candidates)
-    affordable = plans.keeps if rejected.limit is None else plans.keeps & (candidates.usd <= rejected.limit)
-    return types & types_among(candidates, affordable, count)
+    return types & candidates.types_at(plans.keeps, rejected.limit)

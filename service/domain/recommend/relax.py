@@ -10,7 +10,7 @@ from service.domain.jobs.job import Job
 from service.domain.recommend.answer import Explained, RankedOffer, Rejection, RelaxationOutcome
 from service.domain.recommend.basis import Basis, best_by, known, rank_by, ranked_offer, select_by
 from service.domain.recommend.objective import OBJECTIVES
-from service.domain.recommend.plans import LIMITS_BY_FIELD, plans_of, types_among
+from service.domain.recommend.plans import LIMITS_BY_FIELD, plans_of
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import FailedConstraint, Relaxation
@@ -195,8 +195,5 @@ def _with_limits(basis: Basis, to: Mapping[str, Any], catalog: Catalog) -> Basis
 def _keeping(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> AdmittedOffers:
     """Returns the offers without the types that miss a limit on the whole job."""
     assert basis.planner is not None
-    candidates, limit = admitted.cheapest, admitted.limit
-    plans = plans_of(basis.planner, candidates, catalog)
-    keeps = plans.keeps if limit is None else plans.keeps & (candidates.usd <= limit)
-    types = types_among(candidates, keeps, len(catalog.instance_types))
-    return admitted._replace(types=admitted.types & types)
+    keeps = plans_of(basis.planner, admitted.cheapest, catalog).keeps
+    return admitted.only(admitted.cheapest.types_at(keeps, admitted.limit))

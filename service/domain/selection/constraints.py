@@ -65,7 +65,7 @@ class Constraints(NamedTuple):
     """Whether the ranking needs a known peak at one of the precisions."""
     managed_service: str | None = None
     """The managed service that the machines are used through; only providers that offer it pass."""
-    data_is_billed: bool = False
+    by_region: bool = False
     """Whether the bill includes storage or transfer, whose prices differ between the regions of a provider."""
     spot_refused: bool = False
     """Whether the workload does not tolerate interruptions, so that spot does not count in a list of markets."""
@@ -83,17 +83,8 @@ class Constraints(NamedTuple):
 
     @property
     def of_offers(self) -> OfferConstraints:
-        """The constraints on offers, except for the price limit."""
-        return OfferConstraints(
-            region=self.region,
-            country=self.country,
-            continent=self.continent,
-            market=self.market,
-            max_price_age_days=self.max_price_age_days,
-            needs_price=self.needs_price,
-            allow_unknown_region=self.allow_unknown_region,
-            by_region=self.data_is_billed,
-        )
+        """The constraints on offers, except for the price limit; their fields have the same names here."""
+        return OfferConstraints(*(getattr(self, name) for name in OfferConstraints._fields))
 
 
 def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:

@@ -76,6 +76,11 @@ class CheapestOffers:
         """Returns the types with an offer that costs at most the limit; all types with an offer if it is None."""
         return self.types if limit is None else self.prices.at_most(limit)
 
+    def types_at(self, where: Mask, limit: float | None = None) -> TypeSet:
+        """Returns the types with an offer at which a mask is true, and which costs at most the limit, if any."""
+        rows = where if limit is None else where & (self.usd <= limit)
+        return types_where(np.bincount(self.instance_type[rows], minlength=len(self.lowest_usd)) > 0)
+
     def restricted_to(self, types: TypeSet, limit: float | None) -> "AdmittedOffers":
         """Returns the part of these offers that belongs to some types and is within a price limit."""
         return AdmittedOffers(self, types & self.within(limit), limit)

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-import numpy as np
-
 from service.domain.catalog.catalog import Catalog
 from service.domain.selection.constraints import Constraints, type_checks
 from service.domain.selection.offers import (
@@ -26,7 +24,7 @@ from service.domain.selection.relax import (
     RaisePriceLimit,
     RelaxationRule,
 )
-from service.domain.typeset import TypeSet, in_any_and_in_one, types_where, union
+from service.domain.typeset import TypeSet, in_any_and_in_one, union
 
 OFFER_CODES: dict[str, Ground] = {
     "region": "constraint",
@@ -120,8 +118,7 @@ def _kept(rejected: _Rejected, offers: CheapestOffers, keeping: KeepingOffers | 
     """Returns the types that miss limits on the job with the passing offers, and keep them with one of `offers`."""
     if keeping is None or not rejected.by_limits:
         return 0
-    kept = np.bincount(offers.instance_type[keeping(offers)], minlength=len(offers.lowest_usd)) > 0
-    return rejected.by_limits & types_where(kept)
+    return rejected.by_limits & offers.types_at(keeping(offers))
 
 
 def sold_at_spot(catalog: Catalog) -> TypeSet:

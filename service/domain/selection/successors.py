@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.domain.arrays import Floats, read_only
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import number_column
 from service.domain.catalog.hardware import SLOW_LINKS, InstanceType
-from service.domain.catalog.offer import MARKETS
 from service.domain.catalog.precision import USUAL_PRECISIONS
 from service.domain.groups import grouped
 from service.domain.physics.input_pipeline import USUAL_CORES_PER_GPU
@@ -40,16 +38,6 @@ def best_peak(instance_type: InstanceType) -> float:
     return max((peak for peak in peaks if peak is not None), default=np.nan)
 
 
-def on_demand_prices(catalog: Catalog) -> Floats:
-    """Returns the lowest on-demand price of each instance type in any region; NaN if unknown."""
-    offers, default = catalog.offers, catalog.default_offers
-    if not len(offers):
-        return read_only(np.full(len(default), np.nan))
-    # A default offer is on demand if the type has any such offer with a known price.
-    on_demand = offers.market[default] == MARKETS.index("on_demand")
-    return read_only(np.where(on_demand, offers.usd_per_hour_at(default), np.nan))
-
-
 def _successors(catalog: Catalog) -> dict[int, Successor]:
     """Compares the machines of each provider, service, GPU vendor and CPU architecture."""
     comparable = grouped(
@@ -67,7 +55,7 @@ def _successors(catalog: Catalog) -> dict[int, Successor]:
 def _successors_among(indices: list[int], catalog: Catalog) -> dict[int, Successor]:
     types = [catalog.instance_types[index] for index in indices]
     numbers = {name: column[indices] for name, column in catalog.columns.numbers.items()}
-    usd = catalog.derive(on_demand_prices)[indices]
+    usd = catalog.on_demand_prices[indices]
     peak = number_column([best_peak(instance_type) for instance_type in types])
     available = np.array([instance_type.state_on(catalog.day) == "available" for instance_type in types])
     # An unknown figure is NaN, which is never at least as good.

@@ -11,8 +11,9 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType, LifecycleState
 from service.domain.catalog.reference import Fee, Service, ServiceEvent
 from service.domain.recommend.advice import ADVISERS, MAX_ADVICE, Situation, advise
+from service.domain.recommend.answer import WorkContext
 from service.domain.recommend.codes import AdviceCode
-from service.domain.selection.requirements import Requirement
+from service.domain.selection.requirements import Requirement, Requirements
 from service.domain.statement import Statement
 from service.domain.versions import versions_of
 from tests.builders.catalogs import catalog, software_rule
@@ -90,13 +91,23 @@ def given(
     code: str, task: str = "training", *, top: InstanceType | None = P4D, of: Catalog = WORLD, **answer: Any
 ) -> str:
     """The sentence, or nothing."""
-    return text(code, Situation(task=task, top=top, **answer), of)
+    return text(code, situation(task, top=top, **answer), of)
 
 
-def text(code: str, situation: Situation, of: Catalog) -> str:
+OF_CONTEXT = {"refused": "refused_precisions"} | {
+    name: name for name in ("providers", "concurrent_runs", "fault_tolerant", "part_of_gpu")
+}
+
+
+def situation(task: str = "training", *, framework: Requirement | None = None, **given: Any) -> Situation:
+    of_context = {field: given.pop(name) for name, field in OF_CONTEXT.items() if name in given}
+    return Situation(WorkContext(task, needs=Requirements(framework=framework), **of_context), **given)
+
+
+def text(code: str, asked: Situation, of: Catalog) -> str:
     """The sentence of the advice, or nothing where it does not apply."""
     tasks, adviser = ADVISERS[AdviceCode(code)]
-    figures = adviser(situation, of) if situation.task in tasks else None
+    figures = adviser(asked, of) if asked.context.task in tasks else None
     return "" if figures is None else with_text(Statement(AdviceCode(code), figures)).text
 
 
@@ -222,7 +233,7 @@ def test_the_path_leads_upwards_in_the_same_architecture_to_what_can_be_had() ->
 def test_a_current_machine_past_its_end_gets_a_warning(day: date, state: LifecycleState, answer: str) -> None:
     old = instance_type("p2.xlarge", lifecycle=(event(), event(state, date(2025, 5, 24))))
     world = catalog(priced(old, 0.9), priced(G5, 1.0), day=day)
-    found = text("current_ends", Situation("training", current=old), world)
+    found = text("current_ends", situation(current=old), world)
     assert found.startswith(answer)
     assert bool(found) == bool(answer)
 
@@ -230,7 +241,7 @@ def test_a_current_machine_past_its_end_gets_a_warning(day: date, state: Lifecyc
 def test_a_host_of_another_kind_of_cpu_is_no_step_up() -> None:
     arm = replace(G5, name="g5g.xlarge", cpu_architecture="arm64")
     world = catalog(priced(arm, 1.0), priced(P4D, 32.0))
-    assert not text("migration_path", Situation("training", arm), world)
+    assert not text("migration_path", situation(top=arm), world)
 
 
 def test_the_machine_to_measure_is_named_while_nothing_is_measured() -> None:
@@ -253,8 +264,8 @@ def test_services_are_those_of_the_provider_on_the_day() -> None:
 
 
 def test_there_are_only_a_few_and_the_first_matter_most() -> None:
-    asked = Situation(
-        task="training", top=P4D, precision="fp32", other=G5, current=G5, fault_tolerant=True,
+    asked = situation(
+        top=P4D, precision="fp32", other=G5, current=G5, fault_tolerant=True,
         framework=pytorch("2.0"), cores_bind=True,
     )  # fmt: skip
     answer = [each.code for each in advise(asked, WORLD)]
@@ -264,4 +275,4 @@ def test_there_are_only_a_few_and_the_first_matter_most() -> None:
 
 
 def test_where_nothing_is_admitted_no_advice_names_a_first_choice() -> None:
-    assert advise(Situation(task="training"), WORLD) == ()
+    assert advise(situation(), WORLD) == ()
