@@ -49,6 +49,8 @@ def run(args: list[str]) -> int:
 def test(args: list[str]) -> int:
     """Run the tests on all cores; arguments go to pytest."""
     make_environment()
+    # Tests start dozens of processes, each of which would compile all packages again if their bytecode was not written.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     return become("pytest", "-n", "auto", *args)
 
 

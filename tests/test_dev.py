@@ -139,3 +139,10 @@ def test_a_command_is_called_by_its_whole_path(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(dev.ROOT)
     dev.become("python", "-m", "bench")
     assert called == [(dev.BIN / "python", [str(dev.BIN / "python"), "-m", "bench"])]
+
+
+def test_the_processes_of_the_tests_share_their_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(dev, "make_environment", lambda: None)
+    monkeypatch.setattr(dev, "become", lambda *_command: "PYTHONDONTWRITEBYTECODE" in os.environ)
+    assert not dev.test([])

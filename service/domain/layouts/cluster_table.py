@@ -189,7 +189,7 @@ def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
 
 
 def _gpu_key(cluster: Cluster) -> tuple[Hashable, ...]:
-    links = cluster.link_bytes_per_second, cluster.network_bytes_per_second, *_size(cluster)
+    links = cluster.link_bytes_per_second, cluster.network_bytes_per_second, cluster.network_known
     return (cluster.gpu.id, cluster.gpus_per_node, cluster.nodes, cluster.interconnect, *links)
 
 

@@ -266,14 +266,13 @@ def _clusters(
 ) -> FleetClusters:
     types = catalog.instance_types
     rated, usable = [each for each in types if is_rated(each)], np.array([is_rated(each) for each in types], np.bool_)
-    known, cluster = distinct(
-        [cluster_of_instance(each, count, assumed_network_gbps) for count in counts for each in rated]
-    )
+    machines, machine = distinct([cluster_of_instance(each, 1, assumed_network_gbps) for each in rated])
+    known = [replace(each, nodes=count) for count in counts for each in machines]
     alone = np.zeros(len(types), np.bool_) if marketplace_clusters else catalog.derive(without_cluster)
     of_types = []
-    for count, part in zip(counts, np.split(cluster, len(counts)), strict=True):
+    for place, count in enumerate(counts):
         column = np.full(len(types), -1)
-        column[usable] = part
+        column[usable] = machine + place * len(machines)
         of_types.append(np.where(alone, -1, column) if count > 1 else column)
     index_of = {gpu.id: index for index, gpu in enumerate(catalog.derive(_rated_gpus))}
     gpu = np.array([index_of[each.gpu.id] for each in known], np.int64)

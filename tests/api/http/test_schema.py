@@ -1,6 +1,7 @@
 """Requests that schemathesis generates get the answers that the OpenAPI document promises."""
 
 import re
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any, TypeAlias
 
@@ -10,6 +11,7 @@ from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis import Case
 from schemathesis.checks import not_a_server_error
+from schemathesis.python.asgi import ASGIClient, get_client
 from schemathesis.specs.openapi.checks import (
     allow_header_conformance,
     content_type_conformance,
@@ -19,7 +21,6 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
     unsupported_method,
 )
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.api.documented import documented_app
 from tests.api.keys import bearer
@@ -161,10 +162,10 @@ def bounded(examples: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def bare_app(app_to_write: FastAPI) -> ASGIApp:
-    """Returns the app without its lifespan, which schemathesis would begin and end for every test."""
+def session(app_to_write: FastAPI) -> Iterator[ASGIClient]:
+    """Yields a client of the app without its lifespan. One client for all cases, and none looks for a proxy."""
 
-    async def bare(scope: Scope, receive: Receive, send: Send) -> None:
+    async def bare(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "lifespan":
             await app_to_write(scope, receive, send)
             return
@@ -172,7 +173,9 @@ def bare_app(app_to_write: FastAPI) -> ASGIApp:
             await receive()
             await send({"type": f"lifespan.{step}.complete"})
 
-    return bare
+    with get_client(bare) as client:
+        client.trust_env = False
+        yield client
 
 
 def never_asks_for_a_key(_context: Any, response: Any, _case: Generated) -> None:
@@ -195,8 +198,9 @@ WITHOUT_A_KEY = [
 
 @NAMED.parametrize()
 @bounded(20)  # type: ignore[untyped-decorator]
-def test_in_process(case: Generated, bare_app: ASGIApp) -> None:
-    case.validate_response(case.call(app=bare_app, headers=bearer()), checks=[*CHECKS, never_asks_for_a_key])
+def test_in_process(case: Generated, session: ASGIClient) -> None:
+    answer = case.call(app=session.app, session=session, headers=bearer())
+    case.validate_response(answer, checks=[*CHECKS, never_asks_for_a_key])
 
 
 # Hypothesis takes longer to write a large body than the service to answer, so each is sent with and without a key.

@@ -21,6 +21,12 @@ def test_equal_hardware_is_kept_once() -> None:
     assert index.tolist() == [0, 1, 0, 2]
 
 
+def test_a_network_that_is_not_stated_keeps_hardware_apart() -> None:
+    """On several nodes, one copy of a model may cross a stated network alone."""
+    unstated = replace(ONE, network_known=False)
+    assert distinct([ONE, unstated])[0] == (ONE, unstated)
+
+
 def test_a_row_holds_the_figures_of_its_cluster() -> None:
     table = cluster_table([EIGHT_WITH_HOST, ONE])
     assert table.gpus.tolist() == [8.0, 1.0]
