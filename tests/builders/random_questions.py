@@ -295,10 +295,9 @@ class Questions:
             most = (known["dimensions"] or {}).get("context_tokens") or 128
         found = {"model": answer}
         if reads_tokens:
-            found |= self.some(
-                {"sequence_length": lambda: min(self.whole(16384), most), "mean_length": lambda: self.amount(1, most)},
-                0.4,
-            )
+            found |= self.some({"sequence_length": lambda: min(self.whole(16384), most)}, 0.4)
+            longest = found.get("sequence_length", min(most, 128))
+            found |= self.some({"mean_length": lambda: self.amount(1, longest)}, 0.4)
             found |= self.some({"input_length": lambda: self.whole(most)}, 0.4)
             found |= {"output_length": self.whole(2048)} if self.maybe(0.7) else {}
         if self.maybe(0.7):

@@ -93,13 +93,10 @@ GATED_ACTIVATIONS = ("silu", "swish", "swiglu", "geglu", "gated")
 
 NOT_READ = {
     "albert": "its layers share their weights",
-    "jamba": "it mixes attention with state spaces in its own way",
-    "mamba": "it has no attention",
-    "mamba2": "it has no attention",
-    "falcon_mamba": "it has no attention",
-    "rwkv": "it has no attention",
+    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "rwkv"), "it has no attention"),
     **dict.fromkeys(
-        ("bamba", "falcon_h1", "kimi_linear", "recurrent_gemma"), "it mixes attention with states in its own way"
+        ("bamba", "falcon_h1", "jamba", "kimi_linear", "recurrent_gemma"),
+        "it mixes attention with states in its own way",
     ),
     "zamba2": "its attention layers share their weights",
     "swin": "it attends in windows of an image, with a width that changes by stage",
@@ -183,7 +180,7 @@ def _check_layers(config: Config) -> None:
     if other is not None:
         raise ImpossibleModel(
             f"Layers of the type '{other}' cannot be read. Give parameters and forward FLOPs per sample instead.",
-            field="config.layer_types",
+            field="huggingface_config.layer_types",
         )
 
 

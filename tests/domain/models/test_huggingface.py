@@ -441,7 +441,7 @@ def test_layers_of_an_unknown_type_are_refused(kind: str) -> None:
     """They were read as layers that attend, with a cache several times as large."""
     with pytest.raises(ImpossibleModel, match=f"'{kind}' cannot be read") as caught:
         read_config({**LLAMA_3_8B, "model_type": "new", "layer_types": [kind, "full_attention"] * 16})
-    assert caught.value.field == "config.layer_types"
+    assert caught.value.field == "huggingface_config.layer_types"
 
 
 def test_an_encoder_has_no_cache() -> None:
