@@ -34,7 +34,11 @@ that of an H100 and H200 with SXM 1.25 and 1.32."""
 
 MOST_OVER_BASE_CLOCK = 2.74
 """The largest boost clock ÷ base clock of a GPU with published runs, that of the RTX 6000 Ada (2,505 and 915 MHz). A
-larger one, such as the 3.39 of an L40, counts as this one, because no run says that its card is slowed further."""
+larger one counts as this one, because no run says that its card is slowed further."""
+
+HALF_SPEED_OVER_FP32 = 2.0
+"""16-bit matrix rate ÷ fp32 rate of GPUs whose matrix engines work at half of their speed: an L20, an L40 and an RTX
+4090. It is 4 for the L40S, which has the chip of the L40."""
 
 SLOWED_PER_CLOCK = 0.4
 """Time that matrix work takes longer for each unit of boost clock ÷ base clock beyond that. It has the least error on
@@ -134,12 +138,21 @@ class Gpu:
     @property
     def sustained_share(self) -> float:
         """The share of its peak that a GPU sustains in matrix work: a card with too little power for its boost clock
-        has a base clock far below it.
+        has a base clock far below it. Matrix engines at half of their speed take less power, and hold the boost clock.
         """
         if not (self.base_clock_mhz and self.boost_clock_mhz):
             return 1.0
         over_base = min(self.boost_clock_mhz / self.base_clock_mhz, MOST_OVER_BASE_CLOCK)
-        return 1.0 / (1.0 + SLOWED_PER_CLOCK * max(0.0, over_base - HELD_OVER_BASE_CLOCK))
+        slowed = SLOWED_PER_CLOCK * max(0.0, over_base - HELD_OVER_BASE_CLOCK)
+        return 1.0 / (1.0 + slowed * self._beyond_half_speed)
+
+    @property
+    def _beyond_half_speed(self) -> float:
+        """How far the speed of the matrix engines is above half: from 0 to 1, which also stands for unknown rates."""
+        matrix, plain = self.tflops("fp16"), self.tflops("fp32")
+        if not (self.tensor_core_generation and matrix and plain):
+            return 1.0
+        return min(1.0, max(0.0, matrix / plain / HALF_SPEED_OVER_FP32 - 1.0))
 
     def rate_at(self, precision: str) -> Rate | None:
         """Returns the rate in a precision, else in the precision whose arithmetic multiplies it; None if unknown."""

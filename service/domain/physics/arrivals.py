@@ -23,7 +23,14 @@ import numpy as np
 
 from service.domain.arrays import Floats, Mask, Number, taken
 from service.domain.jobs.serving import Serving
-from service.domain.physics.serving import ALMOST_ONE, EngineTimes, batches_of_arrivals, steady_state, steps_per_token
+from service.domain.physics.serving import (
+    ALMOST_ONE,
+    EngineTimes,
+    batches_of_arrivals,
+    steady_state,
+    steps_per_token,
+    variance_of_longest,
+)
 from service.domain.random_time import POINTS, RandomTime
 
 TERMS_OF_THE_TAIL = 64
@@ -213,6 +220,18 @@ class BatchTimes(ArrivalTimes):
     own_batch: Floats
     """Seconds that the prompts of its own batch take beyond their mean, at each of `POINTS`: a longer batch that it
     finds brings more of them."""
+    least_per_token_of_full: Floats
+    """`least_per_token` in a batch that takes all places."""
+    added_per_token_of_full: RandomTime
+    """`added_per_token` in a batch that takes all places."""
+
+    def per_output_token(self, percentile: float) -> Floats:
+        """Seconds per token of the answer that this share of the requests does not exceed.
+
+        No batch is larger than a full one, while the gamma distribution of a time has no end.
+        """
+        full = self.least_per_token_of_full + self.added_per_token_of_full.quantile(percentile)
+        return np.minimum(ArrivalTimes.per_output_token(self, percentile), full)
 
     def _p_added_above(self, seconds: Floats) -> Floats:
         """Probability that others add more than these seconds to the time to the first token.
@@ -239,7 +258,7 @@ def _batch_times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats,
     mean_found = np.asarray(batches.seconds * (1.0 + variation))
     time_found = RandomTime(mean_found, mean_found**2 * variation / (1.0 + variation))
     # So is the batch in which a request is answered itself.
-    own_size = size + batches.variance / size
+    own_size = np.minimum(size + batches.variance / size, places)
     own_variance = np.minimum(batches.variance * own_size / size, (own_size - 1.0) * (places - own_size))
     least_first_token = seconds.arrival + seconds.of_steps(1.0) + own_size * seconds.of_request(1.0)
     p_empty = batches.p_no_arrival / size
@@ -248,12 +267,19 @@ def _batch_times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats,
     # Requests that arrive in the time of a batch join the next one; their number is Poisson distributed.
     joining, prompt = np.minimum(rate * mean_found, places - 1.0), seconds.of_request(1.0)
     own_batch = np.sqrt((prompt * joining / mean_found) ** 2 * time_found.variance + prompt**2 * joining)
-    of_answers = batches.variance_of_longest / np.maximum(serving.answer.mean - 1.0, 1.0) ** 2
+    tokens_after_the_first = np.maximum(serving.answer.mean - 1.0, 1.0)
+    of_answers, of_full = (
+        variance / tokens_after_the_first**2
+        for variance in (batches.variance_of_longest, variance_of_longest(seconds, places, serving.answer))
+    )
     times = _batch_times(seconds, rate, size, np.asarray(least_first_token), serving)
+    full = _batch_times(seconds, rate, places, np.asarray(least_first_token), serving)
     per_other = steps_per_token(serving.answer.mean, serving.answer.longest_of(size)) * seconds.request
     return replace(
         times,
         added_per_token=RandomTime((own_size - 1.0) * per_other, own_variance * per_other**2 + of_answers),
+        least_per_token_of_full=full.least_per_token,
+        added_per_token_of_full=RandomTime(full.added_per_token.mean, of_full),
         p_empty=p_empty,
         p_waits=batches.wait / wait,
         step_or_batch=np.asarray(batches.seconds * np.sqrt((1.0 + variation) * (1.0 + 2.0 * variation))),
@@ -276,6 +302,8 @@ def _batch_times(seconds: EngineTimes, rate: Floats, size: Floats, first_token: 
     """Returns the times of requests that all take these seconds to the first token, in batches of a mean size."""
     zero, one = np.zeros(len(rate)), np.ones(len(rate))
     steps = steps_per_token(serving.answer.mean, serving.answer.longest_of(size))
+    least_per_token = np.asarray(steps * (seconds.step + seconds.request))
+    added_per_token = RandomTime(np.asarray(steps * (size - 1.0) * seconds.request), zero)
     return BatchTimes(
         rate=rate,
         running=size,
@@ -292,12 +320,14 @@ def _batch_times(seconds: EngineTimes, rate: Floats, size: Floats, first_token: 
         least_added=zero,
         littles_law_ratio=one,
         wait=RandomTime(one, one),
-        added_per_token=RandomTime(np.asarray(steps * (size - 1.0) * seconds.request), zero),
-        least_per_token=np.asarray(steps * (seconds.step + seconds.request)),
+        added_per_token=added_per_token,
+        least_per_token=least_per_token,
         tokens=np.full(len(rate), serving.answer.mean),
         answer_variation=zero,
         batch_times=np.ones((len(rate), len(POINTS))),
         own_batch=np.zeros((len(rate), len(POINTS))),
+        least_per_token_of_full=least_per_token,
+        added_per_token_of_full=added_per_token,
     )
 
 

@@ -120,6 +120,9 @@ class MemoryNeed:
     """Bytes without which the job does not run. An engine needs fewer than `needed_bytes`: it may run one request."""
     confidence: float
     """Probability with which the least bytes have to suffice."""
+    weight_bytes: float = 0.0
+    """Bytes of the weights that every pass reads. Networks that a sample passes once, such as the text encoders of a
+    diffusion model, do not count: they can leave the GPU before the others are loaded."""
 
     @property
     def least_band(self) -> Band:
@@ -134,7 +137,7 @@ class MemoryNeed:
     @property
     def holds_weights(self) -> bool:
         """Whether the GPU has the bytes of the weights, which are counted and not estimated."""
-        return self.parts.get("weights", 0.0) <= self.usable_bytes
+        return self.weight_bytes <= self.usable_bytes
 
     @property
     def highest_confidence(self) -> float | None:
@@ -273,9 +276,11 @@ def _memory_need(
     """Returns the memory that a GPU needs, from calibrated bytes: `parts` of the job, `least` of the least
     that runs.
     """
-    needed = sum(parts.values())
+    needed, model = sum(parts.values()), config.model
     band = memory_band(calibration, config).times(needed)
-    return MemoryNeed(needed, usable_bytes, parts, band, sum(least.values()), config.memory_confidence)
+    passed_once = 0.0 if model.transformer else model.other_parameters or 0.0
+    weight_bytes = parts.get("weights", 0.0) * model.parameters / (model.parameters + passed_once)
+    return MemoryNeed(needed, usable_bytes, parts, band, sum(least.values()), config.memory_confidence, weight_bytes)
 
 
 def _estimate_training(

@@ -271,7 +271,7 @@ def batches_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats, answ
     fall = -(1.0 + work) * np.log1p(-(work**2)) / np.maximum(work, 1e-9)
     size, p_no_arrival = np.ones_like(rate), np.zeros_like(rate)
     for _ in range(ROUNDS_OF_BATCHES):
-        batch, varying = _batch_seconds(seconds, size, answer), _variance_of_longest(seconds, size, answer) * rate**2
+        batch, varying = _batch_seconds(seconds, size, answer), variance_of_longest(seconds, size, answer) * rate**2
         steps = rate * batch - work * size
         mean = (steps + work * p_no_arrival) / (1.0 - work)
         below = _below(places, mean, (mean + varying) / (1.0 - work**2))
@@ -281,7 +281,8 @@ def batches_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats, answ
         p_none = (1.0 - p_full) * below.p_none
         p_no_arrival = p_no_arrival + (p_none - p_no_arrival) / (1.0 + p_none * fall)
         size = (1.0 - p_full) * below.mean + p_full * places
-    arriving = (size - (2.0 * size - p_no_arrival) * p_no_arrival + varying) / (1.0 - work**2)
+    # Rounding can make this a little less than nothing where a batch rarely holds a second request.
+    arriving = np.maximum(0.0, size - (2.0 * size - p_no_arrival) * p_no_arrival + varying) / (1.0 - work**2)
     variance = np.clip((1.0 - p_full) * below.mean_square + p_full * places**2 - size**2, 0.0, arriving)
     left_over = (1.0 - work**2) * (arriving - variance) / (2.0 * places * (1.0 - utilisation))
     return BatchesOfArrivals(
@@ -292,7 +293,7 @@ def batches_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats, answ
         varying / rate**2,
         p_no_arrival,
         left_over * full / size,
-        full / places / _decay(utilisation, rate * _variance_of_longest(seconds, places, answer) / full),
+        full / places / _decay(utilisation, rate * variance_of_longest(seconds, places, answer) / full),
     )
 
 
@@ -302,8 +303,8 @@ def _batch_seconds(seconds: EngineTimes, size: Floats, answer: Length) -> Floats
     return np.asarray(seconds.of_steps(longest) + size * seconds.of_request(longest))
 
 
-def _variance_of_longest(seconds: EngineTimes, size: Floats, answer: Length) -> Floats:
-    """Variance of the seconds of a batch of this size that is due to its longest answer."""
+def variance_of_longest(seconds: EngineTimes, size: Floats, answer: Length) -> Floats:
+    """Returns the variance of the seconds of a batch of this size that is due to its longest answer."""
     high, low = (answer.longest_of(size, share) for share in WITHIN_A_DEVIATION)
     return np.asarray(((high - low) / 2.0 * (seconds.step + size * seconds.request)) ** 2)
 
