@@ -154,7 +154,7 @@ def _of_training(
         share, done = rate / cluster.gpus, training_flops_per_sample(config.model, length or 1, passes(config))
         utilisation = None if done is None else share * done / peak
         if config.model.transformer is not None:
-            model = share * published_training_flops_per_sample(config.model, config.sequence_length, passes=3)
+            model = share * published_training_flops_per_sample(config.model, length, passes=3)
             hardware = model * (1 + float(passes_of_recomputation(layout)) / 3)
     return JobEstimate(config, estimate, samples, hours, beyond, model, hardware, utilisation, length, peak, job)
 

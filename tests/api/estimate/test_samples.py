@@ -200,3 +200,11 @@ def test_hours_on_a_machine_that_does_not_run_the_job_are_of_no_known_work(clien
     texts = {note["code"]: note["text"] for note in answer["notes"]}
     assert texts["no_amount"].startswith("The work of the given hours is unknown")
     assert answer["choices"][0]["estimate"]["hours"] is None
+
+
+def test_padding_is_no_work_of_a_training_sample(client: TestClient) -> None:
+    """Samples of a quarter of the padded length have counted four times the FLOPs, beyond the peak of the GPU."""
+    work = {"task": "training", "model": "llama-3.1-8b", "precision": ["bf16"], "sequence_length": 4096}
+    body = {"workload": {**work, "mean_length": 1024}, "machine": {"gpu": "a100-sxm4-80gb", "gpu_count": 8}}
+    found = post_estimate(client, body)["estimate"]
+    assert found["model_tflops_per_gpu"] < found["peak_tflops_per_gpu"]
