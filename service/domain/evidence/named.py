@@ -143,7 +143,7 @@ class NamedMeasurements:
         """Returns the measured rate of a job on a machine, else its estimate, corrected by a run on the same GPU.
 
         The correction is measured ÷ estimated rate of the newest run on another machine with this GPU. `modelled_on`
-        estimates the rate on a machine. None without a run.
+        estimates the rate on a machine. None without a run, and where its corrected rate would exceed the peak.
         """
 
         def is_possible(run: Measurement) -> bool:
@@ -159,7 +159,9 @@ class NamedMeasurements:
                 continue
             run, here, there = self.by_machine[machine][0], modelled_on(instance_type.id), modelled_on(machine)
             if here and there and is_possible(run):
-                return self._corrected(run, here.band, there.band)
+                corrected = self._corrected(run, here.band, there.band)
+                if corrected.samples_per_second.likely <= here.at_peak:
+                    return corrected
         return None
 
     def _scaled(self, run: Measurement, ratio: float, figure: Figure) -> NamedRate:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.domain.band import Band
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.reference import Measurement
-from service.domain.evidence.named import REPEATED_WITHIN, SCALED_BANDS, NamedMeasurements
+from service.domain.evidence.named import REPEATED_WITHIN, SCALED_BANDS, ModelledRate, NamedMeasurements
 from tests.builders.catalogs import catalog
 from tests.builders.gpus import gpu, rate
 from tests.builders.instance_types import instance_type
@@ -152,3 +153,17 @@ def test_the_same_gpu_is_scaled_before_another_and_its_vendor_before_others() ->
 def test_a_machine_without_a_gpu_is_not_scaled_to() -> None:
     bare = instance_type("bare", gpu=None)
     assert runs(measurement(), machines=(machine("a"), bare)).scaled_to(bare) is None
+
+
+@pytest.mark.parametrize(("at_peak", "is_used"), [(399.0, False), (401.0, True)])
+def test_a_run_that_would_put_another_machine_above_its_peak_was_of_other_work(at_peak: float, is_used: bool) -> None:
+    """The run is twice as fast as its estimate, so the other machine would reach 400 samples per second."""
+    card = gpu("card")
+    small, large = instance_type("small", gpu=card, gpu_count=1), instance_type("large", gpu=card, gpu_count=2)
+    measured = runs(measurement(small.id, samples=100.0), machines=[small, large])
+    modelled = {
+        small.id: ModelledRate(Band(50.0, 50.0, 50.0)),
+        large.id: ModelledRate(Band(200.0, 200.0, 200.0), at_peak),
+    }
+    rate = measured.measured_or_corrected(large, modelled.__getitem__)
+    assert (rate is not None and rate.samples_per_second.likely == 400.0) is is_used
