@@ -77,9 +77,7 @@ class Case:
 
     @property
     def weight(self) -> float:
-        """Weight in the fit: 1 for a figure, less for a report that a run fitted, least for a conclusion that it must
-        have fitted.
-        """
+        """Weight in the fit: 1 for a figure, less for a reported fit in memory, least for an inferred one."""
         # Nearly every published run fitted, so a report of it says less than one of too little memory.
         return 1.0 if self.bound >= 0 else 0.5 if self.scored else 0.15
 

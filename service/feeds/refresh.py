@@ -70,10 +70,7 @@ class Upstream:
 
 
 def refresh(engine: Engine, feed: Feed, upstream: Upstream) -> Iterator[Imported]:
-    """Fetches and imports every part of a feed, and yields the result of each. A part that fails keeps its prices.
-
-    Raises `DatabaseUnusable`.
-    """
+    """Fetches, imports and yields each part of a feed; a failed part keeps its prices. Raises `DatabaseUnusable`."""
     source = SOURCES[feed.id]
     failures = 0
     for part in source.parts:

@@ -171,9 +171,7 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
 
 
 def _has_own_estimates(basis: Basis, to: Mapping[str, Any]) -> bool:
-    """Returns whether a relaxation counts by estimates of its own: also where it lets machines work together that the
-    estimates of the question keep apart.
-    """
+    """Returns whether a relaxation counts by its own estimates, such as one that joins machines that are apart."""
     job = None if basis.planner is None else basis.planner.fleet.job
     joins = "allow_marketplace_clusters" in to and isinstance(job, Job) and not job.marketplace_clusters
     return joins or bool(to.keys() & CHANGES_OF_JOB)
