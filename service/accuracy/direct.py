@@ -155,7 +155,7 @@ def case_of(question: RunQuestion, catalog: Catalog) -> Case:
 
 
 def also_fitted(question: RunQuestion, catalog: Catalog) -> Case | None:
-    """The conclusion that the memory sufficed, from a published training run whose batch per GPU is known."""
+    """The case that a published training run with a known batch per GPU fitted; None if that is not certain."""
     if question.body["workload"]["task"] != "training" or "micro_batch" not in question.body["layout"]:
         return None
     # What a run keeps of its activations decides its memory, so that a run that does not say it shows nothing.

@@ -71,7 +71,7 @@ def import_documents(engine: Engine, source: FeedSource, documents: Documents, n
 
 
 def captured_at(content: Content, fetched: datetime, now: datetime) -> datetime:
-    """Returns the day of publication, else the instant of fetching. Raises `DocumentRefused` if it is in the future."""
+    """Returns when the content was published, else fetched. Raises `DocumentRefused` for content from the future."""
     published = content.published_at
     if published is not None and published > now:
         raise DocumentRefused(f"The document is of {published:%Y-%m-%d %H:%M}, which is in the future.")

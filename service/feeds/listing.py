@@ -157,7 +157,7 @@ def to_millionths(price: Decimal | None) -> Decimal | None:
 
 
 def price_in(value: Any) -> tuple[Decimal | None, str | None]:
-    """Returns the price in a cell or a JSON value and None, or None and the reason why it is no price."""
+    """Returns the price in a cell or a JSON value, and the reason why it is no price; one of the two is None."""
     if value is None or value == "":
         return None, "absent_price"
     try:

@@ -84,7 +84,7 @@ class NamedMeasurements:
 
     @staticmethod
     def of(measured: Iterable[Measurement], catalog: Catalog) -> "NamedMeasurements":
-        """Groups what the catalog has under the name of the workload by machine."""
+        """Groups by machine the runs on one node of all the workloads that have the same name."""
         # Runs on several nodes are left out, because the loss to their network does not transfer to other machines.
         runs = sorted((run for run in measured if run.nodes == 1), key=_by_age)
         by_machine = grouped((run.machine, run) for run in runs)

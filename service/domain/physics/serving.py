@@ -62,7 +62,7 @@ class EngineTimes:
         )
 
     def of_request(self, tokens: Number) -> Number:
-        """Seconds that a request with an answer of these tokens adds to the work of the engine."""
+        """Seconds that a request whose answer has this number of tokens adds to the work of the engine."""
         return tokens * self.request + self.prompt
 
     def of_steps(self, tokens: Number) -> Number:

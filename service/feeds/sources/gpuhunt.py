@@ -41,7 +41,7 @@ def fetch(get: Get, part: str) -> Iterator[bytes]:
 
 
 def parse(bodies: Sequence[bytes], part: str) -> Content:
-    """Returns the prices of a catalog: a zip or its CSV, and the text of the version if it is there."""
+    """Returns the prices in a zip or in its CSV, with the version of the catalog if a document states it."""
     version, table = None, None
     for body in bodies:
         if body[:2] == b"PK":
