@@ -109,7 +109,7 @@ class Listing:
         return replace(self, region=region, zone=zone)
 
     def priced(self, value: Any, times: Decimal = Decimal(1)) -> "Listing":
-        """Returns the listing with a factor times the price in a cell or a JSON value, or with a reason for none.
+        """Returns the listing with `times` the price in a cell or a JSON value, or with the reason why there is none.
 
         Sellers write 0 for a machine that they do not sell.
         """

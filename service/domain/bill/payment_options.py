@@ -208,7 +208,7 @@ class GpuHour:
 
 
 def cheapest_gpu_hours(catalog: Catalog, gpu: str, besides: str | None) -> tuple[GpuHour, ...]:
-    """Returns the machines with the cheapest on-demand hour of a GPU, one per seller and without `besides`."""
+    """Returns each seller's machine with the cheapest on-demand hour of a GPU; the machine `besides` is left out."""
     by_provider: dict[str, GpuHour] = {}
     for hour in catalog.derive(_gpu_hours, gpu):
         # Hours are in order of price, so the first one of a seller is its cheapest.

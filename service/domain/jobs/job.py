@@ -220,7 +220,7 @@ def with_prompt(job: Job, tokens: float) -> Job:
 
 
 def prompt_change(job: Job, tokens: float) -> dict[str, object]:
-    """Returns the change of request fields that `with_prompt` corresponds to."""
+    """Returns the request fields that ask for the prompts of `with_prompt`, with their values."""
     shorter = with_prompt(job, tokens).serving
     if shorter is None or shorter.prompt.p95 is None:
         return {job.prompt_field: tokens}

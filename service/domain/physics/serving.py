@@ -154,7 +154,7 @@ class StaticBatches(SteadyState):
 
     @property
     def per_request(self) -> EngineTimes:
-        """Parts of the time between the ends of two requests: those of a batch, divided by its requests."""
+        """Parts of the time that the engine takes per request: those of a batch, divided by its requests."""
         idle = np.where(self.queues, 0.0, 1.0 / self.running)
         return EngineTimes(self.longest / self.running, self.longest, 1.0, idle, 1.0 / self.running)
 

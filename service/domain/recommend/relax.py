@@ -70,10 +70,10 @@ def nearest_miss(selection: Selection, rejected: Sequence[Rejection], catalog: C
     """Returns the type that misses the fewest constraints; None if something is admitted, if one change admits
     something, or if the catalog of the day has no instance types.
 
-    Constraints that no change of the question relaxes, such as those on data or hardware, count more. A type that
-    misses only one on its offers misses more than that: with its other offers the job misses its own limits, else the
-    change would admit it. Of types that miss equally few, the one with the most memory is returned, since most jobs
-    that fit nowhere lack memory.
+    Constraints that no change of the question relaxes, such as those on data or hardware, count more. So does the only
+    constraint that a type misses, if it is one on offers: a change would admit the type, unless the job missed its own
+    limits there. Of types that miss equally few, the one with the most memory is returned, since most jobs that fit
+    nowhere lack memory.
     """
     is_helped = any(rejection.relaxation is not None for rejection in rejected)
     if selection.admitted.types or is_helped or not catalog.instance_types:
