@@ -77,9 +77,7 @@ class Case:
 
     @property
     def weight(self) -> float:
-        """Weight in the fit: 1 for a figure, less for a report that a run fitted, least for a conclusion that it must
-        have fitted.
-        """
+        """Weight in the fit: 1 for a figure, less for a reported fit in memory, least for an inferred one."""
         # Nearly every published run fitted, so a report of it says less than one of too little memory.
         return 1.0 if self.bound >= 0 else 0.5 if self.scored else 0.15
 
@@ -157,7 +155,7 @@ def case_of(question: RunQuestion, catalog: Catalog) -> Case:
 
 
 def also_fitted(question: RunQuestion, catalog: Catalog) -> Case | None:
-    """The conclusion that the memory sufficed, from a published training run whose batch per GPU is known."""
+    """The case that a published training run with a known batch per GPU fitted; None if that is not certain."""
     if question.body["workload"]["task"] != "training" or "micro_batch" not in question.body["layout"]:
         return None
     # What a run keeps of its activations decides its memory, so that a run that does not say it shows nothing.

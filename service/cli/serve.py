@@ -45,7 +45,7 @@ def serve(host: str | None, port: int | None, workers: int | None, seed_if_empty
 
 
 def provide_development_key(engine: Engine, settings: Settings) -> None:
-    """Creates the API key that the developer chose, or else prints a random one, once."""
+    """Creates the API key that the developer chose, or else a random one, which is printed once."""
     now, token = datetime.now(UTC), settings.development_key
     keys = {key.id: key.state_at(now) for key in read_keys(engine) if token or key.owner == DEVELOPER}
     if token and keys.get(id_of(token), "active") != "active":

@@ -32,10 +32,7 @@ def _alembic_config(engine: Engine) -> Config:
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Creates the tables or brings them to this version. Newer tables that this version can use stay as they are.
-
-    Raises `DatabaseUnusable`.
-    """
+    """Creates or upgrades the tables; newer ones that this version can use stay. Raises `DatabaseUnusable`."""
     from alembic import command
 
     with in_sentences(engine):

@@ -82,10 +82,7 @@ class Written:
 
 
 def write(engine: Engine, batch: Batch, now: datetime) -> Written:
-    """Makes the database hold exactly this batch of the feed. Writing the same batch again changes nothing.
-
-    Raises `DatabaseUnusable`; the database is then unchanged.
-    """
+    """Makes the database hold exactly this batch of the feed. Raises `DatabaseUnusable`, and then changes nothing."""
     with import_transaction(engine) as connection:
         unchanged = _last_hash(connection, batch.feed) == batch.content_hash
         if not unchanged:

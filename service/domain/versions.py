@@ -61,10 +61,7 @@ def _next_sibling(version: Version) -> Version:
 
 
 def known_versions(specifier: str | None) -> Versions:
-    """Returns the versions that a specifier of the catalog allows, or every version without a specifier.
-
-    The import has checked that specifiers can be read.
-    """
+    """Returns the versions that a specifier of the catalog, checked by the import, allows; None allows all."""
     return EVERY if not specifier else versions_of(specifier, "versions")
 
 
@@ -104,10 +101,7 @@ RANGES: dict[str, Callable[[Version], tuple[Version, Version | None]]] = {
 
 
 def split_requirement(text: str, field: str) -> tuple[str, Versions]:
-    """Returns name and versions of a requirement such as `pytorch>=2.3`; without a specifier, every version.
-
-    Raises `QuestionError`.
-    """
+    """Returns name and versions of a requirement, such as `pytorch>=2.3` or `pytorch`. Raises `QuestionError`."""
     match = REQUIREMENT.fullmatch(text.lower())
     if match is None:
         return text.strip().lower(), EVERY

@@ -151,10 +151,7 @@ def _source_of(name: str, body: bytes) -> FeedSource | None:
 
 
 def _part_of(name: str, source: FeedSource) -> str:
-    """Returns the part of the feed that a file belongs to, such as `aws` for `v8/aws/vms.csv`.
-
-    A file whose path names no part is a part with the name of the file.
-    """
+    """Returns the part of the feed that a file belongs to, such as `aws` for `v8/aws/vms.csv`, else its own name."""
     if source.parts == ("",):
         return ""
     path = PurePosixPath(name)

@@ -52,10 +52,7 @@ class Imported:
 
 
 def import_documents(engine: Engine, source: FeedSource, documents: Documents, now: datetime) -> Imported:
-    """Imports the documents of a part. A refused document is recorded and changes nothing else.
-
-    Raises `DatabaseUnusable`.
-    """
+    """Imports the documents of a part; records a refused one and changes nothing else. Raises `DatabaseUnusable`."""
     facts = read_facts(engine)
     try:
         content = source.content(documents.bodies, documents.part)
@@ -74,10 +71,7 @@ def import_documents(engine: Engine, source: FeedSource, documents: Documents, n
 
 
 def captured_at(content: Content, fetched: datetime, now: datetime) -> datetime:
-    """Returns when the content was current: on its day of publication, else when it was fetched.
-
-    Raises `DocumentRefused` for content from the future.
-    """
+    """Returns when the content was published, else fetched. Raises `DocumentRefused` for content from the future."""
     published = content.published_at
     if published is not None and published > now:
         raise DocumentRefused(f"The document is of {published:%Y-%m-%d %H:%M}, which is in the future.")

@@ -109,7 +109,7 @@ class Listing:
         return replace(self, region=region, zone=zone)
 
     def priced(self, value: Any, times: Decimal = Decimal(1)) -> "Listing":
-        """Returns the listing with a factor times the price in a cell or a JSON value, or with a reason for none.
+        """Returns the listing with `times` the price in a cell or a JSON value, or with the reason why there is none.
 
         Sellers write 0 for a machine that they do not sell.
         """
@@ -157,7 +157,7 @@ def to_millionths(price: Decimal | None) -> Decimal | None:
 
 
 def price_in(value: Any) -> tuple[Decimal | None, str | None]:
-    """Returns the price in a cell or a JSON value and None, or None and the reason why it is no price."""
+    """Returns the price in a cell or a JSON value, and the reason why it is no price; one of the two is None."""
     if value is None or value == "":
         return None, "absent_price"
     try:

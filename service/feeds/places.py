@@ -20,10 +20,7 @@ CONTINENTS = ("EU", "EUR", "AP", "OC", "SEA", "AF", "SA", "ME")
 
 
 def aws_place(name: str) -> tuple[str, str | None]:
-    """Returns the region and the zone for the code of a region or a local zone, or for the name of a place.
-
-    The letter of a zone is left out, because it differs between accounts.
-    """
+    """Returns region and zone of a code or name. A zone has no letter, because letters differ between accounts."""
     code = LOCAL_ZONES_BY_NAME.get(name) or LEGACY_REGIONS.get(name) or name
     local = LOCAL_ZONE.fullmatch(code)
     return (local[1], f"{local[1]}-{local[2]}") if local else (code, None)

@@ -70,10 +70,7 @@ class Upstream:
 
 
 def refresh(engine: Engine, feed: Feed, upstream: Upstream) -> Iterator[Imported]:
-    """Fetches and imports every part of a feed, and yields the result of each. A part that fails keeps its prices.
-
-    Raises `DatabaseUnusable`.
-    """
+    """Fetches and imports a feed, and yields a result for each part; one that fails keeps its prices."""
     source = SOURCES[feed.id]
     failures = 0
     for part in source.parts:

@@ -49,10 +49,7 @@ class FeedSource:
     version: str = "1"
 
     def content(self, bodies: Sequence[bytes], part: str) -> Content:
-        """Returns the content of the documents of a part, with one price for each offer.
-
-        Raises `DocumentRefused` if they cannot be parsed or have no rows.
-        """
+        """Returns the content of a part, with one price for each offer. Raises `DocumentRefused` if there is none."""
         try:
             content = self.parse(bodies, part)
             content = replace(content, listings=tuple(one_per_offer(content.listings)))

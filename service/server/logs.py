@@ -15,7 +15,8 @@ class TextFormatter(logging.Formatter):
         """Returns the line of an event."""
         parts = [_time_of(record), record.levelname.lower(), record.getMessage()]
         parts += [f"{name}={value}" for name, value in _fields_of(record).items() if value is not None]
-        return " ".join(parts) + _traceback_of(self, record, "\n")
+        line = " ".join(parts)
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 class JsonFormatter(logging.Formatter):
@@ -50,7 +51,3 @@ def _time_of(record: logging.LogRecord) -> str:
 def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
     fields: dict[str, Any] = getattr(record, "fields", {})
     return fields
-
-
-def _traceback_of(formatter: logging.Formatter, record: logging.LogRecord, before: str) -> str:
-    return before + formatter.formatException(record.exc_info) if record.exc_info else ""

@@ -38,10 +38,8 @@ class Trace:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        method, headers = (
-            scope["method"],
-            {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]},
-        )
+        method = scope["method"]
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         attributes = {"http.request.method": method, "url.path": scope["path"]}
         with self._tracer.start_as_current_span(method, extract(headers), SpanKind.SERVER, attributes) as span:
 

@@ -173,10 +173,7 @@ def constraints_of(
     usual_lifecycle: tuple[str, ...],
     **more: Any,
 ) -> Constraints:
-    """Returns the filters as constraints, in these markets and with the usual states of the lifecycle if none is named.
-
-    Raises `QuestionError`.
-    """
+    """Returns the filters as constraints in these markets, by default of types in use. Raises `QuestionError`."""
     given = filters.given()
     words = {name: resolved(name, given[name], catalog, prefix) for name in (*WORDS, "lifecycle") if name in given}
     words["lifecycle"] = words.get("lifecycle") or usual_lifecycle

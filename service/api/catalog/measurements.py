@@ -176,15 +176,10 @@ def get_measurements(request: Request, query: Annotated[MeasurementsRequest, Que
     return page_answer(request, query, catalog, rows, attrgetter("id"), lambda row: row)
 
 
-def _all(catalog: Catalog) -> list[MeasurementResponse]:
-    """Returns every measurement of the catalog's day, sorted by id."""
+def _filtered(query: MeasurementsRequest, catalog: Catalog) -> list[MeasurementResponse]:
     named = (MeasurementResponse.of_named(row, catalog) for row in catalog.measurements)
     published = map(MeasurementResponse.of_published, catalog.published_runs)
-    return sorted((*named, *published), key=attrgetter("id"))
-
-
-def _filtered(query: MeasurementsRequest, catalog: Catalog) -> list[MeasurementResponse]:
-    measurements = _all(catalog)
+    measurements = sorted((*named, *published), key=attrgetter("id"))
     frameworks = {row.framework for row in measurements if row.framework}
     workloads = {row.workload for row in catalog.measurements}
     wanted = {

@@ -60,10 +60,6 @@ def ended(instance: str, state: str, since: object) -> str:
     return f"{instance} {ENDED[state]} since {since}."
 
 
-def _tensor_over_slow_links(tensor: int, crosses_nodes: bool) -> str:
-    return f"Tensor parallelism of {tensor} crosses {'nodes' if crosses_nodes else 'PCIe'}: every layer waits for it."
-
-
 def _bound_by_host(rate: float, asked: bool, feeding: str) -> str:
     if asked:
         return f"The workload asks for {_rate(rate)} samples per second on a machine, but {feeding}."
@@ -74,14 +70,6 @@ def _bound_by_host(rate: float, asked: bool, feeding: str) -> str:
 def _host_bound(rate: float, fed: float, vcpus: float | None = None, asked: bool = False) -> str:
     cpus = "the CPUs" if vcpus is None else f"its {vcpus:g} vCPUs"
     return _bound_by_host(rate, asked, f"{cpus} prepare only {_rate(fed)}")
-
-
-def _images_per_vcpu(rate: float, vcpus: float, usual: float) -> str:
-    return (
-        f"The GPUs of a node read {_rate(rate)} images per second, and its {vcpus:g} vCPUs usually prepare "
-        f"{_rate(usual)}, which the estimate does not count: send `host.cpu_samples_per_second_per_vcpu`, or "
-        "`host.gpu_decoding`."
-    )
 
 
 def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float, asked: bool = False) -> str:
@@ -136,17 +124,6 @@ def _beyond_context(*, model: str, most: int, tokens: float, trains: bool) -> st
     return f"{published}, and the longest here have {tokens:,.0f}: {follows}"
 
 
-def _slow_first_token(*, seconds: float, percentile: float, usual: float) -> str:
-    return (
-        f"The first token takes up to {seconds:.3g} s in {100 * percentile:g} % of requests, and MLPerf Inference v4.0 "
-        f"allows a server of Llama 2 70B {usual:g} s: `max_seconds_to_first_token` limits it."
-    )
-
-
-def _burstable(*, share: float) -> str:
-    return f"Its CPUs sustain {100 * share:g} % of their speed: more takes saved credits, or costs extra."
-
-
 def _length_unknown(*, fields: tuple[str, ...]) -> str:
     part = {"input_length": "prompt", "output_length": "answer"}
     named, parts = " and ".join(f"`{name}`" for name in fields), " and ".join(part[name] for name in fields)
@@ -156,7 +133,9 @@ def _length_unknown(*, fields: tuple[str, ...]) -> str:
 WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.GPU_MEMORY: _gpu_memory,
     EstimateWarningCode.HOST_MEMORY: _host_memory,
-    EstimateWarningCode.TENSOR_OVER_SLOW_LINKS: _tensor_over_slow_links,
+    EstimateWarningCode.TENSOR_OVER_SLOW_LINKS: lambda tensor, crosses_nodes: (
+        f"Tensor parallelism of {tensor} crosses {'nodes' if crosses_nodes else 'PCIe'}: every layer waits for it."
+    ),
     EstimateWarningCode.NETWORK_UNKNOWN: _network_unknown,
     EstimateWarningCode.BEYOND_CONTEXT: _beyond_context,
     EstimateWarningCode.LENGTH_UNKNOWN: _length_unknown,
@@ -164,7 +143,10 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
         "{running:,.0f} of {asked:,.0f} requests run at once, as many as the cache has room for and the engine takes; "
         "the time to the first token includes the wait of the others."
     ).format,
-    EstimateWarningCode.SLOW_FIRST_TOKEN: _slow_first_token,
+    EstimateWarningCode.SLOW_FIRST_TOKEN: lambda seconds, percentile, usual: (
+        f"The first token takes up to {seconds:.3g} s in {100 * percentile:g} % of requests, and MLPerf Inference v4.0 "
+        f"allows a server of Llama 2 70B {usual:g} s: `max_seconds_to_first_token` limits it."
+    ),
     EstimateWarningCode.NO_CLUSTER_THERE: (
         "The machines are those of a marketplace, each of another owner: no network joins the {nodes} nodes."
     ).format,
@@ -176,7 +158,11 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
         f"{samples:,.0f} sample{'' if samples == 1 else 's'}."
     ),
     EstimateWarningCode.HOST_BOUND: _host_bound,
-    EstimateWarningCode.IMAGES_PER_VCPU: _images_per_vcpu,
+    EstimateWarningCode.IMAGES_PER_VCPU: lambda rate, vcpus, usual: (
+        f"The GPUs of a node read {_rate(rate)} images per second, and its {vcpus:g} vCPUs usually prepare "
+        f"{_rate(usual)}, which the estimate does not count: send `host.cpu_samples_per_second_per_vcpu`, or "
+        "`host.gpu_decoding`."
+    ),
     EstimateWarningCode.SLOW_READS: _slow_reads,
     EstimateWarningCode.PRECISION_REDUCED: "{gpu} runs {precision} only at a very low rate or by conversion.".format,
     EstimateWarningCode.PRECISION_STORED: _precision_stored,
@@ -194,7 +180,9 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.TASK_UNSUPPORTED: (
         "No software is known to do {task} on {instance}: the figures assume that some does."
     ).format,
-    EstimateWarningCode.BURSTABLE: _burstable,
+    EstimateWarningCode.BURSTABLE: lambda share: (
+        f"Its CPUs sustain {100 * share:g} % of their speed: more takes saved credits, or costs extra."
+    ),
     EstimateWarningCode.DIMENSIONS_ASSUMED: (
         "Only the number of parameters is known: layers and heads are assumed to be those of {model}."
     ).format,

@@ -63,9 +63,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer)
 
 
 def _check_size(value: Any, max_names: int) -> None:
-    """Raises `BodyUnreadable` for more than `max_names` names, and for lists and objects nested deeper than
-    `MAX_DEPTH`.
-    """
+    """Raises `BodyUnreadable` for more than `max_names` names, or nesting deeper than `MAX_DEPTH`."""
     # Level by level: a recursive walk would itself fail on a body that is nested too deeply.
     containers, names = [value] if isinstance(value, CONTAINERS) else [], 0
     for _ in range(MAX_DEPTH):

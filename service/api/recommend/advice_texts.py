@@ -18,10 +18,6 @@ WITHOUT_GPU = {
 BASES = {"peak": "the vendors' peak rates", "modelled": "a model of the job", "outdated": "outdated measurements"}
 
 
-def _current_ends(instance: str, state: str, since: object) -> str:
-    return f"{ended(instance, state, since).removesuffix('.')}: plan to move what runs on it."
-
-
 def _no_accelerator_needed(task: str, cheapest: Priced | None) -> str:
     opening = f"{WITHOUT_GPU[task]} needs no GPU"
     if cheapest is None:
@@ -116,25 +112,13 @@ def _upgrade_path(
     return f"One step up from {instance}, a single GPU has {', '.join(others)}{' and ' if others else ''}{last}."
 
 
-def _evaluate_next(basis: str, first: str, second: str) -> str:
-    return f"The order rests on {BASES[basis]}: before a long run, measure the work on {first} and on {second}."
-
-
-def _managed_spot(services: Sequence[str]) -> str:
-    return f"{' and '.join(services)} runs the work on spot capacity and handles interruptions and checkpoints."
-
-
 def _managed_training(service: str, family: str, percent: float | None) -> str:
     fee = "" if percent is None else f"; an hour of {family} costs {percent:g} % more there"
     return f"{service} starts a machine for the run and bills only the run{fee}."
 
 
-def _image_advice(images: Sequence[str]) -> str:
-    return f"{' and '.join(images)} come with drivers and frameworks built for these machines."
-
-
 ADVICE: Mapping[AdviceCode, Sentence] = {
-    AdviceCode.CURRENT_ENDS: _current_ends,
+    AdviceCode.CURRENT_ENDS: lambda **figures: f"{ended(**figures).removesuffix('.')}: plan to move what runs on it.",
     AdviceCode.NO_ACCELERATOR_NEEDED: _no_accelerator_needed,
     AdviceCode.SEPARATE_DEV_AND_TRAINING: _separate_dev_and_training,
     AdviceCode.GRAPHICS: _graphics,
@@ -154,11 +138,17 @@ ADVICE: Mapping[AdviceCode, Sentence] = {
     AdviceCode.ONE_MODEL_PER_GPU: _one_model_per_gpu,
     AdviceCode.GPU_DECODING: _gpu_decoding,
     AdviceCode.MIGRATION_PATH: _migration_path,
-    AdviceCode.EVALUATE_NEXT: _evaluate_next,
+    AdviceCode.EVALUATE_NEXT: lambda basis, first, second: (
+        f"The order rests on {BASES[basis]}: before a long run, measure the work on {first} and on {second}."
+    ),
     AdviceCode.MONITOR_MEMORY: "The host memory of {instance} is unknown, and a run that fills it is killed: watch "
     "`free -m` and `nvidia-smi` in a short run before a long one.",
-    AdviceCode.MANAGED_SPOT: _managed_spot,
+    AdviceCode.MANAGED_SPOT: lambda services: (
+        f"{' and '.join(services)} runs the work on spot capacity and handles interruptions and checkpoints."
+    ),
     AdviceCode.MANAGED_TRAINING: _managed_training,
-    AdviceCode.IMAGE_ADVICE: _image_advice,
+    AdviceCode.IMAGE_ADVICE: lambda images: (
+        f"{' and '.join(images)} come with drivers and frameworks built for these machines."
+    ),
     AdviceCode.UPGRADE_PATH: _upgrade_path,
 }

@@ -20,7 +20,7 @@ class Origin:
 
 
 def name_of_part(feed: str, part: str) -> str:
-    """Returns the name of a part of a feed in sentences; the only part of a feed has no name of its own."""
+    """Returns what sentences call a part of a feed: a feed without parts has one of an empty name."""
     return f"{feed} {part}".strip()
 
 

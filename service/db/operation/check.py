@@ -39,10 +39,7 @@ def _damage(connection: Connection) -> Iterator[str]:
 
 
 def _dangling_references(connection: Connection) -> Iterator[str]:
-    """Yields references to rows that do not exist.
-
-    They can result from a restore without triggers, or from a tool with which SQLite does not enforce foreign keys.
-    """
+    """Yields references to missing rows, as from a restore without triggers or a tool without foreign keys."""
     for table in METADATA.sorted_tables:
         for key in table.foreign_key_constraints:
             pairs = [(element.parent, element.column) for element in key.elements]

@@ -108,9 +108,7 @@ class MachineTime:
 
 @dataclass(frozen=True, slots=True)
 class StoredVolume:
-    """Data in storage for likely hours. The price is None where it is unknown; each machine has a block volume of its
-    own.
-    """
+    """Data in storage for likely hours. An unknown price is None; each machine has a block volume of its own."""
 
     data: StoredData
     price: StoragePrice | None

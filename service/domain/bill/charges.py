@@ -33,9 +33,7 @@ class DataCost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Charges:
-    """The terms of sellers for a run, one entry per candidate. An unknown charge counts as 0, so sums are
-    lower bounds.
-    """
+    """The terms of sellers for a run, one entry per candidate. An unknown charge is 0, so sums are lower bounds."""
 
     setup_hours: float
     busy_share: Floats
@@ -143,9 +141,7 @@ def _committed(catalog: Catalog, held: tuple[str, ...]) -> Floats:
 
 
 def _premiums(catalog: Catalog, service: str | None) -> tuple[Floats, Mask, Mask]:
-    """Returns by instance type the factor of a service's premium, whether it manages the machine, and whether the
-    premium is unknown.
-    """
+    """Returns for each type the factor of a service's premium, and whether the type is managed, or the fee unknown."""
     fees = [fee_of(catalog.reference.fees, each, service, catalog.day) for each in catalog.instance_types]
     percent = [fee.percent_of_compute if isinstance(fee, Fee) else 0.0 for fee in fees]
     managed, unknown = ([isinstance(fee, kind) for fee in fees] for kind in (Fee | Unknown, Unknown))

@@ -65,9 +65,7 @@ class JobQuestion:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRate:
-    """A measured rate of one gang of nodes, in samples or tokens per second, and the amount of work in the
-    same unit.
-    """
+    """A measured rate of one gang of nodes, and the amount of work, both in samples or both in tokens."""
 
     per_second: float
     unit: str
@@ -157,11 +155,13 @@ def estimate(
     served = None if job is None else job.estimate.served
     bills = _bills(question, job, measured, catalog)
     verdict, judged = (None, None) if question.gate is None else verdict_on(bills, question.gate)
-    unfit = changes and job is not None and not job.fits_surely
-    fit_changes = None
-    if unfit and isinstance(work, JobQuestion) and job is not None:
-        best = job.estimate if work.choose == "fastest" else None
-        fit_changes = nearest_changes(calibration, job.config, work.cluster, work.layout, best)
+    fit_changes = batch = None
+    if changes and isinstance(work, JobQuestion) and job is not None:
+        if not job.fits_surely:
+            best = job.estimate if work.choose == "fastest" else None
+            fit_changes = nearest_changes(calibration, job.config, work.cluster, work.layout, best)
+        if question.finds_largest_batch and isinstance(job.config, TrainingConfig):
+            batch = largest_batch(calibration, job.config, work.cluster, work.layout)
     return EstimateAnswer(
         question=question,
         job=job,
@@ -174,7 +174,7 @@ def estimate(
         verdict=verdict,
         verdict_on=judged,
         nearest_changes=fit_changes,
-        largest_batch=_largest_batch(question, job, catalog) if changes and question.finds_largest_batch else None,
+        largest_batch=batch,
         measured=measured,
         code_change=_code_change(question, catalog),
     )
@@ -274,13 +274,6 @@ def _library_of_method(work: object) -> str | None:
     return LIBRARY_OF_METHOD.get(work.job.method)
 
 
-def _largest_batch(question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog) -> int | None:
-    work = question.work
-    if job is None or not isinstance(work, JobQuestion) or not isinstance(job.config, TrainingConfig):
-        return None
-    return largest_batch(catalog.reference.calibration, job.config, work.cluster, work.layout)
-
-
 def _warnings(question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog) -> _Warnings:
     work, cluster, machine = question.work, question.cluster, question.instance_type
     if isinstance(work, MeasuredRate) and work.of_gpus is not None:
@@ -334,15 +327,11 @@ def _joules_per_sample(question: EstimateQuestion, job: JobEstimate) -> float | 
 
 
 def _bills(
-    question: EstimateQuestion,
-    job: JobEstimate | None,
-    measured: NamedRate | None,
-    catalog: Catalog,
+    question: EstimateQuestion, job: JobEstimate | None, measured: NamedRate | None, catalog: Catalog
 ) -> tuple[MarketBill, ...]:
-    amount = _run_amount(question.work, job, measured, question.run.instances)
-    served = None if job is None else job.estimate.served
-    priced = PricedRun.of(question.run, amount, question.checkpoints, served)
-    instance_type, work = question.instance_type, question.work
+    work, instance_type = question.work, question.instance_type
+    amount = _run_amount(work, job, measured, question.run.instances)
+    priced = PricedRun.of(question.run, amount, question.checkpoints, None if job is None else job.estimate.served)
     if instance_type is None:
         return (price_own_machine(priced, question.own_usd_per_hour, catalog),)
     if question.usd_per_hour:
@@ -356,14 +345,10 @@ def _bills(
 
 
 def _run_amount(
-    work: JobQuestion | NamedWork | MeasuredRate | float,
-    job: JobEstimate | None,
-    measured: NamedRate | None,
+    work: JobQuestion | NamedWork | MeasuredRate | float, job: JobEstimate | None, measured: NamedRate | None,
     instances: int,
-) -> RunAmount:
-    """Returns the hours of each machine and the amount of work. Instances share the work; plain hours are of
-    each one.
-    """
+) -> RunAmount:  # fmt: skip
+    """Returns the hours of each machine and the amount of work. Instances share the work, but not plain hours."""
     if isinstance(work, MeasuredRate):
         return _measured_amount(work, instances)
     if isinstance(work, NamedWork):
@@ -411,8 +396,9 @@ def job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
     # Tokens given by the caller are exact; samples x mean length are not.
     if tokens is None and estimate.samples is not None and length:
         tokens = estimate.samples * length
+    no_hours = DOES_NOT_FIT if not estimate.fits else NO_AMOUNT if job.serving is None else ENDLESS
     return RunAmount(
-        hours=_no_hours(estimate) if estimate.hours is None else estimate.hours.times(1 / instances),
+        hours=no_hours if estimate.hours is None else estimate.hours.times(1 / instances),
         basis="modelled",
         samples=estimate.samples,
         tokens=tokens,
@@ -421,13 +407,6 @@ def job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
         input_tokens_per_second=estimated.prefill_tokens_per_second,
         output_tokens_per_second=_rate_of_answers(estimate) if inference else None,
     )
-
-
-def _no_hours(estimate: JobEstimate) -> Unknown:
-    """Returns why a job has no hours."""
-    if not estimate.fits:
-        return DOES_NOT_FIT
-    return NO_AMOUNT if estimate.job.serving is None else ENDLESS
 
 
 def _rate_of_answers(estimate: JobEstimate) -> Band | None:

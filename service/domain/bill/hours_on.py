@@ -16,10 +16,7 @@ from service.domain.units import SECONDS_AN_HOUR
 def amount_of_hours(
     work: Job | NamedWork, name: str | None, machine: str, hours: float, catalog: Catalog
 ) -> Amount | None:
-    """Returns the work that a machine does in these hours; None where its rate is unknown.
-
-    The rate is the one that was measured there under the name, else the estimated one.
-    """
+    """Returns the work of a machine in these hours, at its measured rate, else the estimated one; None: unknown."""
     measured = name and NamedMeasurements.of(catalog.measurements.under(name), catalog).measured_on(machine)
     rate, beyond = (measured.samples_per_second.likely if measured else None), 0.0
     if isinstance(work, Job) and (estimated := catalog.derive(_estimated_on, work, machine, cache=catalog.outlooks)):
@@ -28,9 +25,7 @@ def amount_of_hours(
 
 
 def _estimated_on(catalog: Catalog, job: Job, machine: str) -> tuple[float, float] | None:
-    """Returns the samples per second of a job on a machine, and the time that a run takes beyond its steps,
-    as a share.
-    """
+    """Returns the samples per second of a job on a machine, and the time beyond the steps of a run as a share."""
     # Only an amount of work has time beyond its steps. Inference gets no amount, which would be a burst of requests.
     job = replace(job, amount=Amount(samples=1.0)) if job.task == "training" else job
     instance_type = catalog.instance_types[catalog.index_of[machine]]

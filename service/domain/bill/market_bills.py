@@ -80,9 +80,7 @@ class MarketBill:
 
     @property
     def usd(self) -> Micros | None:
-        """Returns the total of the known charges; None without a bill, and where the price of the machine is
-        unknown.
-        """
+        """Returns the total of the known charges; None without a bill or without the price of the machine."""
         return None if self.bill is None else self.bill.usd
 
     @property

@@ -95,7 +95,8 @@ def service_known(catalog: Catalog, name: str) -> str:
 
 def markets_of_service(catalog: Catalog, service: str | None) -> tuple[str, ...]:
     """Returns the markets in which a managed service rents; empty for all markets, and without a service."""
-    return () if service is None else MARKETS_OF_SERVICES.get(kind_of_service(catalog, service), ())
+    kind = next((each.kind for each in catalog.reference.services if each.id == service), None)
+    return MARKETS_OF_SERVICES.get(kind, ())
 
 
 def regions_with(catalog: Catalog, instance_type: InstanceType, regions: Iterable[str]) -> tuple[str, ...]:
@@ -103,11 +104,6 @@ def regions_with(catalog: Catalog, instance_type: InstanceType, regions: Iterabl
     offers = _TypeOffers(catalog, instance_type)
     sold = offers.regions(offers.indices) | offers.at_one_price()
     return tuple(region for region in regions if region in sold)
-
-
-def kind_of_service(catalog: Catalog, name: str) -> str | None:
-    """Returns the kind of a service by its id; None if there is no such service."""
-    return next((service.kind for service in catalog.reference.services if service.id == name), None)
 
 
 def _services_for(catalog: Catalog, instance_type: InstanceType) -> list[str]:
@@ -167,9 +163,7 @@ class _TypeOffers:
 
 
 def _region_sold(offers: _TypeOffers, region: str) -> str | None:
-    """Returns the region of the offers that hold in a region: None where one price holds in all. Raises
-    `QuestionError`.
-    """
+    """Returns the region of the offers that hold in a region; None: one price for all. Raises `QuestionError`."""
     reference, instance_type = offers.catalog.reference, offers.instance_type
     sold = offers.regions(offers.indices)
     if region in sold:
@@ -214,7 +208,7 @@ class GpuHour:
 
 
 def cheapest_gpu_hours(catalog: Catalog, gpu: str, besides: str | None) -> tuple[GpuHour, ...]:
-    """Returns the machines with the cheapest on-demand hour of a GPU, one per seller and without `besides`."""
+    """Returns each seller's machine with the cheapest on-demand hour of a GPU; the machine `besides` is left out."""
     by_provider: dict[str, GpuHour] = {}
     for hour in catalog.derive(_gpu_hours, gpu):
         # Hours are in order of price, so the first one of a seller is its cheapest.

@@ -53,9 +53,7 @@ class PriceChange:
 
     @property
     def kind(self) -> ChangeKind:
-        """The kind of change; `known` and `unknown` mean that the price in dollars of an offer became or ceased to be
-        known.
-        """
+        """The kind of change; `known` and `unknown`: the price in dollars became or ceased to be known."""
         if self.before is None or self.after is None:
             return "new" if self.before is None else "gone"
         change = self.usd_per_hour

@@ -69,8 +69,7 @@ class BilledRun(NamedTuple):
     sent: tuple[TransferredData, ...] = ()
     basis: str = "given"
     commitments_held: tuple[str, ...] = ()
-    """Terms that the caller pays for anyway, or `reserved` for all terms: under these the run pays only its
-    own hours."""
+    """Terms that the caller pays for anyway, or `reserved` for all: under these, the run pays its own hours."""
 
     @property
     def machines(self) -> int:

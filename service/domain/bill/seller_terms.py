@@ -69,10 +69,7 @@ def rounding_rule(reference: Reference, instance_type: InstanceType, market: str
 
 
 def commitment_of(market: str, term: str | None, held: Sequence[str]) -> Commitment | Unknown | None:
-    """Returns the commitment that a run pays for in a market; None where it pays for its hours.
-
-    `held` has the terms that the caller pays for already, or `reserved` for all terms.
-    """
+    """Returns the commitment that a run pays for; None if it pays for its hours, or `held` has the term already."""
     if market != "reserved" or market in held or term in held:
         return None
     return commitment_in(term) or Unknown(f"The hours that {term or 'a reserved offer'} commits to are not known.")

@@ -30,9 +30,7 @@ class UnitCosts:
 
 
 def unit_costs(usd: Micros | None, amount: RunAmount, gang_micros_per_hour: int | None) -> UnitCosts:
-    """Returns the total of a bill divided by the amount of work, and the hourly price of a gang divided by
-    its rates.
-    """
+    """Returns the total of a bill by units of work, and the hourly price of a gang divided by its rates."""
     gang_usd = None if gang_micros_per_hour is None else number(gang_micros_per_hour)
     rate = amount.samples_per_second
     return UnitCosts(

@@ -39,10 +39,7 @@ class Verdict:
 
 
 def verdict(usd: Micros | None, gate: Gate, missing: tuple[str, ...] = ()) -> Verdict:
-    """Judges the likely total. An unknown cost fails; a lower bound, with something `missing`, may pass.
-
-    The total fails if it exceeds the baseline by more than the allowed percentage, or exceeds the budget.
-    """
+    """Fails a total that is unknown, over budget, or too far over the baseline; a lower bound may pass."""
     if usd is None:
         return Verdict(Outcome.FAIL, gate, None, missing, None, None)
     total, change, over_baseline = Fraction(usd.likely, MICRO), None, False

@@ -163,7 +163,7 @@ OWN_ERRORS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """The error of an estimate for a published run that was left out of the fit: log(truth ÷ estimate), as rates."""
+    """The error of an estimate for a published run that was left out of the fit: log(true rate ÷ estimated rate)."""
 
     kind: StepKind
     features: Features

@@ -225,10 +225,7 @@ def with_hosts(catalog: Catalog, vcpus_per_gpu: float | None, memory_gib_per_gpu
 
 
 def without_cluster(catalog: Catalog) -> Mask:
-    """Returns a mask of the types with GPUs whose machines form no cluster.
-
-    They are those of marketplaces whose network is unknown: their machines belong to many owners.
-    """
+    """Returns a mask of marketplace types with unknown network: their machines, of many owners, form no cluster."""
     seller_class = catalog.reference.seller_class_of
     return np.array([
         type_.gpu is not None and type_.network_gbps is None and seller_class(type_.provider) == "marketplace"

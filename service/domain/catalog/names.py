@@ -82,10 +82,7 @@ def unknown(what: str, name: str, known: Collection[str], field: str, hint: str 
 
 
 def resolve(what: str, names: Collection[str], known: Collection[str], field: str, hint: str = "") -> tuple[str, ...]:
-    """Returns each name as the catalog spells it. Case does not matter, nor do separators if only one name then fits.
-
-    Raises `UnknownName`.
-    """
+    """Returns each name as the catalog spells it, whatever its case and separators. Raises `UnknownName`."""
     # Most names are spelt right, and folding all known names takes longer than the whole look-up.
     if all(name in known for name in names):
         return tuple(dict.fromkeys(names))

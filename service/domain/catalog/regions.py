@@ -51,9 +51,7 @@ CODES_OF_COUNTRIES = {
 
 
 def resolve_countries(names: tuple[str, ...], catalog: Catalog, field: str = "country") -> tuple[str, ...]:
-    """Returns the codes of countries for codes, English names and groups of countries. Raises `UnknownName`, also if
-    no region is there.
-    """
+    """Returns the codes for codes, names and groups of countries. Raises `UnknownName`, also if no region is there."""
     known = catalog.offer_words["country"].words
     codes = (tuple(code for code in CODES_OF_COUNTRIES.get(name.lower(), ()) if code in known) for name in names)
     return resolve(

@@ -156,9 +156,7 @@ def platforms_of(rules: Iterable[SoftwareRule], catalog: Catalog) -> dict[str, l
 
 
 def software_of_cpus(catalog: Catalog) -> frozenset[str]:
-    """Returns the software that runs in full on machines without a GPU: libraries of any device, and engines that run
-    on no GPU of the mainstream platform.
-    """
+    """Returns the software that runs in full on CPUs: libraries, and engines that run on no CUDA GPU."""
     engines = {name for name in software_names(catalog, ("engine",)) if not _runs_on_cuda(name, catalog)}
     portable = engines.union(software_names(catalog, ("library",)))
     return frozenset(name for name in portable if support_by(rules_on_gpu(catalog, name, None)) == RUNS[0])

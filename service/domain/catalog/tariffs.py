@@ -112,10 +112,7 @@ class Commitment:
 
 
 def commitment_in(term: str | None) -> Commitment | None:
-    """Returns the commitment that the name of a term states; None if it has another form.
-
-    A term is a length and a plan, such as `1y_reserved_no_upfront` or `3y_committed_use`, or one of `BY_THE_DAY`.
-    """
+    """Returns the commitment that a term such as `1y_reserved_no_upfront` states; None if it has another form."""
     if term in BY_THE_DAY:
         return Commitment(term, None)
     match = TERM.fullmatch(term or "")

@@ -84,7 +84,7 @@ class NamedMeasurements:
 
     @staticmethod
     def of(measured: Iterable[Measurement], catalog: Catalog) -> "NamedMeasurements":
-        """Groups what the catalog has under the name of the workload by machine."""
+        """Groups by machine the runs on one node of all the workloads that have the same name."""
         # Runs on several nodes are left out, because the loss to their network does not transfer to other machines.
         runs = sorted((run for run in measured if run.nodes == 1), key=_by_age)
         by_machine = grouped((run.machine, run) for run in runs)
@@ -95,10 +95,7 @@ class NamedMeasurements:
     def measured_on(
         self, machine: str, is_possible: Callable[[Measurement], bool] = lambda _: True
     ) -> NamedRate | None:
-        """Returns the newest rate that was measured on a machine, with a band that includes all others.
-
-        Stale runs count only if there are no others. None without a possible run.
-        """
+        """Returns the newest rate measured on a machine, banded over all runs; stale runs count only without others."""
         runs = [run for run in self.by_machine.get(machine, ()) if is_possible(run)]
         if not runs:
             return None
@@ -110,10 +107,7 @@ class NamedMeasurements:
         return NamedRate("measured", band, newest, not fresh, text)
 
     def measured_or_scaled(self, instance_type: InstanceType, precision: str | None) -> NamedRate | None:
-        """Returns the rate that was measured on a machine, else that of the most similar machine, scaled.
-
-        None if no run can be used.
-        """
+        """Returns the rate measured on a machine, else that of the most similar one, scaled; None without a run."""
         return self.measured_on(instance_type.id) or self.scaled_to(instance_type, precision)
 
     def scaled_to(self, instance_type: InstanceType, precision: str | None = None) -> NamedRate | None:

@@ -151,10 +151,7 @@ def required_config_on(job: Job, gpu: Gpu) -> Config:
 
 
 def gpu_traits(gpu: Gpu, precisions: Collection[str] = ()) -> Hashable:
-    """Returns the traits of a GPU that decide the configuration of a job with these precisions.
-
-    GPUs with the same traits have the same configuration, even if their speeds differ.
-    """
+    """Returns the traits of a GPU that decide a job's configuration: GPUs with equal traits have the same one."""
     usual = tuple(_usual_precision(task, gpu) for task in JOB_PRECISIONS)
     names = {*USUAL_PRECISIONS, *precisions, *map(runs_as, precisions)}
     support = frozenset((name, rate.support) for name, rate in gpu.rates.items() if name in names)
@@ -223,7 +220,7 @@ def with_prompt(job: Job, tokens: float) -> Job:
 
 
 def prompt_change(job: Job, tokens: float) -> dict[str, object]:
-    """Returns the change of request fields that `with_prompt` corresponds to."""
+    """Returns the request fields that ask for the prompts of `with_prompt`, with their values."""
     shorter = with_prompt(job, tokens).serving
     if shorter is None or shorter.prompt.p95 is None:
         return {job.prompt_field: tokens}

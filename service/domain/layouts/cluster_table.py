@@ -148,9 +148,7 @@ class ClusterTable:
         return flops | self.unit_seconds
 
     def surely(self, calibration: Calibration, config: Config) -> "ClusterTable":
-        """Returns the clusters with less usable memory: likely bytes that fit there fit with the config's
-        confidence.
-        """
+        """Returns the clusters with so little memory that what likely fits there fits with the config's confidence."""
         return replace(self, usable_bytes=self.usable_bytes / memory_margin(calibration, config))
 
     def bands(self, calibration: Calibration, kind: StepKind, factors: ConfigFactors) -> Floats:

@@ -62,7 +62,7 @@ class EngineTimes:
         )
 
     def of_request(self, tokens: Number) -> Number:
-        """Seconds that a request with an answer of these tokens adds to the work of the engine."""
+        """Seconds that a request whose answer has this number of tokens adds to the work of the engine."""
         return tokens * self.request + self.prompt
 
     def of_steps(self, tokens: Number) -> Number:
@@ -154,7 +154,7 @@ class StaticBatches(SteadyState):
 
     @property
     def per_request(self) -> EngineTimes:
-        """Parts of the time between the ends of two requests: those of a batch, divided by its requests."""
+        """Parts of the time that the engine takes per request: those of a batch, divided by its requests."""
         idle = np.where(self.queues, 0.0, 1.0 / self.running)
         return EngineTimes(self.longest / self.running, self.longest, 1.0, idle, 1.0 / self.running)
 

@@ -206,13 +206,12 @@ def _fractional_gpu(situation: Situation, catalog: Catalog) -> Figures | None:
     least, card = situation.part, None
     if least is None:
         return None
-    part = None
-    if situation.gpu is None or situation.gpu.fraction == 1:
-        part = _cheapest(
-            situation,
-            catalog,
-            lambda machine: machine.gpu and machine.gpu.fraction < 1 and machine.whole_gpus >= least,
-        )
+
+    def suffices(machine: InstanceType) -> bool:
+        return machine.gpu is not None and machine.gpu.fraction < 1 and machine.whole_gpus >= least
+
+    is_whole = situation.gpu is None or situation.gpu.fraction == 1
+    part = _cheapest(situation, catalog, suffices) if is_whole else None
     if part is not None and part[1].gpu is not None:
         gpu = part[1].gpu
         card = catalog.reference.gpus.get(gpu.partition_of or gpu.id, gpu).name
@@ -233,9 +232,7 @@ def _fractional_gpu(situation: Situation, catalog: Catalog) -> Figures | None:
 def _faster_format(
     situation: Situation, _catalog: Catalog, *, now: Collection[str], formats: tuple[str, ...]
 ) -> Figures | None:
-    """Returns the formats with the highest peak; None if none is faster, or if the precision in use is not one of
-    `now`.
-    """
+    """Returns the formats with the highest peak; None if none is faster, or the precision in use is not in `now`."""
     gpu, precision = situation.gpu, situation.precision
     peak = _peak_at(gpu, precision) if precision in now else 0.0
     if gpu is None or precision is None or not peak:
@@ -381,25 +378,19 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
     memory, speed = min(larger, key=itemgetter(1), default=None), min(faster, key=itemgetter(2), default=None)
     if memory is None and speed is None:
         return None
+    others = {each.id: peak for each, _, peak in cards if peak >= now and each.cpu_architecture == top.cpu_architecture}
     return {
         "instance": top.id,
         "memory": memory and (memory[0].id, memory[1]),
         "speed": speed and (speed[0].id, speed[2] / now),
-        "value": _better_value(
-            top.id,
-            now,
-            {each.id: peak for each, _, peak in cards if peak >= now and each.cpu_architecture == top.cpu_architecture},
-            catalog,
-        ),
+        "value": _better_value(top.id, now, others, catalog),
     }
 
 
 def _single_cards(
     catalog: Catalog, provider: str, service: str, kind: str, task: str
 ) -> list[tuple[InstanceType, float, float]]:
-    """Returns a seller's machines with one GPU that are not superseded, with memory and peak; the smallest
-    host first.
-    """
+    """Returns a seller's current machines with one GPU, with memory and peak; the smallest host first."""
     able = catalog.derive(task_mask, task)
     cards = [
         (each, each.gpu.memory_gb or 0.0, best_peak(each))
@@ -441,21 +432,13 @@ def _monitor_memory(situation: Situation, _catalog: Catalog) -> Figures | None:
 # Services of the provider
 
 
-def _services(kind: str, providers: tuple[str, ...], catalog: Catalog) -> list[Service]:
-    """Returns the services that admit new customers on the catalog's day."""
-    return [
-        service
-        for service in catalog.reference.services
-        if service.kind == kind
-        and (not providers or service.provider in providers)
-        and service.state_on(catalog.day) == "available"
-    ]
-
-
 def _services_of_top(situation: Situation, kind: str, catalog: Catalog) -> list[Service]:
-    """Returns services of the first choice's provider; none if the choice is rented through such a service."""
+    """Returns the open services of the first choice's provider; none if the choice is rented through a service."""
     top = situation.top
-    return [] if top is None or top.twin_of or situation.is_managed else _services(kind, (top.provider,), catalog)
+    if top is None or top.twin_of or situation.is_managed:
+        return []
+    services = [each for each in catalog.reference.services if (each.provider, each.kind) == (top.provider, kind)]
+    return [service for service in services if service.state_on(catalog.day) == "available"]
 
 
 def _managed_spot(situation: Situation, catalog: Catalog) -> Figures | None:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from service.domain.band import Band
 from service.domain.bill.interruption import Checkpoints, Expectation
@@ -24,8 +23,6 @@ from service.domain.recommend.objective import Objective
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.requirements import NOTHING, Requirements
 from service.domain.statement import Statement
-
-Code = TypeVar("Code", bound=StrEnum)
 
 
 class Limits(NamedTuple):
@@ -166,11 +163,7 @@ class SpotEstimate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorkEstimate:
-    """A job on a choice. Rates are of all instances. Compared by identity, because the choices of many answers share
-    it.
-
-    `hours` are those until the work is done, with interruptions, waiting, set-up and idle time.
-    """
+    """A job on a choice; rates are of all instances. Compared by identity, because choices of many answers share it."""
 
     modelled: JobEstimate | None
     """The physics of one instance, on `cluster`."""
@@ -180,6 +173,7 @@ class WorkEstimate:
     """The rate of one machine that was measured or scaled under the workload's name; it replaces the modelled one."""
     samples_per_second: Band | None
     hours: Band | None
+    """Hours until the work is done, with interruptions, waiting, set-up and idle time."""
     bill: MarketBill
     """The bill, equal to that of `POST /estimate` for the same run on the same offer."""
     samples_per_usd: float | None
@@ -275,9 +269,7 @@ class RankedOffer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice(RankedOffer):
-    """A ranked offer with everything that the answer says about it. Compared by identity, because answers share
-    choices.
-    """
+    """A ranked offer with all that the answer says about it. Compared by identity, because answers share choices."""
 
     __hash__ = object.__hash__
     __eq__ = object.__eq__

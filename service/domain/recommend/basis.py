@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.domain.arrays import Floats, Mask
+from service.domain.arrays import Floats
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, USUAL_PRECISIONS, SupportAsked
@@ -109,17 +109,11 @@ def select_by(basis: Basis, constraints: Constraints, needs: Requirements, catal
     """Returns the types that the constraints and requirements admit and the basis can rank."""
     of_workload = () if needs is NOTHING else requirement_checks(needs, catalog)
     checks = (*_job_checks(basis, constraints, catalog), *_figure_checks(basis, catalog), *of_workload)
-    planner = basis.planner
-    binds = planner is not None and planner.limits.bind
-    keeping = None
-    if planner and binds:
-        # A change that admits refused spot offers also makes the job resumable.
-        keeping = partial(_keeping, planner.resumable if constraints.spot_refused else planner, catalog)
-    return select(constraints, catalog, checks, keeping)
-
-
-def _keeping(planner: Planner, catalog: Catalog, offers: CheapestOffers) -> Mask:
-    return plans_of(planner, offers, catalog).keeps
+    if basis.planner is None or not basis.planner.limits.bind:
+        return select(constraints, catalog, checks)
+    # A change that admits refused spot offers also makes the job resumable.
+    planner = basis.planner.resumable if constraints.spot_refused else basis.planner
+    return select(constraints, catalog, checks, lambda offers: plans_of(planner, offers, catalog).keeps)
 
 
 def _job_checks(basis: Basis, constraints: Constraints, catalog: Catalog) -> Iterator[Check]:

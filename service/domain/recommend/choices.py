@@ -333,8 +333,5 @@ def compared(choice: Choice, current: Choice, context: WorkContext) -> Choice:
 
 
 def _quotient(value: float | None, other: float | None) -> float | None:
-    """Returns value / other; None if one of them is unknown or 0, or if the ratio is too small for a float.
-
-    A bill below a millionth of a dollar is 0.
-    """
+    """Returns value / other; None if one is unknown or 0 (as a tiny bill is), or if the ratio is too small."""
     return None if not value or not other or isnan(value) or isnan(other) else value / other or None

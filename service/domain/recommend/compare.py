@@ -32,9 +32,7 @@ class Comparison:
 
     @property
     def speed_per_peak(self) -> float | None:
-        """Relative speed divided by relative peak: below 1, the type gains less over the baseline than data sheets
-        promise.
-        """
+        """Relative speed / relative peak; below 1, the type gains less over the baseline than data sheets promise."""
         return _ratio(self.relative_speed, self.relative_peak)
 
     @property

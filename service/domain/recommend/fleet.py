@@ -269,9 +269,7 @@ class _MorePrecisions:
 
 @dataclass(frozen=True, slots=True)
 class _RoomForCache:
-    """Makes room for the cache of a request: with a cache in fp8, else more memory, else the longest prompt
-    with room.
-    """
+    """Makes room for the cache of a request: by a cache in fp8, else by more memory, else by a shorter prompt."""
 
     memory: _MoreMemory
 

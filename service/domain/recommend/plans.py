@@ -157,9 +157,7 @@ class NodeOptions:
 
 
 def _watts(planner: Planner, catalog: Catalog) -> Floats:
-    """Returns the power of one machine of each type: as it was measured with the work, else the rated power of its
-    GPUs.
-    """
+    """Returns the power of one machine of each type: measured with the work, else the rated power of its GPUs."""
     watts = catalog.columns.numbers["tdp_watts"].copy()
     for index, rate in planner.fleet.measured.items():
         if rate.basis == "measured" and rate.evidence.watts is not None:
@@ -168,9 +166,7 @@ def _watts(planner: Planner, catalog: Catalog) -> Floats:
 
 
 def gpu_counts(catalog: Catalog) -> Floats:
-    """Returns the GPUs of each instance type; NaN without GPUs, so that such a machine does not count as the
-    smallest.
-    """
+    """Returns the GPUs of each type; NaN without GPUs, so that such a machine does not count as the smallest."""
     counts = catalog.columns.numbers["gpu_count"]
     return np.where(counts > 0, counts, np.nan)
 
@@ -183,9 +179,7 @@ def plans_of(planner: Planner, candidates: CheapestOffers, catalog: Catalog) -> 
 # Amounts and limits may be extremely small or large: an overflow then stands for infinity, and 0 / 0 for unknown.
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")
 def _find_plans(catalog: Catalog, planner: Planner, candidates: CheapestOffers) -> Plans:
-    """Chooses the number of nodes that the objective prefers among those that keep the limits, else the
-    nearest miss.
-    """
+    """Chooses the number of nodes that the objective prefers of those within the limits, else the nearest miss."""
     options = _node_options(planner, candidates, catalog)
     limits = _applying(planner.limits, options)
     keeping = {field: options.ends & (options.limited[field] <= limit) for field, limit in limits.items()}
@@ -228,9 +222,7 @@ def _serves(limits: Limits, options: NodeOptions) -> Mask:
 
 
 def _kept_of_load(limits: Limits, options: NodeOptions, serves: Mask, within: Mask) -> dict[str, KeptLimit]:
-    """Returns the limits of a load. A type that keeps each limit, but not all at once, fails the first that can be
-    raised.
-    """
+    """Returns the limits of a load. A type that keeps each, but not all at once, fails the first that can rise."""
     of_load, misses = _limits_of_load(limits, options), ~_any(serves & options.works)
     keeps = {field: _any(options.works & (options.least_alone[:, :, column] <= limit))
              for column, (field, limit) in enumerate(of_load.items())}  # fmt: skip
@@ -304,9 +296,7 @@ def _node_options(planner: Planner, candidates: CheapestOffers, catalog: Catalog
 
 @dataclass(frozen=True, slots=True)
 class _SingleInstance:
-    """The job on one instance without interruptions: a row per number of nodes, a column per candidate; NaN where the
-    job does not run.
-    """
+    """The job on one instance without interruptions, by nodes (rows) and candidate; NaN where it does not run."""
 
     nodes: Floats
     works: Mask
@@ -408,9 +398,7 @@ def _options_of_amount(planner: Planner, single: _SingleInstance, charges: Charg
 
 
 def _instances(planner: Planner, run: Expected, setup_hours: Floats) -> Floats:
-    """Returns how many independent instances share the work: the maximum for speed, else the fewest that are
-    in time.
-    """
+    """Returns how many independent instances share the work: the most for speed, else the fewest that are in time."""
     limits, most = planner.limits, float(planner.limits.max_instances)
     if any(planner.objective.weights.get(criterion) for criterion in SPEED_CRITERIA):
         return np.full(run.paid.shape, most)
@@ -523,9 +511,7 @@ def keeping_otherwise(
     planner: Planner, candidates: CheapestOffers, rejected: AdmittedOffers, blocked: TypeSet, estimating: Estimating,
     catalog: Catalog,
 ) -> TypeSet:  # fmt: skip
-    """Returns which types of the rejected offers keep the limits by another estimate of the fleet, and not by
-    this one.
-    """
+    """Returns which types of the rejected offers keep the limits only by another estimate of the fleet."""
     if isinstance(planner.fleet.job, NamedWork):
         return 0  # other estimates need a job, and named work has only measurements
     # Another estimate may help types that do not hold the job, and types that miss its limits.

@@ -18,9 +18,7 @@ OTHERS = ("*",)
 def cited_priors(
     applying: Sequence[Prior], basis: Basis, ranked: Ranked, context: WorkContext, catalog: Catalog
 ) -> tuple[CitedPrior, ...]:
-    """Returns the verdicts on rules of thumb that apply, in their order, where the ranking can follow or
-    overrule them.
-    """
+    """Returns the verdicts on the rules of thumb that the ranking can follow or overrule, in their order."""
     if not applying or not len(ranked.score):
         return ()
     rows = _first_rows(ranked, catalog)
@@ -111,9 +109,7 @@ def _first_rows(ranked: Ranked, catalog: Catalog) -> dict[str, int]:
 def _on_ranking(
     prior: Prior, rows: Mapping[str, int], basis: Basis, ranked: Ranked, catalog: Catalog
 ) -> Iterator[CitedPrior]:
-    """Yields the verdict if at least two groups of the prior are ranked: overridden by the first pair in
-    reverse order.
-    """
+    """Yields the verdict if two groups of the prior are ranked: overridden by the first pair in reverse order."""
     named = {family for group in prior.groups for family in group}
     others = [row for family, row in rows.items() if family not in named]
     present = [others if group == OTHERS else [rows[name] for name in group if name in rows] for group in prior.groups]

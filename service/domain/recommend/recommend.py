@@ -41,8 +41,7 @@ MOST_KEPT = 5
 """Length of the longest answer whose choices are kept for later questions: each choice takes about 8 KB."""
 
 BY_HARDWARE = Objective({"fewer_gpus": 1.0, "hours": 0.1})
-"""Replaces `cheapest` for a job where no price is known: fewer GPUs cost less, and a faster one is paid for fewer
-hours."""
+"""Replaces `cheapest` for a job where no price is known: few GPUs cost little, and fast ones run for few hours."""
 
 BY_LEAST_HARDWARE = Objective({"fewer_gpus": 1.0, "lower_peak": 0.1})
 """Replaces `cheapest` for an hour of any work where no price is known: fewer and weaker GPUs cost less."""
@@ -69,9 +68,8 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     leading = _leading(basis, question, constraints, admitted, catalog)
     choices, current, rented = leading.choices, None, _current(basis, question, catalog)
     if rented is not None:
-        current = Completer(question.work, basis.planner, basis.objective.criteria, leading.ranked, catalog).complete(
-            rented
-        )
+        completer = Completer(question.work, basis.planner, basis.objective.criteria, leading.ranked, catalog)
+        current = completer.complete(rented)
         choices = tuple(compared(choice, current, question.work) for choice in choices)
     near = (None, None) if admitted.types else nearest(basis, constraints, needs, catalog)
     rejected = rejections(basis, selection, catalog)

@@ -10,9 +10,8 @@ from service.domain.jobs.job import Job
 from service.domain.recommend.answer import Explained, RankedOffer, Rejection, RelaxationOutcome
 from service.domain.recommend.basis import Basis, best_by, known, rank_by, ranked_offer, select_by
 from service.domain.recommend.objective import OBJECTIVES
-from service.domain.recommend.plans import LIMITS_BY_FIELD, plans_of
+from service.domain.recommend.plans import LIMITS_BY_FIELD, Planner, plans_of
 from service.domain.selection.constraints import Constraints
-from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import FailedConstraint, Relaxation
 from service.domain.selection.requirements import Requirements
 from service.domain.selection.selection import OFFER_CODES, Selection
@@ -71,10 +70,10 @@ def nearest_miss(selection: Selection, rejected: Sequence[Rejection], catalog: C
     """Returns the type that misses the fewest constraints; None if something is admitted, if one change admits
     something, or if the catalog of the day has no instance types.
 
-    Constraints that no change of the question relaxes, such as those on data or hardware, count more. A type that
-    misses only one on its offers misses more than that: with its other offers the job misses its own limits, else the
-    change would admit it. Of types that miss equally few, the one with the most memory is returned, since most jobs
-    that fit nowhere lack memory.
+    Constraints that no change of the question relaxes, such as those on data or hardware, count more. So does the only
+    constraint that a type misses, if it is one on offers: a change would admit the type, unless the job missed its own
+    limits there. Of types that miss equally few, the one with the most memory is returned, since most jobs that fit
+    nowhere lack memory.
     """
     is_helped = any(rejection.relaxation is not None for rejection in rejected)
     if selection.admitted.types or is_helped or not catalog.instance_types:
@@ -153,9 +152,11 @@ def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> t
 
 def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> RelaxationOutcome | None:
     to, admitted = relaxation
-    if basis.planner is not None and not _has_own_estimates(basis, to):
-        basis = _with_limits(basis, to, catalog)
-        admitted = _keeping(basis, admitted, catalog)
+    if basis.planner is not None and not _has_own_estimates(basis.planner, to):
+        planner = _with_limits(basis.planner, to, catalog)
+        keeps = plans_of(planner, admitted.cheapest, catalog).keeps
+        basis = basis._replace(planner=planner)
+        admitted = admitted.only(admitted.cheapest.types_at(keeps, admitted.limit))
     if not admitted.types:
         return None
     index, offer = best_by(basis, admitted, catalog)
@@ -170,30 +171,16 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
     )
 
 
-def _has_own_estimates(basis: Basis, to: Mapping[str, Any]) -> bool:
-    """Returns whether a relaxation counts by estimates of its own: also where it lets machines work together that the
-    estimates of the question keep apart.
-    """
-    job = None if basis.planner is None else basis.planner.fleet.job
+def _has_own_estimates(planner: Planner, to: Mapping[str, Any]) -> bool:
+    """Returns whether a relaxation counts by its own estimates, such as one that joins machines that are apart."""
+    job = planner.fleet.job
     joins = "allow_marketplace_clusters" in to and isinstance(job, Job) and not job.marketplace_clusters
     return joins or bool(to.keys() & CHANGES_OF_JOB)
 
 
-def _with_limits(basis: Basis, to: Mapping[str, Any], catalog: Catalog) -> Basis:
-    """Returns the basis with what a relaxation changes: limits on the whole job, and whether the job can resume."""
-    planner = basis.planner
-    if planner is None:
-        return basis
+def _with_limits(planner: Planner, to: Mapping[str, Any], catalog: Catalog) -> Planner:
+    """Returns the planner with what a relaxation changes: limits on the whole job, and whether the job can resume."""
     fields = {path.rpartition(".")[2]: value for path, value in to.items()}
     changed = {name: value for name, value in fields.items() if name in LIMITS_BY_FIELD}
     resumed = planner.resumable if RESUME in to else planner
-    if resumed is planner and not changed:
-        return basis
-    return basis._replace(planner=resumed.under(changed, catalog))
-
-
-def _keeping(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> AdmittedOffers:
-    """Returns the offers without the types that miss a limit on the whole job."""
-    assert basis.planner is not None
-    keeps = plans_of(basis.planner, admitted.cheapest, catalog).keeps
-    return admitted.only(admitted.cheapest.types_at(keeps, admitted.limit))
+    return resumed.under(changed, catalog) if changed else resumed

@@ -186,7 +186,7 @@ def host_needs(
 def cpus_decode_too_slowly(
     context: WorkContext, offer: RankedOffer, modelled: JobEstimate | None, catalog: Catalog
 ) -> bool:
-    """Returns whether the CPUs of the host cannot prepare samples fast enough, and these may be images."""
+    """Returns whether the CPUs of the host prepare samples that may be images, and do so too slowly."""
     if context.decodes_on_gpu or (modelled is not None and modelled.job.model.family not in FAMILIES_OF_IMAGES):
         return False
     codes = {warning.code for warning in _host_warnings(_Subject(context, offer, modelled, catalog))}

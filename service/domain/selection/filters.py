@@ -57,10 +57,7 @@ def flag_checks(catalog: Catalog, name: str, required: bool) -> list[Check]:
 def range_checks(
     catalog: Catalog, name: str, at_least: float | None, at_most: float | None, precision: str | None
 ) -> Iterator[Check]:
-    """Checks that a number is known and within limits. A type fails at most one of the checks.
-
-    `precision` selects the column of `tflops`.
-    """
+    """Checks that a number (`tflops` at a `precision`) is known and within limits; a type fails at most one check."""
     # Only the index is cached and not the checks, because limits can be any number.
     index = number_index(catalog, name, precision)
     unknown = catalog.all_types & ~index.known

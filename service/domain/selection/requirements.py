@@ -232,10 +232,7 @@ def _runs(requirement: Requirement, catalog: Catalog, enough: tuple[str, ...] = 
 
 
 class WidenVersions(NamedTuple):
-    """Widens the versions of a piece of software to the range that admits the most types.
-
-    If no version runs on any of the types, the requirement is dropped.
-    """
+    """Widens the versions of software to the range that admits the most types; drops it if no version runs."""
 
     field: str
     requirement: Requirement
@@ -290,10 +287,7 @@ def _precision_check(catalog: Catalog, required: PrecisionRequirement, fixed: bo
     fails = catalog.all_types & ~union(runs[name] for name in required.tolerated)
 
     def admitted(numerics: Numerics) -> TypeSet:
-        """Returns the types that pass with other numerics.
-
-        If peaks rank, these are types with a known peak in a newly tolerated format.
-        """
+        """Returns the types that pass with other numerics; if peaks rank, those with a known peak in a new format."""
         precisions = numerics.tolerated(required.preferred, catalog)
         if not required.needs_peak:
             # Without numerics there is no requirement. Types that run none of the formats fail another check.

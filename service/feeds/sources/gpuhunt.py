@@ -41,7 +41,7 @@ def fetch(get: Get, part: str) -> Iterator[bytes]:
 
 
 def parse(bodies: Sequence[bytes], part: str) -> Content:
-    """Returns the prices of a catalog: a zip or its CSV, and the text of the version if it is there."""
+    """Returns the prices in a zip or in its CSV, with the version of the catalog if a document states it."""
     version, table = None, None
     for body in bodies:
         if body[:2] == b"PK":
@@ -91,19 +91,19 @@ def _listing(part: str, cells: Cells | None) -> Listing:
     flags = cells.get("flags", "").split()
     reason = next((PRODUCTS[flag] for flag in flags if flag in PRODUCTS), reason)
     calendar = "gcp-dws-calendar-mode" in flags
-    return PLACED.get(part, _as_it_is)(
-        Listing(
-            provider=provider,
-            name=cells["instance_name"],
-            market="reserved" if calendar else "spot" if cells["spot"] == "True" else "on_demand",
-            term="dws_calendar" if calendar else None,
-            region=cells["location"] or None,
-            per_hour=per_hour,
-            note="half of the on-demand price by rule" if "oci-spot" in flags else None,
-            hardware=_hardware(part, cells, count),
-            reason=reason,
-        )
+    listing = Listing(
+        provider=provider,
+        name=cells["instance_name"],
+        market="reserved" if calendar else "spot" if cells["spot"] == "True" else "on_demand",
+        term="dws_calendar" if calendar else None,
+        region=cells["location"] or None,
+        per_hour=per_hour,
+        note="half of the on-demand price by rule" if "oci-spot" in flags else None,
+        hardware=_hardware(part, cells, count),
+        reason=reason,
     )
+    place = PLACED.get(part)
+    return listing if place is None else place(listing)
 
 
 def _hardware(part: str, cells: Cells, count: float | None) -> Specification:
@@ -116,10 +116,6 @@ def _hardware(part: str, cells: Cells, count: float | None) -> Specification:
         gpu_memory_gb=number_in(cells["gpu_memory"]),
         cpu_architecture={"x86": "x86_64", "arm": "arm64"}.get(cells.get("cpu_arch", "")),
     )
-
-
-def _as_it_is(listing: Listing) -> Listing:
-    return listing
 
 
 def _aws(listing: Listing) -> Listing:

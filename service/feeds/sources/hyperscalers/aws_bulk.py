@@ -40,7 +40,7 @@ def fetch(get: Get, part: str) -> Iterator[bytes]:
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
-    """Returns the prices of some files."""
+    """Returns the prices in the files of some regions."""
     listings: list[Listing] = []
     published = None
     for body in bodies:

@@ -26,7 +26,7 @@ fetch = documents_at(
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
-    """Returns the prices of some maps."""
+    """Returns the prices in the documents of some locations."""
     contents = [object_of(body, "manifest", "regions") for body in bodies]
     if not all(isinstance(content["regions"], dict) for content in contents):
         raise DocumentRefused("The regions of the map are not objects.")
