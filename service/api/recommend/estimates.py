@@ -45,8 +45,7 @@ class JobEstimateResponse(ModelledEstimateResponse):
     hours: Annotated[BandResponse | None, Field(description=HOURS)]
     usd: Annotated[MoneyResponse | None, Field(description=USD)]
     samples_per_usd: float | None
-    """Samples of the amount over `usd.likely`; without an amount, samples of an hour over the price of all machines.
-    Null: unknown."""
+    """The likely value of `cost.per_unit.samples_per_usd`; null: unknown."""
 
 
 @dataclass(slots=True)
@@ -60,8 +59,7 @@ class MeasuredEstimateResponse(Described):
     hours: Annotated[BandResponse | None, Field(description=f"{HOURS} Null without an amount in samples.")]
     usd: Annotated[MoneyResponse | None, Field(description=USD)]
     samples_per_usd: float | None
-    """Samples of the amount over `usd.likely`; without an amount, samples of an hour over the price of all machines.
-    Null: unknown."""
+    """The likely value of `cost.per_unit.samples_per_usd`; null: unknown."""
     joules_per_sample: float | None
     """Energy of a sample at the rated power of the GPUs, or at the measured power that the measurement states."""
 

@@ -17,8 +17,8 @@ LEAST_AMOUNT = 1e-9
 class UnitCosts:
     """Prices of units of work; None for a unit that the run does not count in.
 
-    The first three are the whole bill divided by the work. The others count machine time alone, at the rates of one
-    gang.
+    The first three are the whole bill divided by the work, and `samples_per_usd` is the work divided by the bill. The
+    others count machine time alone, at the rates of one gang; so does `samples_per_usd` of a run without an amount.
     """
 
     usd_per_epoch: Micros | None
@@ -33,11 +33,12 @@ def unit_costs(usd: Micros | None, amount: RunAmount, gang_micros_per_hour: int 
     """Returns the total of a bill by units of work, and the hourly price of a gang divided by its rates."""
     gang_usd = None if gang_micros_per_hour is None else number(gang_micros_per_hour)
     rate = amount.samples_per_second
+    at_rate = None if not gang_usd or rate is None else rate.times(samples_per_usd(1.0, gang_usd))
     return UnitCosts(
         usd_per_epoch=usd_per(usd, 1, amount.epochs),
         usd_per_million_tokens=usd_per(usd, MILLION, amount.tokens),
         usd_per_thousand_samples=usd_per(usd, 1000, amount.samples),
-        samples_per_usd=None if not gang_usd or rate is None else rate.times(samples_per_usd(1.0, gang_usd)),
+        samples_per_usd=_samples_for(usd, amount.samples) or at_rate,
         usd_per_million_input_tokens=_at_rate(gang_usd, amount.input_tokens_per_second),
         usd_per_million_output_tokens=_at_rate(gang_usd, amount.output_tokens_per_second),
     )
@@ -50,6 +51,13 @@ def usd_per(usd: Micros | None, units: int, amount: float | None) -> Micros | No
     numerator, denominator = exact_ratio(amount)
     factor = units * denominator
     return Micros(*(quotient_half_up(case * factor, numerator) for case in (usd.low, usd.likely, usd.high)))
+
+
+def _samples_for(usd: Micros | None, samples: float | None) -> Band | None:
+    """Returns the samples of a run divided by its bill; None without both, and for a run that costs nothing."""
+    if usd is None or samples is None or not usd.low:
+        return None
+    return Band(number(usd.low), number(usd.likely), number(usd.high)).inverse_of(samples)
 
 
 def samples_per_usd(samples_per_second: float, usd_per_hour: float) -> float:

@@ -15,6 +15,9 @@ LIFECYCLE_STATES: tuple[LifecycleState, ...] = get_args(LifecycleState)
 ENDED = frozenset({"closed_to_new", "retired"})
 """States after which an instance type in use has to be replaced."""
 
+RENTED: tuple[LifecycleState, ...] = ("preview", "available", "closed_to_new")
+"""States in which somebody can rent an instance type."""
+
 CPU = "cpu"
 """The platform of machines without a GPU, and their kind in rules about software."""
 

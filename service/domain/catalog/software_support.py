@@ -89,6 +89,15 @@ def code_change(software: str | None, platforms: Collection[str], gpu: Gpu | Non
     return next((rule.code_change for rule in rules if rule.supported in RUNS and rule.code_change), None)
 
 
+def has_own_code(software: str, platform: str, catalog: Catalog) -> bool:
+    """Returns whether code in a framework or engine differs between a platform and CUDA.
+
+    It then runs only on GPUs of that platform: XLA also compiles for CUDA, but code for PyTorch/XLA is not for CUDA.
+    """
+    gpus = (gpu for gpu in catalog.reference.gpus.values() if gpu.platform == platform)
+    return any(code_change(software, (), gpu, catalog) for gpu in gpus)
+
+
 def mainstream_gpus_mask(catalog: Catalog, method: str | None = None) -> Mask:
     """Returns a mask of the types whose GPU, or CPUs, run the mainstream framework in full.
 

@@ -10,7 +10,6 @@ from service.domain.bill.interruption import Checkpoints, Expectation
 from service.domain.bill.market_bills import MarketBill, PricedRun, price_everywhere
 from service.domain.bill.payment_options import PaymentOption
 from service.domain.bill.run import BilledRun, RunAmount
-from service.domain.bill.unit_costs import samples_per_usd
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.software_support import code_change
@@ -155,7 +154,7 @@ def _work_on(
         samples_per_second=rate,
         hours=_hours(amount, bill),
         bill=bill,
-        samples_per_usd=_samples_per_usd(offer.price.usd_per_hour, amount, bill, rate),
+        samples_per_usd=None if bill.per_unit.samples_per_usd is None else bill.per_unit.samples_per_usd.likely,
         joules_per_sample=_joules_per_sample(instance_type, run, modelled, measured, rate),
         spot=_spot(instance_type, bill, catalog),
         evidence=evidence,
@@ -190,15 +189,6 @@ def _modelled(
         return None, None, ()
     estimate, cluster = estimate_on(fleet, index, nodes, catalog)
     return estimate, cluster, evidence_for(estimate.config, cluster.gpu, cluster.gpus, catalog)
-
-
-def _samples_per_usd(
-    usd_per_hour: float | None, amount: RunAmount, bill: MarketBill, rate: Band | None
-) -> float | None:
-    """Returns samples divided by the bill; without an amount, samples of an hour divided by its price."""
-    if bill.usd is not None and amount.samples is not None:
-        return _quotient(amount.samples, number(bill.usd.likely))
-    return None if rate is None or not usd_per_hour else samples_per_usd(rate.likely, usd_per_hour * bill.machines)
 
 
 def _joules_per_sample(

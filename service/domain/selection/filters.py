@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import FLAGS, NUMBERS, WORDS
+from service.domain.catalog.hardware import RENTED
 from service.domain.selection.relax import AddWord, Check, Ground, MoveLimit, drop
 from service.domain.typeset import ThresholdIndex, WordIndex, types_by_code, types_where, union
 
@@ -42,7 +43,11 @@ def word_check(catalog: Catalog, name: str, words: tuple[str, ...]) -> Check:
     index = catalog.derive(_word_index, name)
     fails = catalog.all_types & ~union(index.types_of.get(word, 0) for word in words)
     ground: Ground = WORDS[name].ground if name in WORDS else "availability"
-    return Check(name, ground, fails, AddWord(name, words, fails, index, or_drop=True))
+    rule = AddWord(name, words, fails, index, or_drop=True)
+    if name == "lifecycle":
+        # Nobody can rent a type that is retired or only announced, and without a state the usual ones are meant.
+        rule = AddWord(name, words, fails, WordIndex.of({state: index.types_of.get(state, 0) for state in RENTED}))
+    return Check(name, ground, fails, rule)
 
 
 def flag_checks(catalog: Catalog, name: str, required: bool) -> list[Check]:

@@ -10,10 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import CPU
 from service.domain.catalog.precision import FORMATS, SupportAsked, runs_as
 from service.domain.catalog.software_support import (
     MAINSTREAM,
     RUNS,
+    has_own_code,
     mainstream_gpus_mask,
     rules_by_type,
     software_mask,
@@ -174,7 +176,9 @@ def requirement_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]
     """Yields the checks of all requirements."""
     yield from _software_checks(needs, catalog)
     if needs.platforms:
-        yield catalog.derive(_platforms_check, needs.platforms, needs.cpu_suffices, needs.of_a_job)
+        stack = needs.engine or needs.framework
+        named = stack and stack.software
+        yield catalog.derive(_platforms_check, needs.platforms, named, needs.cpu_suffices, needs.of_a_job)
     if needs.host_memory_gib is not None:
         # Too little memory ends a run, because there is no swap. Unknown memory passes with a warning.
         index = number_index(catalog, "memory_gib")
@@ -261,20 +265,26 @@ class WidenVersions(NamedTuple):
         return sorted({self.requirement.versions.extended_to(known) for known in ranges}, key=str)
 
 
-def _platforms_check(catalog: Catalog, platforms: tuple[str, ...], cpu_suffices: bool, of_a_job: bool) -> Check:
-    """Checks that code for one of the platforms runs.
+def _platforms_check(
+    catalog: Catalog, platforms: tuple[str, ...], stack: str | None, cpu_suffices: bool, of_a_job: bool
+) -> Check:
+    """Checks that code for one of the platforms runs, in the stack that the question names.
 
     Code for CPUs alone also runs on machines with GPUs, except if a job is estimated, which would leave the GPU idle.
     With a platform of GPUs besides, `cpu` admits machines without a GPU only.
     """
     runs = {name: _runs(Requirement(name), catalog) for name in (*platforms, *software_names(catalog, ("toolkit",)))}
-    if not cpu_suffices and (of_a_job or platforms != ("cpu",)) and "cpu" in runs:
-        runs["cpu"] &= catalog.derive(without_gpu)
+    if not cpu_suffices and (of_a_job or platforms != (CPU,)) and CPU in runs:
+        runs[CPU] &= catalog.derive(without_gpu)
+    column = catalog.columns.words["platform"]
+    made_for = {name: types_where(column.among([name])) for name in runs}
+    for name in runs.keys() - {CPU}:
+        if stack is not None and has_own_code(stack, name, catalog):
+            runs[name] &= made_for[name]
     fails = catalog.all_types & ~union(runs[name] for name in platforms)
     others = {name: types for name, types in runs.items() if name not in platforms}
     # Platforms that types are made for are suggested first: XLA also compiles for GPUs whose code is mostly for CUDA.
-    column = catalog.columns.words["platform"]
-    best = {name: types & types_where(column.among([name])) for name, types in others.items()}
+    best = {name: types & made_for[name] for name, types in others.items()}
     rule = AddWord("workload.software.platforms", platforms, fails, WordIndex.of(others), best=WordIndex.of(best))
     return Check("software_platforms", "software", fails, rule)
 

@@ -110,6 +110,24 @@ def test_each_choice_says_its_platform_and_what_code_has_to_change(client: TestC
     assert {(each["platform"], each["code_change_required"]) for each in answer["choices"]} == {("xla", None)}
 
 
+@pytest.mark.parametrize(("framework", "expected"), [("pytorch", {"xla"}), ("jax", {"xla", "cuda"})])
+def test_code_for_xla_runs_on_cuda_only_if_its_framework_needs_no_other_code_there(
+    client: TestClient, framework: str, expected: set[str]
+) -> None:
+    """PyTorch/XLA is for TPUs; JAX compiles the same code for both."""
+    work: Answer = {"task": "training", "model": "bert-large"}
+    work["software"] = {"framework": framework, "platforms": ["xla"]}
+    ask: Answer = {"workload": work, "constraints": {"provider": ["gcp"]}, "limit": 100}
+    answer = post(client, "/recommend", **ask)
+    assert platforms(answer) == expected
+    if "cuda" not in expected:
+        relax = rejected(answer)["software_platforms"]["relax"]
+        assert relax["to"] == {"workload.software.platforms": ["xla", "cuda"]}
+        work["software"]["platforms"] = ["xla", "cuda"]
+        again = post(client, "/recommend", **ask)
+        assert again["counts"]["admitted"] == answer["counts"]["admitted"] + relax["admits"]
+
+
 @pytest.mark.parametrize("software", [{}, {"framework": "jax"}, {"engine": "vllm"}, {"platforms": ["xla"]}])
 def test_an_estimate_asks_for_the_same_change_of_code_as_a_choice(client: TestClient, software: Any) -> None:
     work = {"task": "inference", "model": "llama-3.1-8b", "software": software}

@@ -30,6 +30,7 @@ VARIED: dict[str, Body] = {
     "small sellers in Europe": question(constraints={"continent": ["europe"], "seller_class": ["neocloud"]}),
     "a seller without regions": question(constraints={"provider": ["lambda", "gcp"], "region": ["us-east-1"]}),
     "perhaps in the US": question(constraints={"country": ["US"], "gpu": ["h100"], "allow_unknown_region": True}),
+    "in preview": question(constraints={"provider": ["aws", "gcp"], "lifecycle": ["preview"]}),
     "no CPU": question("development", constraints={"max_vcpus": 8, "max_memory_gib": 64}),
     "double precision": question("hpc", constraints={"min_tflops": 9}, objective="best_value"),
     "a fresh price": question(constraints={"max_price_age_days": 30, "min_vcpus_per_gpu": 8}),
@@ -502,3 +503,15 @@ def test_a_day_before_the_first_instance_type_is_answered_with_nothing(client: T
     answer = client.post("/recommend", json=question(workload=workload) | {"as_of": "2010-01-01"})
     assert answer.status_code == 200
     assert answer.json()["counts"] == {"considered": 0, "admitted": 0, "rejected": 0}
+
+
+def test_no_change_of_the_question_brings_back_a_retired_machine(client: TestClient) -> None:
+    """G2 and P2 are retired and nobody can rent them, so their last prices are of no use."""
+    answer = post_recommend(client, question(constraints={"provider": ["aws"]}))
+    (rejection,) = [each for each in answer["rejections"] if each["code"] == "lifecycle"]
+    assert rejection["only_this"]
+    relax = rejection["relax"]
+    assert relax is None or relax["to"] == {"lifecycle": ["available", "closed_to_new", "preview"]}
+    retired = post_recommend(client, question(constraints={"provider": ["aws"], "lifecycle": ["retired"]}))
+    (rejection,) = [each for each in retired["rejections"] if each["code"] == "lifecycle"]
+    assert rejection["relax"]["to"] == {"lifecycle": ["retired", "available"]}

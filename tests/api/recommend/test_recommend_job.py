@@ -74,6 +74,7 @@ def test_dollars_are_hours_times_price_of_all_nodes(answers: dict[str, Any], nam
                 assert estimate["usd"][part] == pytest.approx(paid[part] * usd * choice["nodes"], rel=1e-4)
             usd = choice["cost"]["per_unit"]["usd_per_thousand_samples"]["likely"]
             assert usd == pytest.approx(1000 / estimate["samples_per_usd"], rel=1e-5, abs=1e-6)
+            assert choice["cost"]["per_unit"]["samples_per_usd"]["likely"] == estimate["samples_per_usd"]
         else:
             assert estimate["usd"] is None
             assert estimate["hours"] is None

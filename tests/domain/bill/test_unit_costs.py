@@ -31,6 +31,15 @@ def test_a_run_per_epoch_token_and_sample() -> None:
     assert found.usd_per_million_input_tokens is None
 
 
+def test_a_dollar_buys_the_samples_of_the_whole_bill() -> None:
+    """Set-up, storage and interruptions are part of the bill, so a dollar buys fewer samples than machine time does."""
+    amount = RunAmount(Band(1, 1, 1), "given", samples=1e6, samples_per_second=Band(5e5, 5e5, 5e5))
+    found = unit_costs(Micros(80_000_000, 100_000_000, 125_000_000), amount, 3_600_000)
+    assert found.samples_per_usd == Band(8_000, 10_000, 12_500)
+    without_amount = unit_costs(None, RunAmount(Band(1, 1, 1), "given", samples_per_second=Band(5, 10, 20)), 3_600_000)
+    assert without_amount.samples_per_usd == Band(5_000, 10_000, 20_000)
+
+
 def test_what_is_not_counted_or_not_known_has_no_price() -> None:
     hour, rate = Band(1, 1, 1), Band(1, 2, 3)
     assert unit_costs(Micros(1, 1, 1), RunAmount(hour, "given"), 1).usd_per_epoch is None
