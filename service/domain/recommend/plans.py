@@ -161,7 +161,7 @@ def _watts(planner: Planner, catalog: Catalog) -> Floats:
     GPUs.
     """
     watts = catalog.columns.numbers["tdp_watts"].copy()
-    for index, rate in planner.fleet.measured.items():
+    for (index, _), rate in planner.fleet.measured.items():
         if rate.basis == "measured" and rate.evidence.watts is not None:
             watts[index] = rate.evidence.watts
     return watts
