@@ -9,7 +9,7 @@ from pydantic import Field
 
 from service.api.http.fields import Described
 from service.domain.band import Band
-from service.domain.evidence.named import NamedRate
+from service.domain.evidence.named import NamedRate, Place
 from service.domain.evidence.published import Evidence
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import Exact, Micros, number
@@ -249,7 +249,7 @@ def own_run(rate: NamedRate | None) -> Sequence[dict[str, str]]:
             "date": measurement.measured_on.isoformat(),
             "source": measurement.source,
             "nearness": "same machine" if rate.basis == "measured" else "another machine",
-            "measured": f"{measurement.workload} on {measurement.machine}: "
+            "measured": f"{measurement.workload} on {Place(measurement.machine, measurement.nodes)}: "
             f"{measurement.samples_per_second:,g} samples/s",
         },
     )

@@ -383,9 +383,12 @@ NOTES: Mapping[NoteCode, Sentence] = {
     NoteCode.CONFLICT_IN_SOURCES: lambda priors: (
         f"Rules of thumb contradict each other ({', '.join(priors)}): the ranking follows the figures."
     ),
-    NoteCode.PUBLISHED_PRECISION: lambda precision: (
-        f"No precision was given, so the weights are served as they are published, in {precision}; a GPU that does not "
-        "multiply in that format stores them in it and multiplies at 16 bits."
+    NoteCode.PUBLISHED_PRECISION: lambda precision, below_adapters: (
+        f"The adapters are trained on the weights as they are published, in {precision}, which are multiplied at 16 "
+        "bits; for weights in 16 bits, send the model that they were made from."
+        if below_adapters
+        else f"No precision was given, so the weights are served as they are published, in {precision}; a GPU that "
+        "does not multiply in that format stores them in it and multiplies at 16 bits."
     ),
     NoteCode.NOT_WEIGHED: lambda modelled, by_name: (
         "These fields were read and checked but did not affect the ranking, which rests on "

@@ -29,7 +29,7 @@ from service.domain.catalog.software_support import (
     task_mask,
 )
 from service.domain.errors import QuestionError
-from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork
+from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork, Place
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Amount, Job
@@ -212,31 +212,40 @@ def modelled_rate(job: JobEstimate) -> ModelledRate | None:
     return ModelledRate(rate, peak / least_flops if least_flops else inf)
 
 
+def modelled_rate_in(job: Job, machine: InstanceType, nodes: int, catalog: Catalog) -> ModelledRate | None:
+    """Returns the rate of a job in its best layout on machines of a type; None where it does not fit surely.
+
+    As in a recommendation, runs count only on machines that hold the job and all its requests at once.
+    """
+    cluster = cluster_of_instance(machine, nodes, job.assumed_network_gbps)
+    try:
+        other = estimate_job(catalog.reference.calibration, job, cluster, FixedLayout(micro_batch=job.micro_batch))
+    except QuestionError:  # no layout divides the job over these machines
+        return None
+    return modelled_rate(other) if other.estimate.fits_surely and other.holds_requests else None
+
+
 def _rate_by_own_runs(
     question: EstimateQuestion, work: JobQuestion, job: JobEstimate, catalog: Catalog
 ) -> NamedRate | None:
     """Returns the rate by the runs under the name of the work; None where they do not apply.
 
-    The loss of several nodes to their network is unknown. Where the job cannot fit, or the rate exceeds the peak of the
-    GPUs, the runs were of other work.
+    Where the job cannot fit, or the rate exceeds the peak of the GPUs, the runs were of other work.
     """
     machine, measured = question.instance_type, () if work.name is None else catalog.measurements.under(work.name)
-    if machine is None or not measured or work.cluster.nodes > 1 or work.job.serving is not None:
+    if machine is None or not measured or work.job.serving is not None:
         return None
     if job.estimate.samples_per_second is None:
         return None
+    here = Place(machine.id, work.cluster.nodes)
+    runs = NamedMeasurements.of(measured, catalog, several=here.nodes > 1)
 
-    def modelled_on(name: str) -> ModelledRate | None:
-        if name == machine.id:
+    def modelled_in(place: Place) -> ModelledRate | None:
+        if place == here:
             return modelled_rate(job)
-        cluster = cluster_of_instance(runs.machines[name], 1, work.job.assumed_network_gbps)
-        fixed = FixedLayout(micro_batch=work.job.micro_batch)
-        other = estimate_job(catalog.reference.calibration, work.job, cluster, fixed)
-        # As in a recommendation, runs count only on machines that hold the job and all its requests at once.
-        return modelled_rate(other) if other.estimate.fits_surely and other.holds_requests else None
+        return modelled_rate_in(work.job, runs.machines[place], place.nodes, catalog)
 
-    runs = NamedMeasurements.of(measured, catalog)
-    return runs.measured_or_corrected(machine, modelled_on)
+    return runs.measured_or_corrected(here, getattr(machine.gpu, "id", None), modelled_in)
 
 
 def _code_change(question: EstimateQuestion, catalog: Catalog) -> str | None:

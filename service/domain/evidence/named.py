@@ -63,8 +63,18 @@ class NamedRate:
     """A sentence on where the rate is from."""
 
 
+class Place(NamedTuple):
+    """One machine, or several of one type that work together."""
+
+    machine: str
+    nodes: int = 1
+
+    def __str__(self) -> str:
+        return self.machine if self.nodes == 1 else f"{self.nodes} x {self.machine}"
+
+
 class ModelledRate(NamedTuple):
-    """Samples per second of a job on one machine."""
+    """Samples per second of a job in one place."""
 
     band: Band
     at_peak: float = inf
@@ -73,35 +83,39 @@ class ModelledRate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NamedMeasurements:
-    """The measurements under the name of one workload, on single machines."""
+    """The measurements under the name of one workload, on single machines or on several that worked together."""
 
-    by_machine: Mapping[str, Sequence[Measurement]]
-    """The runs of each machine, the newest first, from the machine with the newest run on."""
-    machines: Mapping[str, InstanceType]
-    """The machines with a run that are in the catalog, in the same order."""
+    by_place: Mapping[Place, Sequence[Measurement]]
+    """The runs of each place, the newest first, from the place with the newest run on."""
+    machines: Mapping[Place, InstanceType]
+    """The places with a run whose machine is in the catalog, in the same order."""
     day: date
     """The day of the catalog, by which a run is stale."""
 
     @staticmethod
-    def of(measured: Iterable[Measurement], catalog: Catalog) -> "NamedMeasurements":
-        """Groups by machine the runs on one node of all the workloads that have the same name."""
-        # Runs on several nodes are left out, because the loss to their network does not transfer to other machines.
-        runs = sorted((run for run in measured if run.nodes == 1), key=_by_age)
-        by_machine = grouped((run.machine, run) for run in runs)
+    def of(measured: Iterable[Measurement], catalog: Catalog, *, several: bool = False) -> "NamedMeasurements":
+        """Groups what the catalog has under the name of the workload by place: on single machines, or on several."""
+        # What several machines lose to their network does not transfer to a single one, nor the reverse.
+        runs = sorted((run for run in measured if (run.nodes > 1) is several), key=_by_age)
+        by_place = grouped((Place(run.machine, run.nodes), run) for run in runs)
         types, index_of = catalog.instance_types, catalog.index_of
-        known = {machine: types[index_of[machine]] for machine in by_machine if machine in index_of}
-        return NamedMeasurements(by_machine, known, catalog.day)
+        known = {place: types[index_of[place.machine]] for place in by_place if place.machine in index_of}
+        return NamedMeasurements(by_place, known, catalog.day)
 
     def measured_on(
-        self, machine: str, is_possible: Callable[[Measurement], bool] = lambda _: True
+        self, machine: str, nodes: int = 1, is_possible: Callable[[Measurement], bool] = lambda _: True
     ) -> NamedRate | None:
-        """Returns the newest rate measured on a machine, banded over all runs; stale runs count only without others."""
-        runs = [run for run in self.by_machine.get(machine, ()) if is_possible(run)]
+        """Returns the newest rate that was measured on machines of a type, with a band that includes all others.
+
+        Stale runs count only if there are no others. None without a possible run.
+        """
+        place = Place(machine, nodes)
+        runs = [run for run in self.by_place.get(place, ()) if is_possible(run)]
         if not runs:
             return None
         newest, fresh = runs[0], [run for run in runs if not self._is_stale(run)]
         rates, rate = [run.samples_per_second for run in fresh or runs[:1]], newest.samples_per_second
-        text = f"Measured on {machine} on {newest.measured_on}{self._age(newest)}: {rate:.4g} samples per second."
+        text = f"Measured on {place} on {newest.measured_on}{self._age(newest)}: {rate:.4g} samples per second."
         # A single measurement has a band too, because repeated runs differ.
         band = Band(min(*rates, rate / REPEATED_WITHIN), rate, max(*rates, rate * REPEATED_WITHIN))
         return NamedRate("measured", band, newest, not fresh, text)
@@ -117,7 +131,9 @@ class NamedMeasurements:
         memory bandwidth of all GPUs, which predicts published runs better, else their peak. None if neither is known.
         """
         others = [
-            (self.by_machine[name][0], type_) for name, type_ in self.machines.items() if name != instance_type.id
+            (self.by_place[place][0], type_)
+            for place, type_ in self.machines.items()
+            if place.machine != instance_type.id
         ]
         for figure in SCALED_BANDS:
             here = _figure_of(instance_type, figure, precision)
@@ -132,26 +148,27 @@ class NamedMeasurements:
         return None
 
     def measured_or_corrected(
-        self, instance_type: InstanceType, modelled_on: Callable[[str], ModelledRate | None]
+        self, place: Place, gpu: str | None, modelled_in: Callable[[Place], ModelledRate | None]
     ) -> NamedRate | None:
-        """Returns the measured rate of a job on a machine, else its estimate, corrected by a run on the same GPU.
+        """Returns the measured rate of a job in a place, else its estimate, corrected by a run on the same GPU.
 
-        The correction is measured ÷ estimated rate of the newest run on another machine with this GPU. `modelled_on`
-        estimates the rate on a machine. None without a run, and where its corrected rate would exceed the peak.
+        The correction is measured ÷ estimated rate of the newest run elsewhere with this GPU, on the most similar
+        number of machines. `modelled_in` estimates the rate in a place. None without a run, and where its corrected
+        rate would exceed the peak.
         """
 
         def is_possible(run: Measurement) -> bool:
-            # A run above the peak of its machine was other work under the same name.
-            modelled = modelled_on(run.machine)
+            # A run above the peak of its machines was other work under the same name.
+            modelled = modelled_in(Place(run.machine, run.nodes))
             return modelled is None or run.samples_per_second <= modelled.at_peak
 
-        measured = self.measured_on(instance_type.id, is_possible)
-        if measured is not None or instance_type.gpu is None:
+        measured = self.measured_on(place.machine, place.nodes, is_possible)
+        if measured is not None or gpu is None:
             return measured
-        for machine, other in self.machines.items():
-            if other.gpu is None or other.gpu.id != instance_type.gpu.id:
+        for other, type_ in sorted(self.machines.items(), key=lambda entry: abs(log(entry[0].nodes / place.nodes))):
+            if type_.gpu is None or type_.gpu.id != gpu:
                 continue
-            run, here, there = self.by_machine[machine][0], modelled_on(instance_type.id), modelled_on(machine)
+            run, here, there = self.by_place[other][0], modelled_in(place), modelled_in(other)
             if here and there and is_possible(run):
                 corrected = self._corrected(run, here.band, there.band)
                 if corrected.samples_per_second.likely <= here.at_peak:
@@ -171,7 +188,7 @@ class NamedMeasurements:
         times = run.samples_per_second / there.likely
         text = (
             f"The estimate is scaled by {times:.3g}, the measured over the estimated rate "
-            f"of {run.machine} with the same GPU, measured on {run.measured_on}{self._age(run)}."
+            f"of {Place(run.machine, run.nodes)} with the same GPU, measured on {run.measured_on}{self._age(run)}."
         )
         bands = here, Band(ON_SAME_GPU_BAND[0], 1.0, ON_SAME_GPU_BAND[1]).times(here.likely)
         narrower = min(bands, key=lambda band: band.high / band.low)

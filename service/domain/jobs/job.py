@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from service.domain.catalog.hardware import Gpu, peak_flops
-from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS, format_of, runs_as
+from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS, bytes_per_value, format_of, runs_as
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import QLORA_FORMAT, USUAL_CONFIDENCE, Config, InferenceConfig, Method, TrainingConfig
 from service.domain.jobs.loading import SampleLoading
@@ -22,6 +22,11 @@ JOB_PRECISIONS: dict[str, tuple[str, ...]] = {
 
 _NARROW_BITS = 9.0
 """Formats up to this size can store weights on any GPU; GPUs without arithmetic for them multiply at 16 bits."""
+
+_KEPT_UNDER_ADAPTERS = frozenset({"int4", "int8", "nf4", "nf4-dq"})
+"""Formats of published weights that adapters are trained on as they are: GPTQ, AWQ and bitsandbytes (documentation of
+PEFT on quantization). Weights in 8-bit and 4-bit floats are first expanded to 16 bits (OpenAI's guide to fine-tuning
+gpt-oss, conversion of DeepSeek-V3)."""
 
 _USUAL_SEQUENCE = 2048
 """Default tokens of a training sequence, unless the model reads fewer: the usual length from GPT-3 to Llama 1."""
@@ -98,9 +103,18 @@ class Job:
     """The model whose dimensions are assumed, for a language model of which only the parameters are known."""
 
     @property
-    def as_published(self) -> bool:
-        """Whether inference uses the weights in the format in which they are published."""
-        return self.task == "inference" and self.precisions == (self.model.published_precision,)
+    def as_published(self) -> str | None:
+        """The format in which the weights are used because they are published in it; None if another one decides."""
+        published = self.model.published_precision
+        if self.task == "inference":
+            return published if self.precisions == (published,) else None
+        return self.weights_of_checkpoint if self.method != "full" and self.weight_precision is None else None
+
+    @property
+    def weights_of_checkpoint(self) -> str | None:
+        """The published format of the weights, if trainers add adapters to weights in it; None for other formats."""
+        published = self.model.published_precision
+        return published if published in _KEPT_UNDER_ADAPTERS else None
 
     @property
     def limits(self) -> int:
@@ -287,16 +301,19 @@ def _usual_precision(task: str, gpu: Gpu) -> str | None:
 
 
 def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
-    stored = job.weight_precision or (QLORA_FORMAT if job.method == "qlora" else None)
+    stored = job.weight_precision
     if format_of(precision).stored_only:  # a base model of 4 bits is multiplied at 16
         stored, precision = stored or precision, _sixteen_bits(gpu)
+    stored = stored or job.as_published or (QLORA_FORMAT if job.method == "qlora" else None)
     if job.method == "full" and stored and format_of(stored).stored_only:
         stored = None  # weights that change are kept in the format of the arithmetic
+    if job.method == "lora" and stored and bytes_per_value(stored) < 2:
+        job = replace(job, method="qlora")
     return TrainingConfig(
         model=job.model,
         precision=precision,
         recipe=_recipe(job, precision),
-        method="qlora" if job.method == "lora" and stored else job.method,
+        method=job.method,
         weight_precision=stored,
         optimizer=job.optimizer,
         trainable_parameters=job.trainable_parameters,

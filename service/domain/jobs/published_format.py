@@ -69,7 +69,8 @@ def published_precision(config: Config) -> str | None:
             f"{method} stores weights in {' or '.join(map(str, formats))} bits: the config must state which.",
             field=f"{FIELD}.bits",
         )
-    return formats[bits]
+    quantised_twice = formats[bits] == "nf4" and flag(quantisation, "bnb_4bit_use_double_quant", default=False)
+    return "nf4-dq" if quantised_twice else formats[bits]
 
 
 def _bits(quantisation: Config, method: str) -> int | None:

@@ -94,8 +94,10 @@ def _precision_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Stateme
         engine = job_estimate.job.software.on(gpu.platform).line if gpu.runs(runs_as(asked[0]), "any") else None
         figures = {"gpu": gpu.name, "engine": engine, "asked": asked[0], "precision": precision}
         yield statement(EstimateWarningCode.PRECISION_STORED, **figures)
-    stored = job_estimate.job.weight_precision or (asked[0] if asked else precision)
-    if job_estimate.job.task == "training" and job_estimate.job.method == "full" and format_of(stored).stored_only:
+    job = job_estimate.job
+    stored = job.weight_precision or (asked[0] if asked else job.weights_of_checkpoint or precision)
+    narrow = format_of(stored).stored_only or stored == job.weights_of_checkpoint
+    if job.task == "training" and job.method == "full" and narrow:
         figures = {"gpu": gpu.name, "engine": None, "asked": stored, "precision": precision}
         yield statement(EstimateWarningCode.PRECISION_STORED, **figures, all_change=True)
 

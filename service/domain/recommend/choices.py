@@ -139,7 +139,7 @@ def _work_on(
     """Returns a run on an offer with its bill, both as `POST /estimate` computes them."""
     offer = catalog.offers.offer(offer_index)
     instance_type = catalog.instance_types[offer.instance_type]
-    measured = fleet.measured.get(offer.instance_type) if run.nodes == 1 else None
+    measured = fleet.measured.get((offer.instance_type, run.nodes))
     modelled, cluster, evidence = _modelled(fleet, offer.instance_type, run.nodes, catalog)
     amount = _amount(fleet, offer.instance_type, modelled, run)
     served = None if modelled is None else modelled.estimate.served
@@ -165,7 +165,7 @@ def _amount(
     fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], index: int, modelled: JobEstimate | None, run: BilledRun
 ) -> RunAmount:
     """Returns the amount of work and the rates of one instance; a measured rate replaces the modelled one."""
-    measured = fleet.measured.get(index) if run.nodes == 1 else None
+    measured = fleet.measured.get((index, run.nodes))
     if isinstance(fleet.job, NamedWork) and measured is not None:
         return named_amount(fleet.job, measured, run.instances)
     amount = RunAmount(NO_AMOUNT, "modelled") if modelled is None else job_amount(modelled, run.instances)

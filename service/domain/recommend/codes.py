@@ -161,7 +161,7 @@ class NoteCode(MeaningfulCode):
     SPOT_PRICE_UNKNOWN = auto(), "Spot is allowed and sold, but no spot price of an admitted type is known on that day."
     PUBLISHED_PRECISION = (
         auto(),
-        "No precision was given, so the weights are served in the format they are published in.",
+        "No precision was given, so weights are served, or frozen below adapters, in the format they are published in.",
     )
     READING_SPEED = auto(), "No limit on a time was given for a load, so answers are twice as fast as people read."
     NO_TIME_LIMIT = auto(), "No limit on a time was given for a load without tokens, and none was applied."

@@ -1,6 +1,6 @@
 """A job on every instance type at once: whether it runs and fits, how fast, and on how many nodes."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import ceil
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from service.domain.arrays import Indices, Mask
 from service.domain.band import Band
-from service.domain.bill.estimate import modelled_rate
+from service.domain.bill.estimate import modelled_rate, modelled_rate_in
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement
-from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork
+from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork, Place
 from service.domain.jobs.job import JOB_PRECISIONS, Job, input_length, prompt_change, with_prompt
 from service.domain.layouts.fleet_columns import (
     EstimateColumns,
@@ -117,8 +117,8 @@ class FleetEstimate(Generic[W]):
     layouts: tuple[FleetLayouts, ...]
     """One for each number of nodes; empty for a workload without layouts."""
     blockers: Blockers
-    measured: Mapping[int, NamedRate] = field(default_factory=dict)
-    """Rate of one machine under the workload's name, by index of the instance type."""
+    measured: Mapping[tuple[int, int], NamedRate] = field(default_factory=dict)
+    """Rate under the workload's name, by index of the instance type and number of nodes."""
 
     def on(self, nodes: int) -> EstimateColumns:
         """Returns the estimates on a number of nodes."""
@@ -241,8 +241,7 @@ def estimate_on(fleet: FleetEstimate[Job], index: int, nodes: int, catalog: Cata
 def _estimate_on(catalog: Catalog, fleet: FleetEstimate[Job], index: int, nodes: int) -> tuple[JobEstimate, Cluster]:
     cluster = cluster_of_instance(catalog.instance_types[index], nodes, fleet.job.assumed_network_gbps)
     estimate = estimate_job_in(catalog.reference.calibration, fleet.job, cluster, fleet.layout(index, nodes))
-    if nodes == 1 and index in fleet.measured:
-        rate = fleet.measured[index]
+    if (rate := fleet.measured.get((index, nodes))) is not None:
         estimate = at_rate(estimate, rate.samples_per_second, measured=rate.basis == "measured")
     return estimate, cluster
 
@@ -334,51 +333,65 @@ def _estimate_fleet(
 
 
 def _with_measurements(catalog: Catalog, fleet: FleetEstimate[Job], measured: Measured) -> FleetEstimate[Job]:
-    # Measurements are of one machine; the loss of several nodes to their network is unknown.
-    if fleet.counts[0] != 1 or fleet.job.serving is not None:
+    if fleet.job.serving is not None:
         return fleet
-    one_node, types, rates = fleet.options[0], catalog.instance_types, dict[int, NamedRate]()
-    runs = NamedMeasurements.of(measured, catalog)
-    proved = _proved_to_fit(fleet, runs.machines, catalog)
-    one_node = replace(one_node, fits=one_node.fits | proved)
-    gpus, works = {each.gpu.id for each in runs.machines.values() if each.gpu}, one_node.works
+    on_one, on_several = (NamedMeasurements.of(measured, catalog, several=several) for several in (False, True))
+    options, rates = list(fleet.options), dict[tuple[int, int], NamedRate]()
+    for option, nodes in enumerate(fleet.counts):
+        runs = on_one if nodes == 1 else on_several
+        if runs.machines:
+            options[option], of_types = _at_measured_rates(fleet, nodes, runs, catalog)
+            rates |= {(index, nodes): rate for index, rate in of_types.items()}
+    return replace(fleet, options=tuple(options), blockers=Blockers.of(options, catalog), measured=rates)
+
+
+def _at_measured_rates(
+    fleet: FleetEstimate[Job], nodes: int, runs: NamedMeasurements, catalog: Catalog
+) -> tuple[EstimateColumns, dict[int, NamedRate]]:
+    """Returns the estimates on a number of nodes with the rates by runs, and these rates by type."""
+    modelled, types, rates = fleet.on(nodes), catalog.instance_types, dict[int, NamedRate]()
+    proved = _proved_to_fit(fleet, nodes, runs, catalog)
+    modelled = replace(modelled, fits=modelled.fits | proved)
+    gpus, works = {each.gpu.id for each in runs.machines.values() if each.gpu}, modelled.works
 
     @cache
-    def modelled_on(machine: str) -> ModelledRate | None:
-        index = catalog.index_of[machine]
+    def modelled_in(place: Place) -> ModelledRate | None:
+        index = catalog.index_of[place.machine]
+        if place.nodes != nodes:
+            return modelled_rate_in(fleet.job, types[index], place.nodes, catalog)
         if not works[index]:
             return None
-        if machine in runs.machines:
-            return modelled_rate(estimate_on(fleet, index, 1, catalog)[0])
-        return ModelledRate(Band(*(float(column[index]) for column in (one_node.low, one_node.likely, one_node.high))))
+        if place in runs.machines:
+            return modelled_rate(estimate_on(fleet, index, nodes, catalog)[0])
+        return ModelledRate(Band(*(float(column[index]) for column in (modelled.low, modelled.likely, modelled.high))))
 
     for index in np.flatnonzero(works).tolist():
-        if types[index].id in runs.machines or getattr(types[index].gpu, "id", None) in gpus:
-            rate = runs.measured_or_corrected(types[index], modelled_on)
+        here, gpu = Place(types[index].id, nodes), getattr(types[index].gpu, "id", None)
+        if here in runs.machines or gpu in gpus:
+            rate = runs.measured_or_corrected(here, gpu, modelled_in)
             if rate is not None:
                 rates[index] = rate
-    columns = {each: getattr(one_node, each).copy() for each in ("low", "likely", "high", "hours")}
+    columns = {each: getattr(modelled, each).copy() for each in ("low", "likely", "high", "hours")}
     for index, rate in rates.items():
         band = rate.samples_per_second
         # The hours follow the measured rate: the amount of work stays the same.
-        columns["hours"][index] = one_node.work[index] / band.likely / SECONDS_AN_HOUR
+        columns["hours"][index] = modelled.work[index] / band.likely / SECONDS_AN_HOUR
         for each in ("low", "likely", "high"):
             columns[each][index] = getattr(band, each)
     # A type without a measured rate is not proved to fit, and the estimate has no rate where the job does not fit.
     proved[list(rates)] = False
-    options = (replace(one_node, fits=one_node.fits & ~proved, **columns), *fleet.options[1:])
-    return replace(fleet, options=options, blockers=Blockers.of(options, catalog), measured=rates)
+    return replace(modelled, fits=modelled.fits & ~proved, **columns), rates
 
 
-def _proved_to_fit(fleet: FleetEstimate[Job], machines: Collection[str], catalog: Catalog) -> Mask:
+def _proved_to_fit(fleet: FleetEstimate[Job], nodes: int, runs: NamedMeasurements, catalog: Catalog) -> Mask:
     """Returns the types on which the job was measured and may fit, although it does not fit with its confidence.
 
     Where the job cannot fit, the runs under its name were of other work.
     """
-    columns, proved = fleet.options[0], np.zeros(len(catalog.instance_types), np.bool_)
-    for index in map(catalog.index_of.__getitem__, machines):
+    columns, proved = fleet.on(nodes), np.zeros(len(catalog.instance_types), np.bool_)
+    for index in (catalog.index_of[place.machine] for place in runs.machines if place.nodes == nodes):
         if columns.runs[index] and columns.exists[index] and not columns.fits[index]:
-            estimate, _ = estimate_on(fleet, index, 1, catalog)
+            estimate, _ = estimate_on(fleet, index, nodes, catalog)
             proved[index] = estimate.estimate.samples_per_second is not None
     return proved
 
@@ -417,7 +430,8 @@ def _estimate_by_name(
     options = tuple(replace(no_estimates(types), nodes=np.full(types, float(count))) for count in counts)
     if counts[0] == 1:
         _fill(options[0], rates, work)
-    return FleetEstimate(work, counts, options, (), Blockers(0, 0, 0, 0, 0, 0, 0, 0), rates)
+    of_one = {(index, 1): rate for index, rate in rates.items()}
+    return FleetEstimate(work, counts, options, (), Blockers(0, 0, 0, 0, 0, 0, 0, 0), of_one)
 
 
 def _fill(columns: EstimateColumns, rates: Mapping[int, NamedRate], work: NamedWork) -> None:

@@ -1,11 +1,11 @@
 """Notes on a whole answer: defaults that were used, and fields that did not affect the ranking."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import near_names
 from service.domain.evidence.named import NamedWork
-from service.domain.jobs.job import purpose_of, sequence_length
+from service.domain.jobs.job import Job, purpose_of, sequence_length
 from service.domain.jobs.serving import Serving
 from service.domain.layouts.candidates import usual_batch
 from service.domain.physics.load import TIMES
@@ -88,8 +88,8 @@ def notes_on(
     if price_ignored:
         figures = {"weaker_first": question.asks_for_least_hardware, "usual_gpus": usual_gpus(question, catalog)}
         yield Note(NoteCode.PRICE_IGNORED, ("objective",), figures)
-    if (work := question.modelled) is not None and work.as_published and "workload.precision" not in given:
-        yield Note(NoteCode.PUBLISHED_PRECISION, ("workload.precision",), {"precision": work.precisions[0]})
+    if (work := question.modelled) is not None:
+        yield from _published_precision(work, given)
     if work is not None and work.task == "training" and work.global_batch is None:
         usual = usual_batch(work.model, work.method, purpose_of(work), sequence_length(work))
         steps = work.amount is not None and work.amount.steps is not None
@@ -117,6 +117,15 @@ def _notes_on_nodes(question: Question) -> Iterator[Note]:
     tried, most = node_counts(*question.nodes)[-1], question.nodes[1]
     if question.modelled is not None and tried < most:
         yield Note(NoteCode.NODES_NOT_TRIED, ("constraints.max_nodes",), {"most": most, "tried": tried})
+
+
+def _published_precision(work: Job, given: Collection[str]) -> Iterator[Note]:
+    """Yields the published format of the weights, if it is used because the caller names no other."""
+    below_adapters = work.task == "training"
+    decides = "workload.weight_precision" if below_adapters else "workload.precision"
+    if work.as_published is not None and decides not in given:
+        figures = {"precision": work.as_published, "below_adapters": below_adapters}
+        yield Note(NoteCode.PUBLISHED_PRECISION, (decides,), figures)
 
 
 def _usual_limit(load: Serving) -> Note:

@@ -159,7 +159,7 @@ class NodeOptions:
 def _watts(planner: Planner, catalog: Catalog) -> Floats:
     """Returns the power of one machine of each type: measured with the work, else the rated power of its GPUs."""
     watts = catalog.columns.numbers["tdp_watts"].copy()
-    for index, rate in planner.fleet.measured.items():
+    for (index, _), rate in planner.fleet.measured.items():
         if rate.basis == "measured" and rate.evidence.watts is not None:
             watts[index] = rate.evidence.watts
     return watts

@@ -221,7 +221,7 @@ def _estimates(basis: Basis, ranked: Ranked, scores: Sequence[float], catalog: C
             index,
             catalog.instance_types[index],
             nodes[row],
-            measured=index in fleet.measured,
+            measured=(index, fleet.counts[options[row]]) in fleet.measured,
         )
         for row, index in enumerate(ranked.instance_type[: len(scores)].tolist())
     ]

@@ -88,6 +88,49 @@ def test_a_recommendation_has_the_rates_hours_and_dollars_of_the_estimate(client
     assert bases == {"measured", "scaled"}
 
 
+# Runs on several machines
+
+SEVERAL = changed(TRAINING, workload__name="on four", machine=MEASURED)
+
+
+@pytest.fixture(scope="module")
+def with_run_on_four(client: TestClient) -> TestClient:
+    run = {"name": "on four", "machine": MEASURED, "nodes": 4, "samples_per_second": 20.0, "measured_at": "2026-01-01"}
+    assert client.post("/measurements", json={"items": [run]}).status_code == 201
+    return client
+
+
+def test_a_run_on_several_machines_counts_on_as_many_and_scales_the_estimate_on_others(
+    with_run_on_four: TestClient,
+) -> None:
+    def rate(nodes: int, **more: Any) -> Any:
+        return post_estimate(with_run_on_four, changed(SEVERAL, nodes=nodes, **more))["estimate"]
+
+    same = rate(4)
+    assert (same["basis"], same["samples_per_second"]["likely"]) == ("measured", 20.0)
+    times = 20.0 / rate(4, workload__name=None)["samples_per_second"]["likely"]
+    for nodes, machine in ((2, MEASURED), (4, SAME_GPU)):
+        scaled, modelled = (rate(nodes, workload__name=name, machine=machine) for name in ("on four", None))
+        assert scaled["basis"] == "scaled"
+        likely = modelled["samples_per_second"]["likely"]
+        assert scaled["samples_per_second"]["likely"] == pytest.approx(times * likely, rel=1e-3)
+    # One machine has no network to wait for.
+    assert rate(1)["basis"] == "modelled"
+
+
+def test_a_recommendation_has_the_rate_that_was_measured_on_several_machines(with_run_on_four: TestClient) -> None:
+    asked = {"workload": SEVERAL["workload"], "constraints": {"instance": [MEASURED], "min_nodes": 2, "max_nodes": 4}}
+    (choice,) = post_recommend(with_run_on_four, {**asked, "objective": "fastest"})["choices"]
+    same = post_estimate(with_run_on_four, changed(SEVERAL, nodes=choice["nodes"]))["estimate"]
+    assert (choice["nodes"], choice["estimate"]["basis"]) == (4, "measured")
+    for figure in ("samples_per_second", "hours"):
+        assert choice["estimate"][figure] == same[figure]
+    two = post_recommend(with_run_on_four, changed(asked, constraints__max_nodes=2))["choices"][0]
+    same = post_estimate(with_run_on_four, changed(SEVERAL, nodes=2))["estimate"]
+    assert two["estimate"]["basis"] == "scaled"
+    assert two["estimate"]["samples_per_second"] == same["samples_per_second"]
+
+
 # Work that is known by its name alone
 
 NAMED: Body = {"task": "training", "name": "nightly", "amount": {"samples": 1e6}}

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from tests.api.answers import get_json, post_estimate, post_recommend
 
 
-def training(model: str, **fields: Any) -> dict[str, Any]:
+def training(model: str | dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {"task": "training", "model": model, "amount": {"steps": 100}, "batch_size": 1, **fields}
 
 
@@ -54,6 +54,60 @@ def test_full_training_in_a_format_that_only_stores_weights_equals_sixteen_bits(
     assert text.startswith("Full training keeps its weights in bf16: ")
     of_adapters = estimated(**sent, method="lora")
     assert "precision_stored" not in {each["code"] for each in of_adapters["warnings"]}
+
+
+CHECKPOINT_OF_4_BITS = {
+    "huggingface_config": {
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14336,
+        "vocab_size": 128256,
+        "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128},
+    }
+}
+
+
+def test_adapters_on_a_checkpoint_of_4_bits_keep_its_weights_in_4_bits(client: TestClient) -> None:
+    def estimated(**fields: Any) -> Any:
+        return post_estimate(client, {"workload": training(CHECKPOINT_OF_4_BITS, **fields), "machine": "g6.xlarge"})
+
+    published, sent = estimated(method="lora"), estimated(method="lora", weight_precision="int4")
+    assert published["estimate"] == sent["estimate"]
+    weights = published["estimate"]["memory"]["parts"]["weights"]
+    assert 4 < weights < 8  # 15 in 16 bits
+    assert estimated(method="qlora")["estimate"] == sent["estimate"]
+    in_nf4 = estimated(method="lora", precision=["nf4"])["estimate"]["memory"]["parts"]["weights"]
+    assert in_nf4 != weights
+
+
+def test_a_recommendation_says_that_adapters_keep_weights_as_published(client: TestClient) -> None:
+    def notes(**fields: Any) -> list[str]:
+        work = training(CHECKPOINT_OF_4_BITS, **fields)
+        answer = post_recommend(client, {"workload": work, "constraints": {"gpu": ["L4"]}, "limit": 1})
+        return [each["text"] for each in answer["notes"] if each["code"] == "published_precision"]
+
+    (text,) = notes(method="lora", precision=["bf16"])
+    assert text.startswith("The adapters are trained on the weights as they are published, in int4")
+    assert not notes(method="lora", weight_precision="nf4")
+    assert not notes()
+
+
+def test_full_training_of_a_checkpoint_of_4_bits_says_that_it_trains_in_sixteen(client: TestClient) -> None:
+    answer = post_estimate(client, {"workload": training(CHECKPOINT_OF_4_BITS), "machine": "p5.48xlarge"})
+    (text,) = (each["text"] for each in answer["warnings"] if each["code"] == "precision_stored")
+    assert text == "Full training keeps its weights in bf16: int4 only stores weights that do not change."
+
+
+def test_adapters_on_weights_in_floats_of_4_bits_have_sixteen(client: TestClient) -> None:
+    """Trainers expand MXFP4 before they add adapters."""
+    answers = [
+        post_estimate(client, {"workload": training("gpt-oss-20b", method="lora", **sent), "machine": "p5.48xlarge"})
+        for sent in ({}, {"weight_precision": "bf16"})
+    ]
+    assert answers[0]["estimate"]["memory"] == answers[1]["estimate"]["memory"]
 
 
 def test_runs_of_a_name_are_those_of_single_machines(client: TestClient) -> None:

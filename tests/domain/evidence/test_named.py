@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from service.domain.band import Band
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.reference import Measurement
-from service.domain.evidence.named import REPEATED_WITHIN, SCALED_BANDS, ModelledRate, NamedMeasurements
+from service.domain.evidence.named import REPEATED_WITHIN, SCALED_BANDS, ModelledRate, NamedMeasurements, Place
 from tests.builders.catalogs import catalog
 from tests.builders.gpus import gpu, rate
 from tests.builders.instance_types import instance_type
@@ -162,8 +162,8 @@ def test_a_run_that_would_put_another_machine_above_its_peak_was_of_other_work(a
     small, large = instance_type("small", gpu=card, gpu_count=1), instance_type("large", gpu=card, gpu_count=2)
     measured = runs(measurement(small.id, samples=100.0), machines=[small, large])
     modelled = {
-        small.id: ModelledRate(Band(50.0, 50.0, 50.0)),
-        large.id: ModelledRate(Band(200.0, 200.0, 200.0), at_peak),
+        Place(small.id): ModelledRate(Band(50.0, 50.0, 50.0)),
+        Place(large.id): ModelledRate(Band(200.0, 200.0, 200.0), at_peak),
     }
-    rate = measured.measured_or_corrected(large, modelled.__getitem__)
+    rate = measured.measured_or_corrected(Place(large.id), card.id, modelled.__getitem__)
     assert (rate is not None and rate.samples_per_second.likely == 400.0) is is_used

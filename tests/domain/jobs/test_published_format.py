@@ -31,6 +31,7 @@ def compressed(layout: str, **weights: Any) -> dict[str, Any]:
         ({"quant_method": "gptq", "bits": 4}, "int4"),
         ({"quant_method": "gptq", "bits": 8}, "int8"),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": False}, "nf4"),
+        ({"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}, "nf4-dq"),
         ({"load_in_8bit": True}, "int8"),
         (compressed("pack-quantized", num_bits=4, type="int", symmetric=True, strategy="group", group_size=32), "int4"),
         (compressed("int-quantized", num_bits=8, type="int", strategy="channel", group_size=None), "int8"),
