@@ -219,6 +219,9 @@ def contradictions_in_load(question: Body, choice: Body) -> Iterator[str]:
         yield f"{choice['instances']} instances, not up to {most}"
     if "budget_usd" in limits and load["usd_per_month"]["likely"] > limits["budget_usd"]:
         yield f"${load['usd_per_month']['likely']} a month, not up to ${limits['budget_usd']}"
+    per_million = load["usd_per_million_tokens"]
+    if per_million is not None and per_million["likely"] > limits.get("max_usd_per_million_tokens", inf) + 1e-6:
+        yield f"${per_million['likely']} for a million tokens"
     if load["instances"] != choice["instances"]:
         yield f"{choice['instances']} instances, and the load says {load['instances']}"
     if not isclose(estimate["concurrency"], load["concurrency"], rel_tol=1e-4):
@@ -244,6 +247,8 @@ def _missed_by_load(asked: Body, load: Body) -> Iterator[str]:
         yield f"{load['replicas']} replicas have room for {load['max_batch']} requests each"
     if not at_most(load["batch"], load["max_batch"]):
         yield f"{load['batch']} requests in {load['max_batch']} places"
+    if not at_most(load["batch"], load["concurrency"]):
+        yield f"{load['batch']} requests run, and {load['concurrency']} are in flight"
     if load["instances"] % asked.get("availability_zones", 1) or load["replicas"] < asked.get("min_replicas", 1):
         yield f"{load['instances']} instances with {load['replicas']} replicas"
 

@@ -96,7 +96,8 @@ class PerUnitResponse(Described):
     usd_per_epoch: MoneyResponse | None
     """The whole bill over the epochs."""
     usd_per_million_tokens: MoneyResponse | None
-    """The whole bill over the tokens that were trained on or generated."""
+    """The whole bill over the tokens trained on or written, or read by a model that writes none; for a load, machine
+    time over these."""
     usd_per_thousand_samples: MoneyResponse | None
     """The whole bill over the samples; for a load, machine time over the requests."""
     samples_per_usd: BandResponse | None

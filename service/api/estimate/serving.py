@@ -39,7 +39,7 @@ class ServedResponse(Described):
     max_batch: float
     """Most requests that run at once on a replica."""
     batch: float
-    """Mean requests that run at once on a replica at the load."""
+    """Mean requests that run on a replica at any time, also while it is idle."""
     concurrency: float
     """Mean requests in flight on all replicas."""
     utilisation: float
@@ -48,7 +48,7 @@ class ServedResponse(Described):
     """The load of all instances together; for a number of users, the rate that they cause."""
     output_tokens_per_second: float | None
     """Tokens of answers per second; null for a model that writes no tokens."""
-    percentile: int
+    percentile: float
     """The share of requests, in percent, that do not exceed the times."""
     seconds_to_first_token: float | None
     """From the arrival of a request to its first token, waiting included; null for a model that writes no tokens."""
@@ -64,6 +64,8 @@ class PricedLoadResponse(ServedResponse):
 
     usd_per_month: MoneyResponse | None
     """Dollars for 730 hours; null without a price."""
+    usd_per_million_tokens: MoneyResponse | None
+    """All dollars over the tokens of answers, which pay for prompts too; over those read, if none are written."""
     usd_per_million_input_tokens: MoneyResponse | None
     """Prompts and answers split the price in proportion to the engine's time for each."""
     usd_per_million_output_tokens: MoneyResponse | None
@@ -81,7 +83,12 @@ def priced_load(job: JobEstimate | None, bill: MarketBill) -> PricedLoadResponse
     """Returns the load of a choice with its price, which is null where the load is not served within its limits."""
     if job is None or job.estimate.served is None:
         return None
-    names = ("usd_per_million_input_tokens", "usd_per_million_output_tokens", "usd_per_thousand_samples")
+    names = (
+        "usd_per_million_tokens",
+        "usd_per_million_input_tokens",
+        "usd_per_million_output_tokens",
+        "usd_per_thousand_samples",
+    )
     per_unit = shown_fields(None if bill.month is None else bill.per_unit, *names)
     return PricedLoadResponse(**_figures(job), usd_per_month=shown(bill.month), **per_unit)
 
@@ -105,10 +112,10 @@ def _figures(job: JobEstimate) -> dict[str, Any]:
         "replicas": likely * round(served.replicas),
         "kv_cache_tokens": shown(estimate.kv_cache_tokens),
         "max_batch": served.places,
-        "batch": rounded(served.running),
+        "batch": rounded(served.batch),
         "concurrency": rounded(served.in_flight),
         "output_tokens_per_second": None if tokens is None else rounded(rate * served.serving.answer.mean),
-        "percentile": round(served.serving.percentile * 100),
+        "percentile": rounded(served.serving.percentile * 100),
         **shown_fields(served, "utilisation", "requests_per_second", "seconds_per_request"),
         **shown_fields(tokens, "seconds_to_first_token", "seconds_per_output_token"),
     }

@@ -79,8 +79,9 @@ _TABLE = {
     "deadline": "deadline_hours",
     "max_price max_hourly_price max_cost_per_hour hourly_budget": "max_usd_per_hour",
     "max_cost cost_limit max_usd monthly_budget monthly_cost": "budget_usd",
-    "budget_usd_per_month max_usd_per_month usd_per_month max_usd_per_million_tokens": "budget_usd",
-    "usd_per_million_tokens cost_per_million_tokens price_per_million_tokens": "budget_usd",
+    "budget_usd_per_month max_usd_per_month usd_per_month": "budget_usd",
+    "usd_per_million_tokens cost_per_million_tokens price_per_million_tokens": "max_usd_per_million_tokens budget_usd",
+    "max_usd_per_million_output_tokens max_usd_per_token": "max_usd_per_million_tokens",
     "max_hours time_limit": "deadline_hours",
     "spot preemptible interruptible": "market",
     # What a list is about.

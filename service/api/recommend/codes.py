@@ -55,6 +55,7 @@ REJECTIONS: dict[str, str] = {
     "deadline_hours": "The job takes longer than allowed.",
     "not_measured": "No measurement under the workload's name applies to this instance type.",
     "budget_usd": "The whole job, or a month of the load, costs more than allowed wherever it keeps the other limits.",
+    "usd_per_million_tokens": "A million tokens cost more than allowed wherever the other limits are kept.",
     "interruptions": "Spot interruptions are so frequent that the job would hardly ever finish.",
     "no_offer": "No offer is known on the catalog's day.",
     "max_usd_per_hour": "It costs more per hour than allowed.",

@@ -39,7 +39,7 @@ from service.domain.catalog.names import (
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.software_support import software_of_cpus
 from service.domain.errors import QuestionError
-from service.domain.jobs.job import JOB_PRECISIONS, Job
+from service.domain.jobs.job import JOB_PRECISIONS, Job, tokens_per_sample
 from service.domain.jobs.serving import MOST_INSTANCES
 from service.domain.recommend.answer import Limits, Question, WorkContext
 from service.domain.recommend.basis import usual_precisions
@@ -74,6 +74,9 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     """Providers, families, instance types or GPUs to leave out."""
     budget_usd: Positive | None = None
     """Most US dollars of a job with an amount of work, or of a month (730 hours) of a load. Default: no limit."""
+    max_usd_per_million_tokens: Positive | None = None
+    """Most US dollars of a million tokens of answers, which pay for their prompts too; of tokens trained on, or read
+    by a model that writes none. Default: no limit."""
     deadline_hours: Positive | None = None
     """Most hours until the whole job is done; needs an amount of work. Default: no limit."""
     min_nodes: AtLeastOne = 1
@@ -280,9 +283,15 @@ def _job(request: RecommendRequest, catalog: Catalog) -> Job | None:
 
 def _limits(request: RecommendRequest, job: Job | None) -> Limits:
     limits, load = request.constraints, None if job is None else job.serving
+    if limits.max_usd_per_million_tokens is not None and job is not None and not tokens_per_sample(job):
+        raise QuestionError(
+            f"{job.model.name} has no tokens: to limit its cost, send budget_usd.",
+            field="constraints.max_usd_per_million_tokens",
+        )
     return Limits(
         deadline_hours=limits.deadline_hours,
         budget_usd=limits.budget_usd,
+        max_usd_per_million_tokens=limits.max_usd_per_million_tokens,
         safe=limits.confidence == "safe",
         of_load=load is not None,
         **({"max_instances": _instances(request)} if load is None else load.limits),

@@ -124,8 +124,8 @@ class ServingRequest(BodyModel):
     time is sent. Null: no limit."""
     max_seconds_per_request: Positive | None = None
     """Limit in seconds from a request to the end of its answer. Null: no limit."""
-    percentile: Annotated[int, Field(ge=50, le=99), BeforeValidator(whole)] = 95
-    """Percentage of requests that must keep each limit on a time."""
+    percentile: Annotated[float, Field(ge=50, le=99.9)] = 95
+    """Percentage of requests that must keep each limit on a time, such as 99.9."""
     prefix_cache_hit_rate: Annotated[float, Field(ge=0, le=0.99)] = 0.0
     """Share of a prompt that is the same in all requests: read and cached once."""
     speculative_acceptance: Annotated[float, Field(ge=0, le=0.99)] = 0.0

@@ -400,7 +400,7 @@ def job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
     """Returns the amount of a job, which independent instances share, and the rates of one instance."""
     job, estimated = estimate.job, estimate.estimate
     inference, given = job.task == "inference", job.amount or Amount()
-    length = job.output_length if inference else estimate.tokens_per_sample
+    length = estimate.tokens_per_sample
     tokens, epochs = (None if each is None else each * job.runs for each in (given.tokens, given.epochs))
     # Tokens given by the caller are exact; samples x mean length are not.
     if tokens is None and estimate.samples is not None and length:

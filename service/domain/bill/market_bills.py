@@ -170,6 +170,7 @@ def _market_bill(
     if load is not None:
         per_unit = replace(
             per_unit,
+            usd_per_million_tokens=load.per_million_tokens,
             usd_per_million_input_tokens=load.per_million_input_tokens,
             usd_per_million_output_tokens=load.per_million_output_tokens,
             usd_per_thousand_samples=load.per_thousand_requests,

@@ -16,6 +16,8 @@ class LoadCost:
     """
 
     month: Micros
+    per_million_tokens: Micros | None
+    """The whole cost over the tokens of answers, or over those read where none are written; None without tokens."""
     per_million_input_tokens: Micros | None
     """None for samples without tokens."""
     per_million_output_tokens: Micros | None
@@ -43,11 +45,14 @@ def cost_of_load(
     usd_per_second = Band(*(number(price) * nodes * count / SECONDS_AN_HOUR for price, count in pairs))
     serving, share, rate = served.serving, served.prompt_share, served.requests_per_second
 
+    tokens = serving.prompt.mean if served.tokens is None else serving.answer.mean
+
     def per_units(share_of_time: float, units: float) -> Micros:
         return Exact.of(usd_per_second.times(share_of_time * units / rate)).micros
 
     return LoadCost(
         month=Micros(*(price * nodes * int(count) * HOURS_A_MONTH for price, count in pairs)),
+        per_million_tokens=per_units(1.0, MILLION / tokens) if tokens else None,
         per_million_input_tokens=per_units(share, MILLION / serving.prompt.mean) if serving.prompt.mean else None,
         per_million_output_tokens=None
         if served.tokens is None

@@ -315,7 +315,7 @@ def _estimate_forward(
     )
     engine = ForwardEngines.of(kind, forward_demands(config), calibrated_rates(factors, config, cluster))
     most = forward_batch(config)
-    served = served_load(engine, config, cluster, layout, most, errors.around(1.0))
+    served = served_load(engine, config, cluster, layout, most if need.fits and host.fits else 0.0, errors.around(1.0))
     in_flight = most if served is None else served.in_flight / served.instances.likely
     estimate = Estimate(need, host, layout, new, concurrency=in_flight, served=served)
     if not (timed and need.may_fit and host.fits):
@@ -338,10 +338,10 @@ def _estimate_generation(
     )
     memory = EngineMemory.of(calibration.coefficients, config, layout, features)
     plannable = float(plannable_bytes(config, cluster.usable_bytes))
-    room = memory.room(config, plannable)
+    room, host = memory.room(config, plannable), host_memory_need(config, cluster, layout)
     errors, of_first = (calibration.bands.error_factors(kind, features, new) for kind in (GENERATION, FIRST_TOKEN))
     engine = engine_with(factors, config, cluster, layout)
-    served = served_load(engine, config, cluster, layout, room, errors.around(1.0))
+    served = served_load(engine, config, cluster, layout, room if host.fits else 0.0, errors.around(1.0))
     if served is not None:
         config = replace(config, concurrency=served.in_flight / served.instances.likely)
     asked, replicas = requests_in_flight(config, layout, room), float(replicas_in_use(config, layout))
@@ -353,7 +353,7 @@ def _estimate_generation(
     need = _memory_need(calibration, config, plannable, memory.holding(held), memory.holding(min(1.0, held)))
     estimate = Estimate(
         need,
-        host := host_memory_need(config, cluster, layout),
+        host,
         layout,
         new,
         concurrency=in_flight * replicas if served is None else served.in_flight / served.instances.likely,

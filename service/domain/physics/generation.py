@@ -180,7 +180,7 @@ class ServedLoad:
     places: float
     """Most requests that run at once on a replica."""
     running: float
-    """Requests that run at once on a replica at the load."""
+    """Requests that run at once on a replica while it works."""
     in_flight: float
     """Requests of all instances that run, wait or are on their way."""
     utilisation: float
@@ -196,6 +196,12 @@ class ServedLoad:
     """Instances that only read prompts."""
     seconds_of_transfer: float = 0.0
     """Seconds in which an instance that reads prompts sends the cache of one."""
+
+    @property
+    def batch(self) -> float:
+        """Mean requests that run on a replica at any time, also while it is idle: no more than are in flight."""
+        writers = (self.instances.likely - self.prefill_instances) * self.replicas
+        return min(self.running, self.in_flight / writers)
 
 
 @dataclass(frozen=True, slots=True)

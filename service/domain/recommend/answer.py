@@ -30,6 +30,8 @@ class Limits(NamedTuple):
 
     deadline_hours: float | None = None
     budget_usd: float | None = None
+    max_usd_per_million_tokens: float | None = None
+    """Limit on the dollars for a million tokens that are written or trained on, or read if none are written."""
     max_seconds_to_first_token: float | None = None
     """Limit on likely seconds at the percentile of a load, as the next two are."""
     max_seconds_per_output_token: float | None = None
@@ -43,7 +45,12 @@ class Limits(NamedTuple):
     @property
     def bind(self) -> bool:
         """Whether the limits can decide between numbers of nodes: some may miss a limit that others keep."""
-        return self.of_load or self.deadline_hours is not None or self.budget_usd is not None
+        return self.of_load or self.deadline_hours is not None or self.in_dollars
+
+    @property
+    def in_dollars(self) -> bool:
+        """Whether prices decide if the limits are kept."""
+        return self.budget_usd is not None or self.max_usd_per_million_tokens is not None
 
 
 class WorkContext(NamedTuple):

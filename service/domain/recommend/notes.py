@@ -51,10 +51,11 @@ CHARGES = (
 LIMITS_ON_TIMES = frozenset(f"workload.serving.{name}" for name in TIMES)
 LIMITS_OF_A_JOB = ("min_nodes", "max_nodes", "same_placement")
 LIMITS_OF_PEAKS = ("min_nodes", "same_placement")
-LIMITS_OF_AN_AMOUNT = ("budget_usd", "deadline_hours", "max_instances", "confidence")
-LIMITS_WITH_A_LOAD = ("budget_usd", "max_instances", "confidence")
+LIMITS_OF_AN_AMOUNT = ("budget_usd", "max_usd_per_million_tokens", "deadline_hours", "max_instances", "confidence")
+LIMITS_WITH_A_LOAD = ("budget_usd", "max_usd_per_million_tokens", "max_instances", "confidence")
 LIMITS = (
     "budget_usd",
+    "max_usd_per_million_tokens",
     "deadline_hours",
     "min_nodes",
     "max_nodes",

@@ -16,10 +16,11 @@ from service.domain.arrays import Floats, Mask, either, taken
 from service.domain.bill.charges import Charges, charges_of
 from service.domain.bill.interruption import NO_PRIOR, Checkpoints, Expected, Rates, expected, gang_rate, spot_rates
 from service.domain.bill.run import ONE_MACHINE, BilledRun
+from service.domain.bill.unit_costs import MILLION
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import MARKETS
 from service.domain.evidence.named import NamedWork
-from service.domain.jobs.job import Job
+from service.domain.jobs.job import Job, tokens_per_sample
 from service.domain.jobs.serving import Serving
 from service.domain.money import MICRO
 from service.domain.physics.load import TIMES, keeps_limits
@@ -54,6 +55,7 @@ LIMITS_BY_FIELD = {
     "max_instances": LimitKind("max_instances", 1),
     "deadline_hours": LimitKind("deadline_hours", 1000),
     "budget_usd": LimitKind("budget_usd", 100),
+    "max_usd_per_million_tokens": LimitKind("usd_per_million_tokens", MICRO),
 }
 """The limits on a plan, by the field of the question that states each one.
 
@@ -89,7 +91,7 @@ class Planner:
     def under(self, changed: Mapping[str, Any], catalog: Catalog) -> "Planner":
         """Returns the planner with some limits changed. Limits on times decide how many instances a budget pays for."""
         limited, job = replace(self, limits=self.limits._replace(**changed)), self.fleet.job
-        if self.limits.budget_usd is None or TIMES.keys().isdisjoint(changed) or not isinstance(job, Job):
+        if not self.limits.in_dollars or TIMES.keys().isdisjoint(changed) or not isinstance(job, Job):
             return limited
         job = replace(job, serving=job.serving and replace(job.serving, **changed))
         return replace(limited, fleet=estimate_fleet(job, self.fleet.counts, catalog))
@@ -345,13 +347,23 @@ def _options_without_amount(planner: Planner, single: _SingleInstance, instances
         hours=np.full(shape, np.nan),
         ends=single.works,
         # A month is billed as by `POST /estimate`: its hours at whole millionths of a dollar.
-        limited={"budget_usd": np.round(limited_price * MICRO) * HOURS_A_MONTH / MICRO}
+        limited=_limited_dollars(
+            planner, np.round(limited_price * MICRO) * HOURS_A_MONTH / MICRO, rate * SECONDS_AN_HOUR * HOURS_A_MONTH
+        )
         if planner.limits.of_load
         else {},
         least_alone=single.least_alone,
         least_together=single.least_together,
         incomplete=np.zeros(shape[1], np.bool_),
     )
+
+
+def _limited_dollars(planner: Planner, usd: Floats, samples: Floats) -> dict[str, Floats]:
+    """Returns the figures of the limits in dollars, for samples that cost `usd` together."""
+    job = planner.fleet.job
+    tokens = tokens_per_sample(job) if isinstance(job, Job) else 0.0
+    per_million = {"max_usd_per_million_tokens": usd / samples / tokens * MILLION} if tokens else {}
+    return {"budget_usd": usd, **per_million}
 
 
 def _options_of_amount(planner: Planner, single: _SingleInstance, charges: Charges, rates: Rates) -> NodeOptions:
@@ -392,7 +404,7 @@ def _options_of_amount(planner: Planner, single: _SingleInstance, charges: Charg
         figures=figures.of_runs_that_end(ends),
         hours=run.elapsed,
         ends=ends,
-        limited={"deadline_hours": hours, "budget_usd": limited_usd},
+        limited={"deadline_hours": hours, **_limited_dollars(planner, limited_usd, single.samples)},
         incomplete=charges.unknown,
     )
 

@@ -106,7 +106,7 @@ def _lacks_prices(question: Question, selection: Selection) -> bool:
     return (
         question.constraints.needs_price
         and not selection.admitted.types
-        and question.limits.budget_usd is None
+        and not question.limits.in_dollars
         and any(constraint.code == "price_unknown" for constraint in selection.failed)
     )
 

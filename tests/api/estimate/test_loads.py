@@ -323,3 +323,13 @@ def test_a_load_that_misses_its_limits_says_so_in_place_of_its_cost(client: Test
     cost = answer_to(client, requests_per_second=1, max_seconds_to_first_token=0.001)["cost"][0]
     assert cost["text"].startswith("The load is not served within its limits: max_seconds_to_first_token is 0.001")
     assert cost["month"]["usd"] is None
+
+
+@pytest.mark.parametrize("asked", LOADS)
+def test_a_percentile_may_have_a_decimal_place(client: TestClient, asked: dict[str, Any]) -> None:
+    common, rare = (load(client, **asked, percentile=percentile) for percentile in (99, 99.9))
+    assert rare["percentile"] == 99.9
+    for name in ("seconds_to_first_token", "seconds_per_request"):
+        assert rare[name] >= common[name]
+    if "concurrency" not in asked:
+        assert rare["seconds_per_request"] > common["seconds_per_request"]

@@ -46,6 +46,24 @@ def test_clients_that_wait_for_their_answers_share_a_batch(client: TestClient, m
     assert more["requests_per_second"] >= clients["requests_per_second"] * 0.999
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_no_more_requests_run_than_are_in_flight(client: TestClient, model: str) -> None:
+    """A GPU that is idle most of the time runs less than one request on average, in batches of at least one."""
+    for asked in ({"requests_per_second": 0.01}, {"concurrency": 3, "min_replicas": 8}, {"requests_per_second": 5}):
+        found = load(client, model, **asked)
+        assert 0 < found["batch"] * found["replicas"] <= found["concurrency"] * 1.0001
+
+
+def test_a_model_that_does_not_fit_serves_no_load(client: TestClient) -> None:
+    """The tables of DLRM need 45 GiB. One L4 has 22: it used to serve the load at a price."""
+    asked = {"workload": work("dlrm", {"requests_per_second": 1000}), "machine": L4}
+    answer = post_estimate(client, asked)
+    assert not answer["fits"]
+    assert answer["load"] is None
+    assert all(entry["month"] is None and "costs $" not in entry["text"] for entry in answer["cost"])
+    assert post_estimate(client, {**asked, "machine": "aws/g7e.2xlarge"})["load"] is not None
+
+
 def test_a_model_without_tokens_has_no_times_of_tokens(client: TestClient) -> None:
     found = load(client, "bge-large-en-v1.5", requests_per_second=20, input_length=256)
     for name in ("seconds_to_first_token", "seconds_per_output_token", "output_tokens_per_second"):

@@ -385,7 +385,11 @@ def serving(**load: Any) -> dict[str, Any]:
         ("/recommend", serving(TPOT=0.05), ["workload.serving.max_seconds_per_output_token"]),
         ("/recommend", serving(isl=1000), ["workload.serving.input_length", "workload.input_length"]),
         ("/recommend", serving(images_per_request=1), ["workload.image_tokens"]),
-        ("/recommend", serving(cost_per_million_tokens=0.5), ["constraints.budget_usd"]),
+        (
+            "/recommend",
+            serving(cost_per_million_tokens=0.5),
+            ["constraints.max_usd_per_million_tokens", "constraints.budget_usd"],
+        ),
         ("/recommend", working(dtype="bf16"), ["workload.precision", "workload.weight_precision"]),
         ("/estimate", {"machine": "x", "tensor_parallel_size": 2}, ["layout.tensor"]),
         ("/recommend/batch", {"items": [serving(rps=5)]}, ["workload.serving.requests_per_second"]),

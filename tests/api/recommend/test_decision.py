@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.api.answers import post_recommend
-from tests.builders.request_bodies import changed, relaxed
+from tests.builders.request_bodies import Body, changed, relaxed
 
 JOB = {
     "task": "training",
@@ -135,6 +135,51 @@ def test_a_relaxed_budget_of_a_load_is_the_next_month_that_fits(client: TestClie
     answer = post_recommend(client, relaxed(asked, relax["to"]))
     assert answer["counts"]["admitted"] == relax["admits"] > 0
     assert 0 <= relax["to"]["budget_usd"] - answer["choices"][0]["serving"]["usd_per_month"]["likely"] < 0.01
+
+
+PER_MILLION = "max_usd_per_million_tokens"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        SERVED,
+        changed(SERVED, workload__serving__requests_per_second=None, workload__serving__concurrency=64),
+        changed(SERVED, workload__serving=None, workload__amount={"samples": 1e5}, workload__output_length=300),
+        changed(SERVED, workload__model="bge-m3", workload__serving={"requests_per_second": 9, "input_length": 99}),
+    ],
+    ids=["rate", "clients", "amount", "embeddings"],
+)
+def test_a_limit_on_the_price_of_tokens_is_that_of_the_price_shown(client: TestClient, asked: Body) -> None:
+    choices = post_recommend(client, {**asked, "limit": 100})["choices"]
+    prices = sorted(choice["cost"]["per_unit"]["usd_per_million_tokens"]["likely"] for choice in choices)
+    limit = prices[len(prices) // 2] + 1e-6
+    limited = changed({**asked, "limit": 100}, **{f"constraints__{PER_MILLION}": limit})
+    answer = post_recommend(client, limited)
+    kept = [choice["cost"]["per_unit"]["usd_per_million_tokens"]["likely"] for choice in answer["choices"]]
+    assert len(kept) >= len(prices) // 2
+    assert max(kept) <= limit
+    assert "not_weighed" not in codes(answer["notes"])
+    relax = codes(answer["rejections"])["usd_per_million_tokens"]["relax"]
+    assert relax["to"].keys() == {PER_MILLION}
+    again = post_recommend(client, relaxed(limited, relax["to"]))
+    assert again["counts"]["admitted"] - answer["counts"]["admitted"] == relax["admits"] > 0
+
+
+def test_a_price_of_tokens_pays_for_their_prompts_too(client: TestClient) -> None:
+    (choice,) = post_recommend(client, {**SERVED, "limit": 1})["choices"]
+    load = choice["serving"]
+    an_hour = load["output_tokens_per_second"] * 3600 * load["usd_per_million_tokens"]["likely"] / 1e6
+    assert an_hour == pytest.approx(choice["usd_per_hour"], rel=1e-3)
+
+
+def test_a_limit_on_the_price_of_tokens_needs_tokens(client: TestClient) -> None:
+    work = {"task": "inference", "model": "resnet-50", "serving": {"requests_per_second": 100}}
+    answer = client.post("/recommend", json={"workload": work, "constraints": {PER_MILLION: 1}})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == f"constraints.{PER_MILLION}"
+    assert "budget_usd" in error["message"]
 
 
 def test_a_longer_time_is_promised_only_within_the_budget(client: TestClient) -> None:
