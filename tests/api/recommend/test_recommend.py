@@ -506,7 +506,7 @@ def test_a_day_before_the_first_instance_type_is_answered_with_nothing(client: T
 
 
 def test_no_change_of_the_question_brings_back_a_retired_machine(client: TestClient) -> None:
-    """G2 and P2 are retired and nobody can rent them, so their last prices are of no use."""
+    """G2 and P2 are retired and cannot be rented, so their last prices are of no use."""
     answer = post_recommend(client, question(constraints={"provider": ["aws"]}))
     (rejection,) = [each for each in answer["rejections"] if each["code"] == "lifecycle"]
     assert rejection["only_this"]
