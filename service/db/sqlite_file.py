@@ -19,8 +19,8 @@ class SqliteFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._opened: tuple[int, int] | None = None
-        log_of_writes = path.with_name(f"{path.name}-wal")
-        self.on_read_only_media = path.exists() and not any(map(_writable, (path, path.parent, log_of_writes)))
+        files = (path, path.parent, path.with_name(f"{path.name}-wal"))
+        self.on_read_only_media = path.exists() and not any(os.access(each, os.W_OK) for each in files)
 
     def fault(self) -> str | None:
         """Returns a sentence if the file was deleted or replaced since the first call that saw it, else None."""
@@ -38,10 +38,6 @@ class SqliteFile:
     def immutable_uri(self) -> str:
         """URI with which SQLite opens the file without locks and without other files, as read-only media require."""
         return f"file:{quote(str(self._path))}?immutable=1"
-
-
-def _writable(path: Path) -> bool:
-    return os.access(path, os.W_OK)
 
 
 def file_of(engine: Engine) -> SqliteFile | None:

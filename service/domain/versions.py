@@ -61,7 +61,7 @@ def _next_sibling(version: Version) -> Version:
 
 
 def known_versions(specifier: str | None) -> Versions:
-    """Returns the versions that a specifier of the catalog, checked by the import, allows; None allows all."""
+    """Returns the versions that a specifier in the catalog allows, which the import has checked; None allows all."""
     return EVERY if not specifier else versions_of(specifier, "versions")
 
 

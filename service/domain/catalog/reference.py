@@ -40,7 +40,7 @@ RDMA_FABRICS = {
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A seller, with the terms by which it calls its instance types and markets."""
+    """A seller, with its own words for an instance type and for the markets."""
 
     id: str
     name: str

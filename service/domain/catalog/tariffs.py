@@ -98,7 +98,7 @@ class Commitment:
 
     @property
     def long_term_seconds(self) -> int:
-        """The increment of terms longer than `BLOCK_DAYS` in seconds: a week for Capacity Blocks, else one term."""
+        """Seconds that are sold together beyond `BLOCK_DAYS`: a week of a Capacity Block, else one term."""
         return self.term_seconds * (DAYS_A_WEEK if self.plan == CAPACITY_BLOCK else 1)
 
     def billed_hours(self, hours: Exact) -> Exact:

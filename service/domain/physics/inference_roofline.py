@@ -374,5 +374,5 @@ class ForwardEngines:
         return EngineTimes(sum(parts[term] for term in self.batch), 0.0, of_sample, 0.0)
 
     def under_load(self, running: Number) -> EngineTimes:
-        """Returns the same as `at`: samples share no pass whose seconds count otherwise under a load, as prompts do."""
+        """Returns the seconds of `at`: only prompts share passes that count differently under a load."""
         return self.at(running)

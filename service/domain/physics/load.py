@@ -74,7 +74,7 @@ class Engines(Protocol):
         """Returns the calibrated seconds of the engines while these requests run on each and share each pass."""
 
     def under_load(self, running: Floats) -> EngineTimes:
-        """Returns the calibrated seconds, divided such that no part of the time of a request falls as more run."""
+        """Returns the seconds of `at`, in parts of which none becomes shorter for a request as more requests run."""
 
     def rows(self, rows: Indices) -> "Engines":
         """Returns some of the engines."""
