@@ -1,7 +1,7 @@
 """The layouts worth trying: every division of a job over clusters that its model, its stack and the caller allow."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from math import isqrt
@@ -76,8 +76,14 @@ class LayoutCandidates:
             if start < end:
                 yield shape, slice(start, end)
 
-    def among(self, rows: Indices, starts: Indices) -> "LayoutCandidates":
-        """Returns the layouts in these rows, in this order; `starts` are the first rows of the shapes in it."""
+    @property
+    def shape(self) -> Indices:
+        """Index of the shape of each row."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
+    def among(self, rows: Indices) -> "LayoutCandidates":
+        """Returns the layouts in these rows, in this order; those of a shape must follow those of the shapes before."""
+        starts = np.searchsorted(self.shape[rows], np.arange(len(self.starts)))
         return LayoutCandidates(taken(self.layouts, rows), self.linked_gpus[rows], self.crossing[rows], starts)
 
 
@@ -140,34 +146,44 @@ def training_candidates(
     fixed: FixedLayout,
     savings: Callable[[int], Sequence[MemorySaving]],
 ) -> LayoutCandidates:
-    """Returns the layouts of a training job for every shape.
+    """Returns the layouts of a training job for every shape, with the micro-batches and stages that need the least
+    memory: micro-batches of one sample, and whole stages. What the caller fixes stays.
 
     `savings` returns the pairs of ZeRO stage and checkpointing to try, up to a highest stage.
     """
     degrees = degrees_of(config, shapes, fixed)
     batch = np.array([float(assumed_batch(config, gpus)) for gpus, _, _ in shapes])[degrees["shape"]]
-    row, micro = _with_micro_batches(config, batch, degrees["data"], fixed)
-    rounds = np.maximum(1, np.ceil(np.ceil(batch / degrees["data"])[row] / micro))
-    accumulation = np.full(len(micro), float(fixed.accumulation)) if fixed.accumulation else rounds
-    piece, virtual = _with_virtual_stages(config, degrees["pipeline"][row], accumulation, fixed)
-    row, micro, accumulation = row[piece], micro[piece], accumulation[piece]
-    piece, saving, stages_and_kinds = _with_savings(degrees, row, fixed, savings)
-    row, micro, accumulation, virtual = row[piece], micro[piece], accumulation[piece], virtual[piece]
+    row, saving = _with_savings(degrees, np.flatnonzero(degrees["data"] <= batch), fixed, savings)
     batch, rows = batch[row], {name: column[row] for name, column in degrees.items()}
+    share, ones = np.ceil(batch / rows["data"]), np.ones(len(row))
+    rounds = float(fixed.accumulation or 0)
+    micro = ones * (fixed.micro_batch or (np.ceil(share / rounds) if rounds else 1.0))
+    accumulation = ones * (rounds or np.ceil(share / micro))
     # An assumed batch fills all slots.
-    empty = rows["data"] * micro * accumulation - batch if config.global_batch else np.zeros(len(micro))
+    empty = rows["data"] * micro * accumulation - batch if config.global_batch else np.zeros(len(row))
     starts = np.searchsorted(rows.pop("shape"), np.arange(len(shapes) + 1))
     linked_gpus, crossing = rows.pop("linked_gpus"), rows.pop("crossing")
     layouts = LayoutTable(
         **rows,
-        zero_stage=stages_and_kinds[saving, 0].astype(np.float64),
+        zero_stage=saving[:, 0].astype(np.float64),
         micro_batch=micro,
         accumulation=accumulation,
-        checkpointing=stages_and_kinds[saving, 1],
+        checkpointing=saving[:, 1],
         empty_samples=np.where((empty >= 0) & (empty < rows["data"] * micro), empty, 0.0),
-        virtual_stages=virtual,
+        virtual_stages=ones * (fixed.virtual_stages or 1),
     )
     return LayoutCandidates(layouts, linked_gpus, crossing, starts)
+
+
+def with_all_steps(config: TrainingConfig, candidates: LayoutCandidates, fixed: FixedLayout) -> LayoutCandidates:
+    """Repeats each layout of `training_candidates` for every size of micro-batch and every number of virtual stages."""
+    layouts = candidates.layouts
+    row, micro = _micro_batches(config, layouts, fixed)
+    accumulation = layouts.accumulation[row] * layouts.micro_batch[row] / micro
+    piece, virtual = _virtual_stages(config, layouts.pipeline[row], accumulation, fixed)
+    repeated, micro, accumulation = candidates.among(row[piece]), micro[piece], accumulation[piece]
+    layouts = replace(repeated.layouts, micro_batch=micro, accumulation=accumulation, virtual_stages=virtual)
+    return replace(repeated, layouts=layouts)
 
 
 def degrees_of(config: Config, shapes: Sequence[Size], fixed: FixedLayout) -> Columns:
@@ -280,27 +296,22 @@ def _with_experts(config: Config, limits: DegreeLimits, degrees: Columns, fixed:
     return {name: column[row] for name, column in degrees.items()} | {"expert": experts[expert].astype(np.float64)}
 
 
-def _with_micro_batches(
-    config: TrainingConfig, batch: Floats, data: Floats, fixed: FixedLayout
-) -> tuple[Indices, Floats]:
-    """Repeats each row of degrees that gives every data-parallel rank a sample, for every size of micro-batch."""
-    spread = np.flatnonzero(data <= batch)
-    share = np.ceil(batch[spread] / data[spread])
-    if fixed.micro_batch is not None:
-        return spread, np.full(len(spread), float(fixed.micro_batch))
-    if fixed.accumulation is not None:
-        return spread, np.ceil(share / fixed.accumulation)
+def _micro_batches(config: TrainingConfig, layouts: LayoutTable, fixed: FixedLayout) -> tuple[Indices, Floats]:
+    """Returns each row of the layouts, which have micro-batches of one sample, with every size of micro-batch."""
+    if fixed.micro_batch is not None or fixed.accumulation is not None:
+        return np.arange(len(layouts.tensor)), layouts.micro_batch
+    share = layouts.accumulation
     divisors = [_divisors(int(samples)) for samples in set(share.tolist())]
     sizes = np.unique(np.concatenate([np.zeros(0, np.int64), *divisors]))
     sizes = sizes[sizes <= most_samples_per_micro_batch(config)]
     row, size = np.nonzero(share[:, None] % sizes == 0)
-    return spread[row], sizes[size].astype(np.float64)
+    return row, sizes[size].astype(np.float64)
 
 
-def _with_virtual_stages(
+def _virtual_stages(
     config: TrainingConfig, pipeline: Floats, accumulation: Floats, fixed: FixedLayout
 ) -> tuple[slice | Indices, Floats]:
-    """Repeats each row for the numbers of equal pieces into which its stack may cut a stage: one, two, and its layers.
+    """Returns each row with the numbers of equal pieces into which its stack may cut a stage: one, two, and its layers.
 
     Interleaved stages take whole rounds of as many micro-batches as there are stages (Megatron-LM, torchtitan). The
     first and last stage may have a layer less, as those of the 126 layers of Llama 3.1 405B have (arXiv 2407.21783).
@@ -319,8 +330,8 @@ def _with_virtual_stages(
 
 def _with_savings(
     degrees: Columns, row: Indices, fixed: FixedLayout, savings: Callable[[int], Sequence[MemorySaving]]
-) -> tuple[Indices, Indices, Indices]:
-    """Returns pairs of a row and a memory saving that is worth trying with it, as indices, and then all savings."""
+) -> tuple[Indices, Indices]:
+    """Repeats these rows of degrees for every memory saving that is worth trying. Returns the rows and the savings."""
     if fixed.zero_stage is not None:
         highest = np.full(len(row), fixed.zero_stage)
     else:
@@ -333,4 +344,4 @@ def _with_savings(
     for stage, known in savings_up_to.items():
         allowed[stage] = [saving in known for saving in every]
     piece, saving = np.nonzero(allowed[highest])
-    return piece, saving, np.array(every, dtype=np.int64).reshape(-1, 2)
+    return row[piece], np.array(every, dtype=np.int64).reshape(-1, 2)[saving]

@@ -6,7 +6,7 @@ from itertools import repeat
 
 import numpy as np
 
-from service.domain.arrays import Floats, Indices, Mask, taken
+from service.domain.arrays import Floats, Indices, Mask, either, taken
 from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.coefficients import Levels
 from service.domain.calibration.step_kinds import MEMORY, TRAINING
@@ -17,6 +17,7 @@ from service.domain.layouts.candidates import (
     MemorySaving,
     memory_savings,
     training_candidates,
+    with_all_steps,
 )
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
 from service.domain.layouts.usual import FREE, FixedLayout, most_samples_per_micro_batch
@@ -93,12 +94,8 @@ class _Search:
         self.log_of_saving = self._logs_of_savings()
 
     def lightest_fits(self, shapes: Sequence[ClusterShape]) -> Mask:
-        """Returns which clusters have a candidate that fits. The smallest micro-batches and whole stages need the least
-        memory.
-        """
-        free = self.fixed.micro_batch is None and self.fixed.accumulation is None
-        fixed = replace(self.fixed, virtual_stages=self.fixed.virtual_stages or 1)
-        candidates = self._candidates(shapes, replace(fixed, micro_batch=1) if free else fixed)
+        """Returns which clusters have a candidate that fits."""
+        candidates = self._candidates(shapes)
         fits, needed = np.zeros(len(self.clusters), dtype=bool), self._bytes_needed(candidates.layouts)
         for shape, rows in candidates.by_shape():
             here = shapes[shape].indices
@@ -106,32 +103,28 @@ class _Search:
         return fits
 
     def fastest(self) -> BestLayouts:
-        """Returns the fastest candidate on every cluster."""
-        shapes = self.clusters.shapes
-        candidates = self._candidates(shapes, self.fixed)
-        layouts, count = candidates.layouts, len(self.clusters)
-        if not len(layouts.tensor):
+        """Returns the fastest layout on every cluster, or the one that needs the least memory where none fits."""
+        shapes, count = self.clusters.shapes, len(self.clusters)
+        candidates = self._candidates(shapes)
+        if not len(candidates.crossing):
             return BestLayouts.nothing(count)
-        needed = self._bytes_needed(layouts)
+        needed = self._bytes_needed(candidates.layouts)
         inside = np.where(candidates.crossing, np.inf, needed)
         exists, chosen = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
         least_inside, least = np.zeros(count), np.full(count, np.inf)
         for shape, rows in candidates.by_shape():
             here, least_inside_here = shapes[shape].indices, inside[rows].min()
-            lightest = (inside if least_inside_here < np.inf else needed)[rows].argmin()
-            exists[here], chosen[here], least_inside[here] = True, rows.start + lightest, least_inside_here
+            first = (inside if least_inside_here < np.inf else needed)[rows].argmin()
+            exists[here], chosen[here], least_inside[here] = True, rows.start + first, least_inside_here
             least[here] = needed[rows].min()
-        seconds = self._choose_fastest(shapes, candidates, needed, least_inside, chosen)
-        fastest = replace(
+        lightest = replace(
             BestLayouts.nothing(count),
-            layouts=taken(layouts, chosen),
+            layouts=taken(candidates.layouts, chosen),
             exists=exists,
-            fits=seconds < np.inf,
             needed_bytes=np.where(exists, needed[chosen], np.inf),
             spare=self.clusters.usable_bytes / least,
-            units_per_second=1.0 / seconds,
         )
-        return self._simplified(fastest, layouts, chosen)
+        return self._with_fastest(lightest, least_inside, candidates, needed)
 
     def least_bytes(self) -> Floats:
         """Returns a lower bound of the bytes per GPU of any layout: states divided evenly over all GPUs."""
@@ -141,45 +134,68 @@ class _Search:
         least: Floats = total * self.factors.of(MEMORY, "*", {}) / self.clusters.gpus
         return least
 
-    def _candidates(self, shapes: Sequence[ClusterShape], fixed: FixedLayout) -> LayoutCandidates:
-        return training_candidates(self.config, [shape.size for shape in shapes], fixed, self._savings_worth_trying)
+    def _candidates(self, shapes: Sequence[ClusterShape]) -> LayoutCandidates:
+        sizes = [shape.size for shape in shapes]
+        return training_candidates(self.config, sizes, self.fixed, self._savings_worth_trying)
 
     def _bytes_needed(self, layouts: LayoutTable) -> Floats:
         parts = training_parts(self.config, layouts)
         needed = self.factors.total(MEMORY, parts, layout_columns(layouts))
         return np.asarray(needed)
 
-    def _choose_fastest(
-        self,
-        shapes: Sequence[ClusterShape],
-        candidates: LayoutCandidates,
-        needed: Floats,
-        least_inside: Floats,
-        chosen: Indices,
-    ) -> Floats:
-        """Writes the row of the fastest candidate that fits to `chosen`, and returns its seconds per sample.
+    def _with_fastest(
+        self, lightest: BestLayouts, least_inside: Floats, candidates: LayoutCandidates, needed: Floats
+    ) -> BestLayouts:
+        """Replaces the lightest layout of each cluster by the fastest one that fits.
 
-        These are infinite where none fits. A candidate has to fit in the memory of the GPUs and, where the micro-batch
-        decides whether the host has enough memory, in that of the host. Of equally fast candidates, the one that needs
-        the least memory is chosen. Candidates that cross slow links are for clusters with less memory than
-        `least_inside`, the least bytes of the other candidates.
+        A candidate has to fit in the memory of the GPUs and, where the micro-batch decides whether the host has enough
+        memory, in that of the host. Of equally fast candidates, the one that needs the least memory is chosen.
+        Candidates that cross slow links are for clusters with less memory than `least_inside`, the least bytes of the
+        other candidates.
         """
-        usable, seconds = self.clusters.usable_bytes, np.full(len(chosen), np.inf)
-        to_cross = np.where(usable < least_inside, usable, 0.0)
-        shape_of = np.repeat(np.arange(len(shapes)), np.diff(candidates.starts))
-        largest, largest_to_cross = (
-            np.array([bytes_of[shape.indices].max() for shape in shapes])[shape_of] for bytes_of in (usable, to_cross)
-        )
-        order = np.flatnonzero(needed <= np.where(candidates.crossing, largest_to_cross, largest))
+        usable = self.clusters.usable_bytes
+        rooms = usable, np.where(usable < least_inside, usable, 0.0)
+        # What does not fit in its lightest form is not tried in others.
+        candidates = candidates.among(self._that_fit(candidates, needed, rooms))
+        candidates = with_all_steps(self.config, candidates, self.fixed)
+        needed = self._bytes_needed(candidates.layouts)
+        order = self._that_fit(candidates, needed, rooms)
         if not len(order):
-            return seconds
-        order = order[np.lexsort((needed[order], shape_of[order]))]
-        starts = np.searchsorted(shape_of[order], np.arange(len(shapes) + 1))
-        candidates, needed = candidates.among(order, starts), needed[order]
+            return lightest
+        order = order[np.lexsort((needed[order], candidates.shape[order]))]
+        candidates, needed = candidates.among(order), needed[order]
+        chosen, seconds = self._fastest_rows(candidates, needed, rooms)
+        fits = chosen >= 0
+        fastest = replace(
+            lightest,
+            layouts=either(lightest.layouts, taken(candidates.layouts, chosen), fits),
+            fits=fits,
+            needed_bytes=np.where(fits, needed[chosen], lightest.needed_bytes),
+            units_per_second=1.0 / seconds,
+        )
+        return self._simplified(fastest, candidates.layouts, chosen)
+
+    def _that_fit(self, candidates: LayoutCandidates, needed: Floats, rooms: tuple[Floats, Floats]) -> Indices:
+        """Returns the rows that fit on some cluster of their shape. `rooms` has the bytes that a candidate may need on
+        each cluster, and then those of one that crosses slow links.
+        """
+        shape, shapes = candidates.shape, self.clusters.shapes
+        largest, to_cross = (np.array([room[each.indices].max() for each in shapes])[shape] for room in rooms)
+        return np.flatnonzero(needed <= np.where(candidates.crossing, to_cross, largest))
+
+    def _fastest_rows(
+        self, candidates: LayoutCandidates, needed: Floats, rooms: tuple[Floats, Floats]
+    ) -> tuple[Indices, Floats]:
+        """Returns the row of the fastest candidate that fits on each cluster, or -1, and its seconds per sample.
+
+        Candidates of a shape are in the order of the bytes that they need.
+        """
+        usable, to_cross = rooms
         demands, costs, carried = self._demands_and_costs(candidates.layouts, candidates.linked_gpus)
-        column = np.full(len(chosen), -1)
+        chosen, seconds = np.full(len(usable), -1), np.full(len(usable), np.inf)
         for shape, rows in candidates.by_shape():
-            here = shapes[shape].indices
+            here = self.clusters.shapes[shape].indices
+            here = here[usable[here] >= needed[rows.start]]
             times = costs[here] @ demands[:, rows]
             for amount, rate in carried:
                 np.maximum(times, rate[here, None] * amount[rows], out=times)
@@ -189,14 +205,14 @@ class _Search:
                 hosts = self.clusters.hosts_fit_by_layout(self.config, here, candidates.layouts.micro_batch[rows])
                 times[~hosts] = np.inf
             best = times.argmin(axis=1)
-            column[here] = np.where(times[np.arange(len(here)), best] < np.inf, rows.start + best, -1)
-        fits = column >= 0
-        chosen[fits] = order[column[fits]]
+            chosen[here] = np.where(times[np.arange(len(here)), best] < np.inf, rows.start + best, -1)
+        fits = np.flatnonzero(chosen >= 0)
+        row = chosen[fits]
         # A product of matrices rounds by its size; the seconds of a cluster must not depend on the other clusters.
-        seconds[fits] = sum(costs[fits, key] * amount[column[fits]] for key, amount in enumerate(demands))
+        seconds[fits] = sum(costs[fits, key] * amount[row] for key, amount in enumerate(demands))
         for amount, rate in carried:
-            seconds[fits] = np.maximum(seconds[fits], rate[fits] * amount[column[fits]])
-        return seconds
+            seconds[fits] = np.maximum(seconds[fits], rate[fits] * amount[row])
+        return chosen, seconds
 
     def _demands_and_costs(
         self, layouts: LayoutTable, linked_gpus: Floats
