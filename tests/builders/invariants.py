@@ -246,7 +246,7 @@ def _missed_by_load(asked: Body, load: Body) -> Iterator[str]:
     if closed and not at_most(asked["concurrency"], load["max_batch"] * load["replicas"]):
         yield f"{load['replicas']} replicas have room for {load['max_batch']} requests each"
     if not at_most(load["batch"], min(load["max_batch"], load["concurrency"])):
-        yield f"{load['batch']} requests run in {load['max_batch']} places, and {load['concurrency']} are in flight"
+        yield f"{load['batch']} of {load['concurrency']} requests in {load['max_batch']} places"
     if load["instances"] % asked.get("availability_zones", 1) or load["replicas"] < asked.get("min_replicas", 1):
         yield f"{load['instances']} instances with {load['replicas']} replicas"
 

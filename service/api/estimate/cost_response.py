@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from service.api.catalog.instance_type import ends_of_band
-from service.api.estimate.response import BandResponse, MoneyResponse, like, shown, shown_fields
+from service.api.estimate.response import BandResponse, MoneyResponse, like, rounded, shown, shown_fields
 from service.api.estimate.sentences import (
     break_even_text,
     commitment_text,
@@ -25,7 +25,6 @@ from service.domain.bill.verdict import Verdict
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.tariffs import BillingRule
 from service.domain.money import USD, ExchangeRate, number
-from service.domain.units import HOURS_A_MONTH
 
 OWN_PRICE_SOURCE = "the request"
 
@@ -110,21 +109,20 @@ class PerUnitResponse(Described):
 
 @dataclass(slots=True)
 class MonthResponse(Described):
-    """The cost of a load for a month of 730 hours: machine time of all instances, without storage and transfer."""
+    """The cost of a load for a month: machine time of all instances, without storage and transfer."""
 
     usd: MoneyResponse | None
     """Null: the price of the machine is unknown, or no number of instances keeps the limits."""
-    hours: int
-    """Always 730."""
+    hours: float
+    """Paid hours of each machine: 730, or fewer for a load of some hours a day."""
     text: str
 
     @classmethod
     def of(cls, bill: MarketBill) -> "MonthResponse | None":
         """Returns the price of a load for a month; None for a job that ends."""
-        served = bill.priced.served
-        if served is None:
+        if bill.priced.served is None:
             return None
-        return cls(shown(bill.month), HOURS_A_MONTH, month_text(served, bill.month, bill.priced.run.nodes))
+        return cls(shown(bill.month), rounded(bill.hours_a_month), month_text(bill))
 
 
 @dataclass(slots=True)
@@ -318,7 +316,7 @@ class VerdictResponse(Described):
         offer = None if entry is None or entry.option is None else entry.option.offer
         month = None
         if entry is not None and entry.usd is None and entry.month is not None and answer.served is not None:
-            month = month_text(answer.served, entry.month, answer.question.run.nodes)
+            month = month_text(entry)
         change = verdict.change_percent
         return cls(
             sentence=verdict_text(verdict, month),

@@ -234,7 +234,7 @@ def cost_text(bill: MarketBill, instance: str | None) -> str:
     """Returns the cost of a run in one market, or of a month of a load."""
     where, usd, missing = market_text(bill, instance), bill.usd, bill.missing
     if bill.priced.served is not None and (bill.month is not None or bill.priced.served.missed):
-        return _load_cost_text(bill.priced.served, bill.month, bill.priced.run.nodes, where)
+        return _load_cost_text(bill, where)
     if usd is None or bill.bill is None:
         work = "run" if bill.priced.served is None else "load"
         return f"The cost of the {work} on {where} is not known. {' '.join(missing)}".strip()
@@ -243,12 +243,12 @@ def cost_text(bill: MarketBill, instance: str | None) -> str:
     return f"{hours} cost {'at least ' if missing else ''}{_dollar_band(usd)}.{unknown}"
 
 
-def _load_cost_text(served: ServedLoad, month: Micros | None, nodes: int, where: str) -> str:
+def _load_cost_text(bill: MarketBill, where: str) -> str:
     """Returns the cost of a month of a load, or the limits that are not kept, which have no cost."""
-    instances = month_text(served, month, nodes)
-    if month is None:
+    instances = month_text(bill)
+    if bill.month is None:
         return instances
-    return f"A month of the load on {where} ({instances.rstrip('.')}) costs {_dollar_band(month)}."
+    return f"A month of the load on {where} ({instances.rstrip('.')}) costs {_dollar_band(bill.month)}."
 
 
 def _dollar_band(usd: Micros) -> str:
@@ -315,15 +315,21 @@ def break_even_text(break_even: BreakEven, *, spot: bool) -> str:
     return f"{text} With {often:.3g} interruptions an hour it would cost as much."
 
 
-def month_text(served: ServedLoad, usd: Micros | None, nodes: int) -> str:
+def month_text(bill: MarketBill) -> str:
     """Returns the instances that serve a load for a month, or why none do."""
+    served, nodes = bill.priced.served, bill.priced.run.nodes
+    assert served is not None
     if served.missed:
         return missed_text(served)
     count = round(served.instances.likely)
     gang = f"{count} x {nodes} machines" if nodes > 1 else _machines(count)
     if readers := served.prefill_instances * nodes:
         gang += f" ({readers} to read prompts and {count * nodes - readers} to write answers)"
-    return f"{gang}; the price of an hour is not known." if usd is None else f"{gang} for {HOURS_A_MONTH} h."
+    return (
+        f"{gang}; the price of an hour is not known."
+        if bill.month is None
+        else f"{gang} for {bill.hours_a_month:.4g} h."
+    )
 
 
 def missed_text(served: ServedLoad) -> str:

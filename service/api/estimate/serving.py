@@ -63,7 +63,7 @@ class PricedLoadResponse(ServedResponse):
     """A load on its instances, with the price of their machine time."""
 
     usd_per_month: MoneyResponse | None
-    """Dollars for 730 hours; null without a price."""
+    """Dollars for the hours of a month in which the load is served, 730 by default; null without a price."""
     usd_per_million_tokens: MoneyResponse | None
     """All dollars over the tokens of answers, which pay for prompts too; over those read, if none are written."""
     usd_per_million_input_tokens: MoneyResponse | None

@@ -1,6 +1,6 @@
 """The request of POST /recommend, and its translation into a question of the domain."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -46,6 +46,7 @@ from service.domain.recommend.basis import usual_precisions
 from service.domain.recommend.objective import NEEDS_PRICE, NEEDS_SPEED, OBJECTIVES, TERMS, Objective
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.requirements import TASKS_WITHOUT_GPU, PrecisionRequirement
+from service.domain.units import HOURS_A_DAY, HOURS_A_MONTH
 
 HARDWARE_NAMES = frozenset({
     "instance", "family", "letters", "series", "gpu", "gpu_vendor", "gpu_kind", "architecture", "platform",
@@ -223,6 +224,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         request, given, objective, precisions.preferred, run, catalog,
         has_job=named is not None, mainstream=platform == frozenset(),
     )  # fmt: skip
+    _check_hours_per_day(job, constraints.market, run)
     context = WorkContext(
         task=work.task,
         job=named,
@@ -281,6 +283,18 @@ def _job(request: RecommendRequest, catalog: Catalog) -> Job | None:
     return replace(job, marketplace_clusters=clusters, serving=load)
 
 
+def _check_hours_per_day(job: Job | None, markets: Sequence[str], run: BilledRun) -> None:
+    """Raises `QuestionError` for a load of some hours a day under a commitment, whose price an hour is not its cost."""
+    committed = set(markets) - {"on_demand", "spot", *run.commitments_held}
+    part_time = job is not None and job.serving is not None and job.serving.hours_per_day < HOURS_A_DAY
+    if part_time and committed and "reserved" not in run.commitments_held:
+        raise QuestionError(
+            "A commitment is paid for in all hours, and the load runs in some: leave the market out, name the "
+            "commitment in commitments_held, or ask for its month as POST /estimate.",
+            field="constraints.market",
+        )
+
+
 def _limits(request: RecommendRequest, job: Job | None) -> Limits:
     limits, load = request.constraints, None if job is None else job.serving
     if limits.max_usd_per_million_tokens is not None and job is not None and not tokens_per_sample(job):
@@ -294,6 +308,7 @@ def _limits(request: RecommendRequest, job: Job | None) -> Limits:
         max_usd_per_million_tokens=limits.max_usd_per_million_tokens,
         safe=limits.confidence == "safe",
         of_load=load is not None,
+        hours_a_month=HOURS_A_MONTH if load is None else load.hours_a_month,
         **({"max_instances": _instances(request)} if load is None else load.limits),
     )
 
@@ -387,7 +402,7 @@ def _constraints(
         grows=work.growth is not None,
         in_clusters=_only_clusters(request) and not limits.allow_marketplace_clusters,
         exclude=tuple(dict.fromkeys([word for name in limits.exclude for word in _excluded_by(name, catalog)])),
-        needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
+        needs_price=objective.needs(NEEDS_PRICE) or bool(limits.budget_usd or limits.max_usd_per_million_tokens),
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,
         managed_service=service_of(request, catalog),
         by_region=work.amount is not None and run.has_data,

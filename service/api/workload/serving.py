@@ -18,12 +18,15 @@ Llama 3.1 8B as a server (published on 2025-09-09, recalled; 0.08 for DeepSeek-R
 RATES = ("requests_per_second", "output_tokens_per_second", "concurrency")
 LIMITS = ("max_seconds_to_first_token", "max_seconds_per_output_token", "max_seconds_per_request")
 AS_SENT = (
-    "min_replicas", "availability_zones", "prefix_cache_hit_rate", "speculative_acceptance", "draft_length",
-    "disaggregated", "adapters", "adapter_rank",
+    "min_replicas", "availability_zones", "prefix_cache_hit_rate", "conversation_cache_hit_rate",
+    "speculative_acceptance", "draft_length", "disaggregated", "adapters", "adapter_rank", "hours_per_day",
 )  # fmt: skip
+MOST_KNOWN = 0.99
+"""Largest share of a prompt that was read before, for its conversation or for others."""
 OF_TOKENS = (
     "output_tokens_per_second", "output_length", "max_seconds_to_first_token", "max_seconds_per_output_token",
-    "prefix_cache_hit_rate", "speculative_acceptance", "draft_model", "disaggregated", "adapters",
+    "prefix_cache_hit_rate", "conversation_cache_hit_rate", "speculative_acceptance", "draft_model", "disaggregated",
+    "adapters",
 )  # fmt: skip
 """Fields that only the load of a model that writes tokens has."""
 OF_A_FIXED_AMOUNT = ("amount", "concurrency", "batch_size", "longest_output_length")
@@ -77,6 +80,11 @@ def _check(work: WorkloadRequest, sent: ServingRequest, model: Model) -> None:
             raise QuestionError(
                 f"workload.serving is a load without an end: leave workload.{name} out.", field=f"workload.{name}"
             )
+    if sent.prefix_cache_hit_rate + sent.conversation_cache_hit_rate > MOST_KNOWN:
+        raise QuestionError(
+            f"A prompt has something new: the two hit rates are at most {MOST_KNOWN:g} together.",
+            field="workload.serving.conversation_cache_hit_rate",
+        )
     if sent.disaggregated:
         _check_disaggregated(sent)
     given = [name for name in RATES if getattr(sent, name) is not None]

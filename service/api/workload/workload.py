@@ -127,7 +127,10 @@ class ServingRequest(BodyModel):
     percentile: Annotated[float, Field(ge=50, le=99.9)] = 95
     """Percentage of requests that must keep each limit on a time, such as 99.9."""
     prefix_cache_hit_rate: Annotated[float, Field(ge=0, le=0.99)] = 0.0
-    """Share of a prompt that is the same in all requests: read and cached once."""
+    """Share of a prompt that is the same in all requests, such as a system prompt: read and cached once."""
+    conversation_cache_hit_rate: Annotated[float, Field(ge=0, le=0.99)] = 0.0
+    """Share of a prompt that its conversation has sent before, such as the earlier turns of an agent: it is not read
+    again, and each request holds a cache of its own for it."""
     speculative_acceptance: Annotated[float, Field(ge=0, le=0.99)] = 0.0
     """Probability that a drafted token is accepted; 0: no drafts."""
     draft_length: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole)] = 5
@@ -148,6 +151,9 @@ class ServingRequest(BodyModel):
     and TensorRT-LLM can. The load must be a rate."""
     headroom: Annotated[float | None, Field(ge=0, le=0.99)] = None
     """Share of a replica's throughput that is kept free. Default: 0.2 for a rate, 0 for clients."""
+    hours_per_day: Annotated[float, Field(gt=0, le=24)] = 24.0
+    """Hours of each day in which the load is served, such as 10. Machines are rented for these alone, except under a
+    commitment."""
     min_replicas: AtLeastOne = 1
     """Fewest copies of the model."""
     availability_zones: AtLeastOne = 1

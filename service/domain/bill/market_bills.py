@@ -19,6 +19,7 @@ from service.domain.catalog.offer import Market, Offer, Price
 from service.domain.catalog.tariffs import Commitment, commitment_in
 from service.domain.money import MICRO, USD, Micros, Unknown, exact, half_up, rate_on
 from service.domain.physics.generation import ServedLoad
+from service.domain.units import HOURS_A_MONTH
 
 OWN_MACHINE = "for a machine of one's own"
 
@@ -77,6 +78,11 @@ class MarketBill:
     def machines(self) -> int:
         """Returns the number of machines that are paid for."""
         return self.priced.run.machines
+
+    @property
+    def hours_a_month(self) -> float:
+        """Hours of a month in which each machine of a load is paid for: all of them under a commitment."""
+        return _paid_hours(self.priced, self.terms)
 
     @property
     def usd(self) -> Micros | None:
@@ -164,7 +170,11 @@ def _market_bill(
         bill = bill_of(priced.run, terms)
         missing = bill.missing
     factors = CERTAIN if isinstance(terms.price, Unknown) else terms.price.factors
-    load = None if served is None else cost_of_load(served, usd_micros_per_hour, nodes, factors)
+    load = (
+        None
+        if served is None
+        else cost_of_load(served, usd_micros_per_hour, nodes, factors, _paid_hours(priced, terms))
+    )
     gang_micros = None if usd_micros_per_hour is None else usd_micros_per_hour * nodes
     per_unit = unit_costs(None if bill is None else bill.usd, priced.amount, gang_micros)
     if load is not None:
@@ -185,6 +195,12 @@ def _market_bill(
         per_unit=per_unit,
         month=None if load is None else load.month,
     )
+
+
+def _paid_hours(priced: PricedRun, terms: SellerTerms) -> float:
+    if priced.served is None or isinstance(terms.rule, Commitment):
+        return HOURS_A_MONTH
+    return priced.served.serving.hours_a_month
 
 
 def _plain_bill(priced: PricedRun, instance_type: InstanceType, option: PaymentOption, catalog: Catalog) -> MarketBill:

@@ -6,7 +6,7 @@ from service.domain.band import Band
 from service.domain.bill.unit_costs import MILLION
 from service.domain.money import Exact, Micros, number
 from service.domain.physics.generation import ServedLoad
-from service.domain.units import HOURS_A_MONTH, SECONDS_AN_HOUR
+from service.domain.units import SECONDS_AN_HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,16 @@ CERTAIN = (1.0, 1.0, 1.0)
 
 
 def cost_of_load(
-    served: ServedLoad, usd_micros_per_hour: int | None, nodes: int, factors: tuple[float, float, float] = CERTAIN
+    served: ServedLoad,
+    usd_micros_per_hour: int | None,
+    nodes: int,
+    factors: tuple[float, float, float] = CERTAIN,
+    paid_hours: float | None = None,
 ) -> LoadCost | None:
     """Returns the cost of a load; None where the price of a machine is unknown, or the limits are not kept.
 
-    `factors` are low, likely and high of the price of a machine, divided by the likely price.
+    `factors` are low, likely and high of the price of a machine, divided by the likely price. `paid_hours` are the
+    hours of a month that are paid for; by default those in which the load is served.
     """
     instances = served.instances
     if usd_micros_per_hour is None or served.missed:
@@ -42,8 +47,10 @@ def cost_of_load(
     counts = (instances.low, instances.likely, instances.high)
     micros = [round(usd_micros_per_hour * factor) for factor in factors]
     pairs = list(zip(micros, counts, strict=True))
-    usd_per_second = Band(*(number(price) * nodes * count / SECONDS_AN_HOUR for price, count in pairs))
     serving, share, rate = served.serving, served.prompt_share, served.requests_per_second
+    hours = serving.hours_a_month if paid_hours is None else paid_hours
+    seconds_of_service = SECONDS_AN_HOUR * serving.hours_a_month / hours
+    usd_per_second = Band(*(number(price) * nodes * count / seconds_of_service for price, count in pairs))
 
     tokens = serving.prompt.mean if served.tokens is None else serving.answer.mean
 
@@ -51,7 +58,7 @@ def cost_of_load(
         return Exact.of(usd_per_second.times(share_of_time * units / rate)).micros
 
     return LoadCost(
-        month=Micros(*(price * nodes * int(count) * HOURS_A_MONTH for price, count in pairs)),
+        month=Micros(*(round(price * nodes * int(count) * hours) for price, count in pairs)),
         per_million_tokens=per_units(1.0, MILLION / tokens) if tokens else None,
         per_million_input_tokens=per_units(share, MILLION / serving.prompt.mean) if serving.prompt.mean else None,
         per_million_output_tokens=None

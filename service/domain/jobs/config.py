@@ -141,6 +141,11 @@ class InferenceConfig:
         return self.any_load.prefix_cache_hit_rate * self.input_length
 
     @property
+    def known_prompt(self) -> float:
+        """Tokens of a prompt that the engine has read before: those of all prompts, and those of earlier turns."""
+        return self.shared_prompt + self.any_load.conversation_cache_hit_rate * self.input_length
+
+    @property
     def written_share(self) -> tuple[float, float]:
         """Mean and standard deviation of the share of a conversation's cache that a running request occupies.
 

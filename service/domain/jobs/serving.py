@@ -10,6 +10,7 @@ import numpy as np
 from service.domain.arrays import Floats, Number
 from service.domain.band import NORMAL
 from service.domain.models.model import Model
+from service.domain.units import HOURS_A_DAY, HOURS_A_MONTH
 
 MOST_P95_OVER_MEAN = 3.8
 """Largest ratio of the 95th percentile to the mean that a request may state. A lognormal distribution has at most
@@ -87,6 +88,8 @@ class Serving:
     """Number of zones over which the instances are spread evenly."""
     prefix_cache_hit_rate: float = 0.0
     """Share of a prompt that all requests have in common; it is processed and cached once."""
+    conversation_cache_hit_rate: float = 0.0
+    """Share of a prompt that was read in earlier turns of its conversation; each request holds the cache of its own."""
     speculative_acceptance: float = 0.0
     """Probability that a drafted token is accepted; 0 without speculative decoding."""
     draft_length: int = 1
@@ -102,8 +105,15 @@ class Serving:
     """Whether some instances only process prompts and others only generate answers."""
     static_batches: bool = False
     """Whether a batch starts when the last one has ended; see `Stack.static_batches`."""
+    hours_per_day: float = HOURS_A_DAY
+    """Hours of each day in which the load is served; no machines are rented in the others."""
     min_instances: int = 1
     max_instances: int = MOST_INSTANCES
+
+    @property
+    def hours_a_month(self) -> float:
+        """Hours of a month in which the load is served."""
+        return HOURS_A_MONTH * self.hours_per_day / HOURS_A_DAY
 
     @property
     def load(self) -> float:

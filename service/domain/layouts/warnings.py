@@ -10,7 +10,6 @@ from service.domain.jobs.job import Job, input_length, output_length
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.generation import ServedLoad
 from service.domain.physics.input_pipeline import feed_of
 from service.domain.physics.training_roofline import DECODE_SECONDS_PER_VCPU_SAMPLE, FAMILIES_OF_IMAGES
 from service.domain.statement import Statement, statement
@@ -71,7 +70,7 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
         gbps = cluster.network_gbps
         yield statement(EstimateWarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated)
     yield from _length_warnings(job_estimate)
-    yield from _load_warnings(estimate.served)
+    yield from _load_warnings(job_estimate)
     yield from _feed_warnings(job_estimate, cluster)
     yield from _image_warnings(job_estimate, cluster)
     yield from _precision_warnings(job_estimate, gpu)
@@ -149,9 +148,13 @@ def _unknown_lengths(job: Job) -> tuple[str, ...]:
     return tuple(name for name, tokens in lengths.items() if not tokens)
 
 
-def _load_warnings(served: ServedLoad | None) -> Iterator[Statement[EstimateWarningCode]]:
-    """Yields a late first token. It rejects no machine, because a long prompt takes long on any machine."""
-    if served is None or served.tokens is None or served.serving.max_seconds_to_first_token is not None:
+def _load_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields a late first token. It rejects no machine, because a long prompt takes long on any machine.
+
+    A transcript is read once it is complete, so that its first token has no usual limit.
+    """
+    served, speech = job_estimate.estimate.served, job_estimate.job.model.family == "speech"
+    if speech or served is None or served.tokens is None or served.serving.max_seconds_to_first_token is not None:
         return
     seconds, usual = served.tokens.seconds_to_first_token, USUAL_SECONDS_TO_FIRST_TOKEN
     if seconds > usual:

@@ -8,15 +8,15 @@ from service.domain.errors import ImpossibleModel
 Config = Mapping[str, Any]
 
 KEYS = {
-    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "hidden": ("hidden_size", "n_embd", "d_model", "n_embed", "dim"),
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "vt_num_hidden_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model", "n_embed", "dim", "vt_hidden_size"),
     "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
     "kv_heads": (
         "num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "multi_query_group_num",
         "attn_config.kv_n_heads",
     ),
     "head_size": ("head_dim", "d_kv", "kv_channels"),
-    "ffn": ("intermediate_size", "ffn_dim", "n_inner", "d_ff", "ffn_hidden_size", "hidden_dim"),
+    "ffn": ("intermediate_size", "ffn_dim", "n_inner", "d_ff", "ffn_hidden_size", "hidden_dim", "vt_intermediate_size"),
     "vocabulary": ("vocab_size", "padded_vocab_size"),
     "context_tokens": ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx"),
     "experts": ("num_local_experts", "num_experts", "n_routed_experts", "ffn_config.moe_num_experts"),

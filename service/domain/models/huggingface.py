@@ -449,7 +449,9 @@ def _tower(config: Config, hidden: int) -> tuple[float | None, float | None]:
     gated = (activation(vision) or "gelu").startswith(GATED_ACTIVATIONS)
     in_layers = layers * (4 * width * width + (3 if gated else 2) * width * ffn)
     patches = 3 * patch * patch * (number(vision, "temporal_patch_size") or 1) * width
-    side = number(vision, "spatial_merge_size") or number(config, "spatial_merge_size") or 1
+    kernel = vision.get("merge_kernel_size")  # Kimi K2.5 states both sides of the patches that become a token
+    merged_side = number({"merge_kernel_size": kernel[0]}, "merge_kernel_size") if isinstance(kernel, list) else None
+    side = number(vision, "spatial_merge_size") or number(config, "spatial_merge_size") or merged_side or 1
     joined = side * side * width
     projector = joined * (joined if side > 1 else hidden) + joined * hidden
     image, window = number(vision, "image_size"), number(vision, "window_size")

@@ -179,15 +179,15 @@ def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, toke
 def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
     """Demands of reading one prompt, without its passes: 2 FLOPs per parameter and token, and causal attention.
 
-    The stages of a pipeline share them. The part that prompts have in common is in the cache already, so that its only
-    cost is the attention of the other tokens to it.
+    The stages of a pipeline share them. The part that was read before is in the cache already, so that its only cost is
+    the attention of the other tokens to it.
     """
     t, gpus, prompt = config.model.transformer, layout.tensor * layout.pipeline, max(1.0, config.input_length)
     assert t is not None
     tokens = _tokens_to_read(config)
     attention = prompt * mean_attention_flops_per_token(t, prompt)
-    if config.shared_prompt:
-        attention -= config.shared_prompt * mean_attention_flops_per_token(t, config.shared_prompt)
+    if config.known_prompt:
+        attention -= config.known_prompt * mean_attention_flops_per_token(t, config.known_prompt)
     images = min(config.image_tokens, tokens) * (config.model.other_flops_per_sample or 0.0)
     return {
         ("prefill", "flops"): (tokens * 2.0 * multiplied_parameters(config.model) + images) / gpus,
@@ -243,8 +243,8 @@ def passes_under_load(config: InferenceConfig, running: Number) -> PassesUnderLo
 
 
 def _tokens_to_read(config: InferenceConfig) -> float:
-    """Tokens of a prompt that are not in the shared cache already."""
-    return max(1.0, config.input_length) - config.shared_prompt
+    """Tokens of a prompt that are not in a cache already."""
+    return max(1.0, config.input_length) - config.known_prompt
 
 
 def arrival_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:

@@ -23,6 +23,7 @@ from service.domain.recommend.objective import Objective
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.requirements import NOTHING, Requirements
 from service.domain.statement import Statement
+from service.domain.units import HOURS_A_MONTH
 
 
 class Limits(NamedTuple):
@@ -41,6 +42,8 @@ class Limits(NamedTuple):
     safe: bool = False
     of_load: bool = False
     """Whether instances serve a load together."""
+    hours_a_month: float = HOURS_A_MONTH
+    """Hours of a month in which the load is served."""
 
     @property
     def bind(self) -> bool:

@@ -30,7 +30,7 @@ from service.domain.recommend.objective import Figures, Objective, compared, sco
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers
 from service.domain.selection.relax import Check, Relaxation
 from service.domain.typeset import TypeSet, mask_of, types_where
-from service.domain.units import HOURS_A_MONTH, SECONDS_AN_HOUR
+from service.domain.units import SECONDS_AN_HOUR
 
 SPOT = MARKETS.index("spot")
 SPEED_CRITERIA = frozenset({"hours", "samples_per_second"})
@@ -348,7 +348,9 @@ def _options_without_amount(planner: Planner, single: _SingleInstance, instances
         ends=single.works,
         # A month is billed as by `POST /estimate`: its hours at whole millionths of a dollar.
         limited=_limited_dollars(
-            planner, np.round(limited_price * MICRO) * HOURS_A_MONTH / MICRO, rate * SECONDS_AN_HOUR * HOURS_A_MONTH
+            planner,
+            np.round(limited_price * MICRO) * planner.limits.hours_a_month / MICRO,
+            rate * SECONDS_AN_HOUR * planner.limits.hours_a_month,
         )
         if planner.limits.of_load
         else {},

@@ -352,6 +352,24 @@ def test_a_load_that_says_too_little_or_too_much_is_refused(client: TestClient, 
     assert answer.json()["errors"][0]["field"].startswith(field)
 
 
+@pytest.mark.parametrize("market", ["on_demand", "1y_reserved_all_upfront"])
+def test_a_load_of_some_hours_a_day_pays_for_these_and_under_a_commitment_for_all(
+    client: TestClient, market: str
+) -> None:
+    load = {"requests_per_second": 50, "input_length": 500, "output_length": 100}
+    work = {"task": "inference", "model": "llama-3.1-70b", "serving": load}
+    body = {"workload": work, "machine": "aws/p4d.24xlarge", "region": "us-east-1", "market": market}
+    whole, some = (
+        post_estimate(client, changed(body, workload__serving__hours_per_day=hours))["cost"][0] for hours in (24, 6)
+    )
+    share = 0.25 if market == "on_demand" else 1.0
+    assert some["month"]["hours"] == 730 * share
+    assert some["month"]["usd"]["likely"] == pytest.approx(whole["month"]["usd"]["likely"] * share)
+    assert f"{730 * share:.4g} h" in some["text"]
+    per_token = [cost["per_unit"]["usd_per_million_tokens"]["likely"] for cost in (whole, some)]
+    assert per_token[1] == pytest.approx(per_token[0] * share * 4)
+
+
 # What is not known
 
 

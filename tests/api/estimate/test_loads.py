@@ -44,6 +44,27 @@ def test_hits_in_the_prefix_cache_save_reading_and_room(client: TestClient, aske
     assert tokens_held(1024, 200) < room
 
 
+@pytest.mark.parametrize("asked", LOADS)
+def test_earlier_turns_of_a_conversation_save_reading_and_no_room(client: TestClient, asked: dict[str, Any]) -> None:
+    """An agent with 0.9 of its prompt in the cache reads as little as with a common prompt, and has room for as few."""
+    plain, common, own = (
+        load(client, **asked, **hits)
+        for hits in ({}, {"prefix_cache_hit_rate": 0.9}, {"conversation_cache_hit_rate": 0.9})
+    )
+    assert own["max_batch"] == plain["max_batch"] < common["max_batch"]
+    assert own["seconds_to_first_token"] < plain["seconds_to_first_token"]
+    if asked != {"concurrency": 200}:
+        assert own["seconds_to_first_token"] == pytest.approx(common["seconds_to_first_token"], rel=0.01)
+
+
+def test_a_prompt_has_something_new(client: TestClient) -> None:
+    hits = {"prefix_cache_hit_rate": 0.5, "conversation_cache_hit_rate": 0.5}
+    work = {"task": "inference", "model": "llama-3.1-8b", "serving": {"concurrency": 1, "input_length": 9, **hits}}
+    answer = client.post("/estimate", json={"workload": work, "machine": {"gpu": "h100-sxm5-80gb"}})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == "workload.serving.conversation_cache_hit_rate"
+
+
 def tokens_held(requests: float, prompt: int) -> float:
     """Cached tokens of requests that have written any part of 300 tokens: two standard deviations above the mean."""
     return requests * (prompt + 150) + 2 * 300 * sqrt(requests / 12)
@@ -162,6 +183,16 @@ def test_a_late_first_token_that_no_limit_covers_is_stated(client: TestClient) -
         assert "slow_first_token" not in {each["code"] for each in answer["warnings"]}
 
 
+def test_a_late_first_token_of_a_transcript_is_not_stated(client: TestClient) -> None:
+    """Transcripts are read once they are complete: the limit of a chat was told for Whisper."""
+    work = {"task": "inference", "model": "whisper-large-v3", "software": {"engine": "faster-whisper"}}
+    answer = post_estimate(
+        client, {"workload": {**work, "serving": {"requests_per_second": 20}}, "machine": "aws/g4dn.xlarge"}
+    )
+    assert answer["load"]["seconds_to_first_token"] > 2
+    assert "slow_first_token" not in {each["code"] for each in answer["warnings"]}
+
+
 @pytest.mark.parametrize(
     ("lengths", "longest"),
     [
@@ -270,12 +301,31 @@ def test_images_are_encoded_before_they_are_read(client: TestClient) -> None:
     assert text["memory"]["parts"]["weights"] - language_model == pytest.approx(2 * 0.676e9 / 2**30, rel=0.05)
 
 
-@pytest.mark.parametrize(("model", "patches", "encoder"), [("gemma-3-4b", 16, 0.417e9), ("gemma-3-27b", 16, 0.417e9)])
+@pytest.mark.parametrize(
+    ("model", "patches", "encoder"),
+    [
+        ("gemma-3-4b", 16, 0.417e9),
+        ("gemma-3-27b", 16, 0.417e9),
+        ("qwen3.5-9b", 4, 0.447e9),
+        ("qwen3.5-27b", 4, 0.447e9),
+    ],
+)
 def test_models_of_the_catalog_read_images(client: TestClient, model: str, patches: int, encoder: float) -> None:
     """Layers of the encoder work on each patch of a token: Gemma 3 makes 256 tokens of 4096 patches."""
     text, most = (images(client, tokens, model)["step_seconds"]["prefill"] for tokens in (0, 3000))
-    language_model = 2 * {"gemma-3-4b": 3.2e9, "gemma-3-27b": 25.6e9}[model]
+    parameters = {"gemma-3-4b": 3.2e9, "gemma-3-27b": 25.6e9, "qwen3.5-9b": 6.8e9, "qwen3.5-27b": 23.8e9}
+    language_model = 2 * parameters[model]
     assert 1 < (most / text - 1) * language_model / (2 * encoder * patches) < 2
+
+
+@pytest.mark.parametrize("model", ["mistral-small-3.1", "kimi-k2.5", "qwen3.5-397b-a17b"])
+def test_the_latest_releases_read_images(client: TestClient, model: str) -> None:
+    work = {"task": "inference", "model": model, "input_length": 3000, "output_length": 9, "concurrency": 4}
+    text, most = (
+        post_estimate(client, {"workload": {**work, "image_tokens": tokens}, "machine": "aws/p5en.48xlarge"})
+        for tokens in (0, 3000)
+    )
+    assert most["estimate"]["seconds_to_first_token"]["likely"] > text["estimate"]["seconds_to_first_token"]["likely"]
 
 
 @pytest.mark.parametrize(("model", "words"), [("qwen2.5-7b", "read images"), ("qwen2.5-vl-7b", "3000 tokens")])

@@ -137,6 +137,28 @@ def test_a_relaxed_budget_of_a_load_is_the_next_month_that_fits(client: TestClie
     assert 0 <= relax["to"]["budget_usd"] - answer["choices"][0]["serving"]["usd_per_month"]["likely"] < 0.01
 
 
+def test_a_budget_of_a_load_of_some_hours_a_day_is_that_of_its_month(client: TestClient) -> None:
+    asked = changed(SERVED, workload__serving__hours_per_day=8)
+    whole, some = (post_recommend(client, {**each, "limit": 1})["choices"][0] for each in (SERVED, asked))
+    assert some["usd_per_hour"] == whole["usd_per_hour"]
+    month = some["serving"]["usd_per_month"]["likely"]
+    assert month == pytest.approx(whole["serving"]["usd_per_month"]["likely"] / 3, abs=1e-5)
+    assert post_recommend(client, changed(asked, constraints__budget_usd=month + 0.01))["choices"]
+    assert not post_recommend(client, changed(asked, constraints__budget_usd=month - 0.01))["choices"]
+
+
+def test_a_load_of_some_hours_a_day_is_not_ranked_under_a_commitment_that_is_paid_for_in_all(
+    client: TestClient,
+) -> None:
+    """At 0.6 times the price on demand, a commitment would come first, and would cost 1.8 times as much a month."""
+    asked = changed(SERVED, workload__serving__hours_per_day=8, constraints__market=["on_demand", "reserved"])
+    answer = client.post("/recommend", json=asked)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == "constraints.market"
+    assert post_recommend(client, {**asked, "commitments_held": ["reserved"]})["choices"]
+    assert post_recommend(client, changed(asked, workload__serving__hours_per_day=24))["choices"]
+
+
 PER_MILLION = "max_usd_per_million_tokens"
 
 

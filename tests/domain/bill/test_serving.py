@@ -1,5 +1,7 @@
 """The price of a load: its parts add up to the hour of its machines."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +33,22 @@ def test_a_month_is_that_of_all_machines() -> None:
     cost = cost_of_load(served(10.0, 0.5), 2_000_000, nodes=2)
     assert cost is not None
     assert [each / 730e6 for each in (cost.month.low, cost.month.likely, cost.month.high)] == [8.0, 12.0, 20.0]
+
+
+def test_a_load_of_some_hours_a_day_pays_for_these_and_under_a_commitment_for_all() -> None:
+    whole, some = served(10.0, 0.5), served(10.0, 0.5)
+    some = replace(some, serving=replace(some.serving, hours_per_day=6.0))
+    every, part = (cost_of_load(each, 2_000_000, nodes=2) for each in (whole, some))
+    committed = cost_of_load(some, 2_000_000, nodes=2, paid_hours=730)
+    assert every is not None
+    assert part is not None
+    assert committed is not None
+    assert part.month.likely == every.month.likely / 4
+    assert part.per_million_tokens == every.per_million_tokens
+    assert committed.month == every.month
+    assert committed.per_million_tokens is not None
+    assert every.per_million_tokens is not None
+    assert committed.per_million_tokens.likely == pytest.approx(4 * every.per_million_tokens.likely, abs=4)
 
 
 @given(st.floats(0.01, 1e4), st.floats(0.01, 0.99))

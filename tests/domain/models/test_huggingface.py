@@ -492,13 +492,26 @@ GEMMA_3 = {
         "num_hidden_layers": 27, "patch_size": 14,
     },
 }  # fmt: skip
+KIMI_K2_5 = {
+    "model_type": "kimi_k25",
+    "text_config": {
+        "model_type": "llama", "hidden_size": 7168, "intermediate_size": 18432, "num_attention_heads": 64,
+        "num_hidden_layers": 61, "vocab_size": 163840,
+    },
+    "vision_config": {
+        "merge_kernel_size": [2, 2], "patch_size": 14, "text_hidden_size": 7168, "vt_hidden_size": 1152,
+        "vt_intermediate_size": 4304, "vt_num_attention_heads": 16, "vt_num_hidden_layers": 27,
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("answer", "published", "patches"),
-    [(QWEN_2_5_VL, 676e6, 4), (QWEN_2_VL, 675e6, 4), (LLAVA, 304e6, 1), (GEMMA_3, 417e6, 16)],
-    ids=["Qwen2.5-VL 7B", "Qwen2-VL 7B", "LLaVA 1.5 7B", "Gemma 3 4B"],
-)
+    [
+        (QWEN_2_5_VL, 676e6, 4), (QWEN_2_VL, 675e6, 4), (LLAVA, 304e6, 1), (GEMMA_3, 417e6, 16), (KIMI_K2_5, 466e6, 4),
+    ],
+    ids=["Qwen2.5-VL 7B", "Qwen2-VL 7B", "LLaVA 1.5 7B", "Gemma 3 4B", "Kimi K2.5"],
+)  # fmt: skip
 def test_the_encoder_of_images_counts_to_its_published_parameters(
     answer: dict[str, Any], published: float, patches: int
 ) -> None:
