@@ -45,7 +45,7 @@ def word_check(catalog: Catalog, name: str, words: tuple[str, ...]) -> Check:
     ground: Ground = WORDS[name].ground if name in WORDS else "availability"
     rule = AddWord(name, words, fails, index, or_drop=True)
     if name == "lifecycle":
-        # Nobody can rent a type that is retired or only announced, and without a state the usual ones are meant.
+        # No caller can rent a type that is retired or only announced, and without a state the usual ones are meant.
         rule = AddWord(name, words, fails, WordIndex.of({state: index.types_of.get(state, 0) for state in RENTED}))
     return Check(name, ground, fails, rule)
 
