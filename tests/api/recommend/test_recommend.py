@@ -540,12 +540,12 @@ def test_commitments_that_match_no_offer_are_pointed_out(client: TestClient) -> 
         notes = {note["code"]: note for note in answer["notes"]}
         return answer["choices"][0], notes
 
-    choice, notes = ask("1y_reserved_no_upfront", "gcp")
+    choice, notes = ask("1y_reserved_all_upfront", "gcp")
     assert choice["market"] == "on_demand"
-    assert "1y_reserved_no_upfront" in notes["commitment_unused"]["text"]
+    assert "1y_reserved_all_upfront" in notes["commitment_unused"]["text"]
     assert notes["commitment_unused"]["fields"] == ["commitments_held"]
-    choice, notes = ask("1y_reserved_no_upfront", "aws")
-    assert (choice["market"], choice["price"]["term"]) == ("reserved", "1y_reserved_no_upfront")
+    choice, notes = ask("1y_reserved_all_upfront", "aws")
+    assert (choice["market"], choice["price"]["term"]) == ("reserved", "1y_reserved_all_upfront")
     assert "commitment_unused" not in notes
 
 
@@ -553,6 +553,6 @@ def test_commitments_that_match_no_offer_are_pointed_out(client: TestClient) -> 
 def test_an_estimate_says_that_a_commitment_held_matches_no_offer(
     client: TestClient, machine: str, unused: bool
 ) -> None:
-    body = {"machine": machine, "hours": 10, "commitments_held": ["1y_reserved_no_upfront"]}
+    body = {"machine": machine, "hours": 10, "commitments_held": ["1y_reserved_all_upfront"]}
     answer = client.post("/estimate", json=body).json()
     assert any("commitments held" in note for note in answer["notes"]) is unused
