@@ -155,6 +155,8 @@ def _vocabulary(catalog: Catalog, name: str) -> Sequence[str]:
             return tuple(catalog.reference.precisions)
         case "framework":
             return catalog.derive(software_names)
+        case "source":
+            return tuple(catalog.reference.sources)
     vocabulary = WORDS[name].vocabulary
     return catalog.columns.words[name].words if vocabulary is None else tuple(vocabulary(catalog.reference))
 

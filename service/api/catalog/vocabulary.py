@@ -1,4 +1,4 @@
-"""The vocabulary of questions: precisions, providers, regions and frameworks."""
+"""The vocabulary of questions and answers: precisions, providers, regions, frameworks and sources."""
 
 from datetime import date
 from functools import partial
@@ -15,7 +15,7 @@ from service.api.http.fields import Names, PageRequest, ResponseModel, copy_of
 from service.api.http.listing import Page, having, page_answer
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.precision import Precision, Support, format_of, runs_as
-from service.domain.catalog.reference import Fee, Provider, Region, Service, ServiceEvent, SoftwareRule
+from service.domain.catalog.reference import Fee, Provider, Region, Service, ServiceEvent, SoftwareRule, Source
 from service.domain.catalog.software_support import platforms_of, software_names, support_by
 from service.domain.jobs.stacks import aliases_of
 
@@ -224,3 +224,21 @@ def get_frameworks(request: Request, query: Annotated[FrameworksRequest, Query()
     catalog = catalog_on(live, query)
     names = resolved("framework", query.software, catalog, field="software") or software_names(catalog)
     return page_answer(request, query, catalog, sorted(names), str, partial(FrameworkResponse.of, catalog=catalog))
+
+
+class SourcesRequest(PageRequest):
+    """Which sources to list."""
+
+    source: Annotated[Names, Field(description="Ids, as `source` of a price, a GPU or a run states them.")] = ()
+
+
+class SourceResponse(copy_of(Source)):  # type: ignore[misc]
+    """A publication, price list or other source of facts."""
+
+
+@router.get("/sources", summary="List the sources of facts", response_model=Page[SourceResponse])
+def get_sources(request: Request, query: Annotated[SourcesRequest, Query()], live: Pinned) -> Response:
+    """Publications, price lists and other sources that facts of the catalog refer to by their ids."""
+    catalog = catalog_on(live, query)
+    rows = having({"id": resolved("source", query.source, catalog)}, catalog.reference.sources.values())
+    return page_answer(request, query, catalog, rows, attrgetter("id"), SourceResponse.like)

@@ -17,7 +17,7 @@ from service.api.estimate.response import (
     rounded,
     shown,
 )
-from service.api.estimate.sentences import OWN_MACHINE, fit_change_text, warning_text
+from service.api.estimate.sentences import COMMITMENT_UNUSED, OWN_MACHINE, fit_change_text, warning_text
 from service.api.estimate.serving import ServedResponse, served_response
 from service.api.http.body import QuestionRoute
 from service.api.http.computing import in_thread
@@ -63,13 +63,25 @@ class MachineResponse(Described):
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeResponse(Described):
+    """A field with its new value."""
+
+    code: str
+    """A field of the workload or layout."""
+    to: int | float | str | bool
+    """The value that `code` has to have."""
+
+
+@dataclass(frozen=True, slots=True)
 class FitChangeResponse(Described):
-    """One change that would make the job fit, everything else being equal."""
+    """A change that would make the job fit, everything else being equal."""
 
     code: str
     """A field of the workload or layout, `nodes`, `usable_memory_gib` or `host_memory_gib`."""
     to: int | float | str | bool
     """The value that `code` has to have."""
+    also: ChangeResponse | None
+    """The other change of a pair that makes the job fit only together; null: this one is enough."""
     needed_gib: float
     """After the change, per GPU; per node where the memory of the host is too small."""
     text: str
@@ -192,16 +204,25 @@ def _machine(cluster: Cluster, name: str | None) -> MachineResponse:
 
 
 def _fit_change(change: FitChange, cluster: Cluster | None) -> FitChangeResponse:
-    to = rounded(change.to) if isinstance(change.to, float) else change.to
     of_cpus = cluster is not None and cluster.gpu.kind == CPU
     text = fit_change_text(change, of_cpus=of_cpus)
-    return FitChangeResponse(change.code, to, rounded(change.needed_bytes / GIB), text)
+    also = None if change.also is None else ChangeResponse(change.also[0], _shown(change.also[1]))
+    return FitChangeResponse(change.code, _shown(change.to), also, rounded(change.needed_bytes / GIB), text)
+
+
+def _shown(value: float | str | bool) -> float | str | bool:
+    return rounded(value) if isinstance(value, float) else value
 
 
 def _notes(body: EstimateRequest, answer: EstimateAnswer) -> list[str]:
     notes = [OWN_MACHINE] if answer.question.instance_type is None else []
     notes += [] if answer.measured is None else [answer.measured.text]
     assumed = assumed_of(body.checkpoint_of(body.workload), body.workload)
+    held = [
+        bill for bill in answer.bills if bill.option and bill.option.offer.market == "reserved" and not bill.commitment
+    ]
+    if body.commitments_held and not held:
+        notes.append(COMMITMENT_UNUSED)
     billed = [bill.option for bill in answer.bills if bill.bill is not None]
     at_spot = any(option is not None and option.offer.market == "spot" for option in billed)
     return [*notes, assumed] if assumed is not None and at_spot else notes

@@ -20,6 +20,7 @@ from service.domain.statement import Statement
 from service.domain.units import GIB, HOURS_A_MONTH
 
 OWN_MACHINE = "A machine that is described has no seller: its hour costs the given price, and nothing else is known."
+COMMITMENT_UNUSED = "No offer of this machine is under the commitments held, so they change no price."
 MARKET_WORDS = {"on_demand": "on demand", "spot": "at spot", "reserved": "reserved"}
 ENDED = {"closed_to_new": "has admitted no new customers", "retired": "has not been offered"}
 DESTINATION_WORDS = {"internet": "the internet", "region": "another region", "zone": "another zone"}
@@ -201,7 +202,10 @@ def fit_change_text(change: FitChange, *, of_cpus: bool = False) -> str:
     """Returns the sentence of a change that would make a job fit on GPUs, or on the CPUs of machines without one."""
     needed = f"{change.needed_bytes / GIB:.1f} GiB"
     place = "of host memory per node" if change.of_host else "per machine" if of_cpus else "per GPU"
+    other = None if change.also is None else _change_text(*change.also)
     match change.code:
+        case "nodes" if other:
+            return f"With {other} on {change.to:g} nodes it needs {needed} {place}."
         case "nodes":
             return f"On {change.to:g} nodes it needs {needed} {place}."
         case "usable_memory_gib":
@@ -213,8 +217,12 @@ def fit_change_text(change: FitChange, *, of_cpus: bool = False) -> str:
         case "layout":
             return f"With the best layout in place of the given one it needs {needed} {place}."
         case code:
-            to = f"{change.to:g}" if isinstance(change.to, float) else str(change.to).lower()
-            return f"With {code} {to} it needs {needed} {place}."
+            changes = " and ".join(filter(None, (other, _change_text(code, change.to))))
+            return f"With {changes} it needs {needed} {place}."
+
+
+def _change_text(field: str, to: float | str | bool) -> str:
+    return f"{field} {f'{to:g}' if isinstance(to, float) else str(to).lower()}"
 
 
 # The bill

@@ -84,6 +84,7 @@ EXAMPLES = (
     Example("get_providers", "first", "GET", "/providers?limit=2"),
     Example("get_regions", "aws", "GET", "/regions?provider=aws&country=DE&limit=1"),
     Example("get_frameworks", "pytorch", "GET", "/frameworks?software=pytorch&limit=2"),
+    Example("get_sources", "article", "GET", "/sources?source=article-g3-2017"),
     Example("get_catalog", "whole", "GET", "/catalog"),
     Example("get_unmapped", "none", "GET", "/catalog/unmapped?limit=1"),
     Example("get_feeds", "all", "GET", "/feeds"),

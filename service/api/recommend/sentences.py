@@ -358,7 +358,10 @@ NOTES: Mapping[NoteCode, Sentence] = {
             if given
             else "No amount of work was given"
         )
-        + ", so the ranking is by the cost of an hour, not of the job."
+        + ", so the ranking is by rates and hourly prices, not by the hours and the cost of the whole job."
+    ),
+    NoteCode.COMMITMENT_UNUSED: lambda held: (
+        f"No admitted instance type has an offer under {' or '.join(held)}, so the commitments held change no price."
     ),
     NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",
     NoteCode.NODES_NOT_TRIED: "Numbers of nodes that are tried are powers of two, and three and five times these: "

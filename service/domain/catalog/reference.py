@@ -19,11 +19,16 @@ class Source:
     """A publication, price list or other source of facts, with the day on which it was read."""
 
     id: str
+    """The id by which facts refer to it."""
     title: str
     version: str | None
+    """Version or commit; None if it has none."""
     published_on: str | None
+    """Day, month or year of the publication; None if unknown."""
     retrieved_on: date
+    """The day on which it was read."""
     licence: str | None
+    """Licence of the source; None if none was found."""
     note: str | None
 
 

@@ -3,6 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -23,13 +25,16 @@ from service.domain.units import GIB
 MOST_NODES = 64
 """Most nodes of a change."""
 
+MOST_PAIRS = 3
+"""Most pairs of changes that are named."""
+
 MOST_DOUBLINGS = 20
 """Doublings in the search for the largest batch, up to a million samples on a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class FitChange:
-    """One change that makes the job fit, with everything else as requested."""
+    """One change that makes the job fit, or two that do so only together, with everything else as requested."""
 
     code: str
     """A field of the layout or of the workload; `layout`, `nodes`, `usable_memory_gib` or `host_memory_gib`."""
@@ -39,12 +44,16 @@ class FitChange:
     """Bytes per GPU after the change, or per node if `of_host`. An engine with more room runs more requests in it."""
     of_host: bool = False
     """Whether the job lacks memory of the host, so that the bytes are those of a node's host."""
+    also: tuple[str, float | str | bool] | None = None
+    """The field and the value of the other change of a pair."""
 
 
 def nearest_changes(
     calibration: Calibration, config: Config, cluster: Cluster, fixed: FixedLayout = FREE, now: Estimate | None = None
 ) -> tuple[FitChange, ...]:
     """Returns every single change that would make the job fit, the nearest first; none if the job fits already.
+
+    Where none of the job or of its layout is enough, pairs of changes that are enough together follow.
 
     A job that likely fits, but not with its confidence, keeps its layout in every change: this layout needs the least
     memory, and a search for another one takes several times as long as the estimate. `now` is the estimate of the best
@@ -90,17 +99,42 @@ class _Changes:
             yield from _of_memory(now)
 
     def _of_job(self) -> Iterator[FitChange]:
-        yield from self._of_layout()
-        for code, to, other in self._others():
-            yield from self._change(code, to, self.best(other, self.fixed))
-        yield from self._of_nodes()
+        singles = list(self._of_layout())
+        for code, to, other in self.others():
+            singles += self._change(code, to, self.best(other, self.fixed))
+        yield from singles
+        on_nodes = list(self.of_nodes())
+        yield from on_nodes
+        pairs = [] if singles else list(islice(self._pairs(), MOST_PAIRS))
+        yield from pairs
+        if not (singles or on_nodes or pairs):
+            yield from self._on_fewest_nodes()
+
+    def _pairs(self) -> Iterator[FitChange]:
+        """Yields the pairs of changes of the job with which it fits, the least intrusive first."""
+        earlier = set[str]()
+        for code, to, other in self.others():
+            changed, earlier = replace(self, config=other), earlier | {code}
+            for second, value, both in changed.others():
+                if second not in earlier:
+                    for change in self._change(second, value, self.best(both, self.fixed)):
+                        yield replace(change, also=(code, to))
+
+    def _on_fewest_nodes(self) -> Iterator[FitChange]:
+        """Yields the change of the job that takes the fewest nodes besides."""
+        changes = [
+            replace(on_nodes, also=(code, to))
+            for code, to, other in self.others()
+            for on_nodes in replace(self, config=other).of_nodes()
+        ]
+        yield from sorted(changes, key=attrgetter("to"))[:1]
 
     def _in(self, layout: Layout) -> Iterator[FitChange]:
         """Yields changes with which the job fits in a layout.
 
         On twice the nodes, the layout has twice the ranks, each with half of the samples.
         """
-        for code, to, other in self._others():
+        for code, to, other in self.others():
             estimate = estimate_config(self.calibration, other, self.cluster, layout, timed=False)
             yield from self._change(code, to, estimate)
         half, rest = divmod(layout.accumulation, 2)
@@ -118,7 +152,7 @@ class _Changes:
             needed = estimate.host.needed_bytes if self.lacks_host else estimate.memory.least_bytes
             yield FitChange(code, to, needed, self.lacks_host)
 
-    def _others(self) -> Iterator["Other"]:
+    def others(self) -> Iterator["Other"]:
         """Returns the job with each change, from changes that alter no result to those that alter much."""
         config = self.config
         if isinstance(config, TrainingConfig):
@@ -144,7 +178,7 @@ class _Changes:
             enough += self._change("layout", "free", self.best(self.config, FREE))
         yield from enough
 
-    def _of_nodes(self) -> Iterator[FitChange]:
+    def of_nodes(self) -> Iterator[FitChange]:
         """Yields the fewest nodes on which the job fits."""
         counts = range(self.cluster.nodes + 1, MOST_NODES + 1)
         clusters = cluster_table([replace(self.cluster, nodes=nodes) for nodes in counts])

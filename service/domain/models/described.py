@@ -23,6 +23,13 @@ SAME_TRANSFORMER = 0.08
 SAME_FLOPS = 0.06
 """Largest relative difference of published forward FLOPs of one network."""
 
+CONTRADICTORY = 3.0
+"""Ratio of the given parameters to those of the dimensions from which on they contradict each other. Dimensions that
+are left out change the number by less: T5-11B, with wide heads and FFNs, has 2.95 times the usual number."""
+
+LARGEST_VOCABULARY = 262_144
+"""Vocabulary up to which embeddings may explain more parameters where none is given: that of Gemma 3 (its config)."""
+
 CNN_ABOVE = 20.0
 """Forward FLOPs per parameter above which a network counts as a CNN: convolutions use a weight many times."""
 
@@ -133,9 +140,25 @@ def _from_dimensions(
         return model_of(candidates[0])
     # Gated FFNs and tied embeddings change the number of parameters, so the given number selects among them.
     best = min(candidates, key=lambda t: abs(parameter_count(t) - parameters))
+    _check_parameters(best, complete, parameters if best.experts else active_parameters or parameters)
     share = active_parameter_count(best) / parameter_count(best) if best.experts else 1.0
     active = min(parameters, active_parameters or parameters * share)
     return replace(model_of(best), parameters=parameters, active_parameters=active)
+
+
+def _check_parameters(t: Transformer, given: Mapping[str, int | bool], parameters: float) -> None:
+    """Checks that a number of parameters can belong to the dimensions. Raises `ImpossibleModel`.
+
+    A model with experts that are not described has to state its active parameters, which are then compared.
+    """
+    count = parameter_count(t)
+    embeddings = 0 if "vocabulary" in given else 2 * t.hidden * LARGEST_VOCABULARY
+    if not count / CONTRADICTORY <= parameters <= CONTRADICTORY * count + embeddings:
+        raise ImpossibleModel(
+            f"{t.layers} layers with a hidden size of {t.hidden} have about {count:.3g} parameters, and not "
+            f"{parameters:.3g}: leave the parameters out, correct one of the sizes, or describe the experts.",
+            field="parameters",
+        )
 
 
 def _options(dimensions: Mapping[str, int | bool], name: str) -> tuple[bool, ...]:

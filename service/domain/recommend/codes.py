@@ -159,13 +159,14 @@ class NoteCode(MeaningfulCode):
     PRICE_IGNORED = auto(), "No candidate has a known price, so the ranking is by hardware alone."
     UNRANKED = auto(), "Instance types that pass every constraint, but cannot be ranked: a figure is not published."
     SPOT_PRICE_UNKNOWN = auto(), "Spot is allowed and sold, but no spot price of an admitted type is known on that day."
+    COMMITMENT_UNUSED = auto(), "No admitted instance type has an offer under the commitments that the caller holds."
     PUBLISHED_PRECISION = (
         auto(),
         "No precision was given, so weights are served, or frozen below adapters, in the format they are published in.",
     )
     READING_SPEED = auto(), "No limit on a time was given for a load, so answers are twice as fast as people read."
     NO_TIME_LIMIT = auto(), "No limit on a time was given for a load without tokens, and none was applied."
-    NO_AMOUNT = auto(), "No amount of work is known, so the ranking is by the cost of an hour."
+    NO_AMOUNT = auto(), "No amount of work is known, so the ranking is by rates and hourly prices."
     NO_DEADLINE = auto(), "No deadline was given, so none was applied."
     NODES_NOT_TRIED = auto(), "Not every number of nodes up to `max_nodes` is tried, and `max_nodes` itself is not."
     BATCH_ASSUMED = auto(), "No batch was given, so that training steps are taken to have a usual number of samples."

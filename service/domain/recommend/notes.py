@@ -76,12 +76,13 @@ def notes_on(
     *,
     price_ignored: bool,
     spot_unpriced: bool,
+    commitments_unused: tuple[str, ...],
 ) -> Iterator[Note]:
     """Yields the notes of an answer.
 
     `nearest` is the cheapest offer in time and the fastest within the budget; `miss` is the machine that misses the
     fewest constraints, where no single change admits any. `spot_unpriced` says that spot is allowed and sold, but no
-    spot price is known.
+    spot price is known; `commitments_unused` are those held under which no admitted type has an offer.
     """
     given, job = question.given, question.work.job
     if given and "objective" not in given:
@@ -106,7 +107,7 @@ def notes_on(
     yield from _notes_on_nodes(question)
     if opposite := in_conflict(priors):
         yield Note(NoteCode.CONFLICT_IN_SOURCES, (), {"priors": opposite})
-    yield from _notes_on_data(rejected, spot_unpriced=spot_unpriced)
+    yield from _notes_on_data(rejected, commitments_unused, spot_unpriced=spot_unpriced)
     yield from _near_notes(nearest, miss)
     yield from _notes_on_names(question, catalog)
     if fields := (*_unknown_subjects(question, catalog), *_fields_without_effect(question)):
@@ -136,8 +137,12 @@ def _usual_limit(load: Serving) -> Note:
     return Note(NoteCode.READING_SPEED, ("workload.serving.max_seconds_per_output_token",), {"seconds": seconds})
 
 
-def _notes_on_data(rejected: Sequence[Rejection], *, spot_unpriced: bool) -> Iterator[Note]:
-    """Yields notes on offers and types that the ranking leaves out only because a figure is unknown."""
+def _notes_on_data(
+    rejected: Sequence[Rejection], commitments_unused: tuple[str, ...], *, spot_unpriced: bool
+) -> Iterator[Note]:
+    """Yields notes on offers that do not exist, and on types that are left out only because a figure is unknown."""
+    if commitments_unused:
+        yield Note(NoteCode.COMMITMENT_UNUSED, ("commitments_held",), {"held": commitments_unused})
     if spot_unpriced:
         yield Note(NoteCode.SPOT_PRICE_UNKNOWN, ("constraints.market",))
     for rejection in rejected:

@@ -78,8 +78,9 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     miss = nearest_miss(selection, rejected, catalog)
     no_spot = _lacks_spot(constraints, admitted, catalog)
     notes = notes_on(
-        question, near, miss, catalog, leading.priors, rejected, price_ignored=priced is not None, spot_unpriced=no_spot
-    )
+        question, near, miss, catalog, leading.priors, rejected, price_ignored=priced is not None,
+        spot_unpriced=no_spot, commitments_unused=_unused_commitments(question, admitted, catalog),
+    )  # fmt: skip
     return Answer(
         choices=choices,
         rejections=rejected,
@@ -120,6 +121,16 @@ def _lacks_spot(constraints: Constraints, admitted: AdmittedOffers, catalog: Cat
 
 def _any_at_spot(catalog: Catalog, admitted: AdmittedOffers) -> bool:
     return bool((catalog.offers.market[admitted.cheapest.offer[admitted.rows]] == SPOT).any())
+
+
+def _unused_commitments(question: Question, admitted: AdmittedOffers, catalog: Catalog) -> tuple[str, ...]:
+    """Returns the commitments held if no admitted type has an offer under any of them."""
+    held = question.work.commitments_held
+    if not held or not admitted.types:
+        return ()
+    offers = map(catalog.offers.offer, admitted.cheapest.offer[admitted.rows].tolist())
+    used = any(each.market == "reserved" and not {"reserved", each.term}.isdisjoint(held) for each in offers)
+    return () if used else held
 
 
 def _changed_objective(

@@ -72,15 +72,19 @@ class FailedConstraint(NamedTuple):
     rule: RelaxationRule | None = None
     helped: AdmittedOffers | None = None
     """Offers of the types that a relaxation of this constraint may admit; None: those of `rejected`."""
+    kept: TypeSet | None = None
+    """Types that keep the limits on the whole job with an offer of `rejected`; None: these count for no type."""
 
     @property
     def fails_alone(self) -> TypeSet:
-        """Types that miss this constraint and no other."""
-        return self.fails & self.rejected.types
+        """Types that miss this constraint and nothing else, the limits on the whole job included."""
+        alone = self.fails & self.rejected.types
+        return alone if self.kept is None else alone & self.kept
 
     def relax(self, catalog: Catalog) -> Relaxation | None:
         """Returns the smallest change that admits some of the types; None if no change does."""
-        return self.rule.relax(self.helped or self.rejected, catalog) if self.rule and self.fails_alone else None
+        can_help = self.rule is not None and self.fails & self.rejected.types
+        return self.rule.relax(self.helped or self.rejected, catalog) if self.rule and can_help else None
 
 
 class AddWord(NamedTuple):

@@ -96,29 +96,27 @@ def _failed_by_offers(
     """Yields the constraints on offers that reject types; they alone reject a type that fails no check."""
     cheapest, limit, only_by_offers = choice.cheapest, asked.max_usd_per_hour, rejected.types & ~rejected.failing
     for code, near_misses in choice.near_misses.items():
-        kept = _kept(rejected, near_misses.cheapest, keeping)
-        helped = near_misses.cheapest.restricted_to(only_by_offers | kept, limit)
+        kept = _kept(near_misses.cheapest, keeping, limit)
+        helped = near_misses.cheapest.restricted_to(only_by_offers | rejected.by_limits & (kept or 0), limit)
         fails = (rejected.types & near_misses.nearest & ~cheapest.types) | (helped.types & only_by_offers)
         rule = _offer_rule(code, near_misses, asked, keeping)
         # If a provider sells spot machines, a missing spot price is missing data and not a missed constraint.
         unknown = catalog.derive(sold_at_spot) if code == "market" and asked.market == ("spot",) else 0
         if unknown & fails:
-            yield FailedConstraint("spot_price_unknown", "data", fails & unknown, helped, rule)
+            yield FailedConstraint("spot_price_unknown", "data", fails & unknown, helped, rule, kept=kept)
         if fails & ~unknown:
-            yield FailedConstraint(code, OFFER_CODES[code], fails & ~unknown, helped, rule)
+            yield FailedConstraint(code, OFFER_CODES[code], fails & ~unknown, helped, rule, kept=kept)
     yield FailedConstraint("no_offer", "data", rejected.types & choice.unoffered, AdmittedOffers(cheapest, 0, limit))
     if limit is not None:
         too_expensive = cheapest.types & ~cheapest.within(limit)
-        helped_types = only_by_offers | _kept(rejected, cheapest, keeping)
+        helped_types = only_by_offers | rejected.by_limits & (_kept(cheapest, keeping, None) or 0)
         helped = AdmittedOffers(cheapest, helped_types & cheapest.prices.known, None)
         yield FailedConstraint("max_usd_per_hour", "constraint", too_expensive, helped, RaisePriceLimit(limit, keeping))
 
 
-def _kept(rejected: _Rejected, offers: CheapestOffers, keeping: KeepingOffers | None) -> TypeSet:
-    """Returns the types that miss limits on the job with the passing offers, and keep them with one of `offers`."""
-    if keeping is None or not rejected.by_limits:
-        return 0
-    return rejected.by_limits & offers.types_at(keeping(offers))
+def _kept(offers: CheapestOffers, keeping: KeepingOffers | None, limit: float | None) -> TypeSet | None:
+    """Returns the types that keep the limits on the job with one of the offers; None if the job has no limits."""
+    return None if keeping is None else offers.types_at(keeping(offers), limit)
 
 
 def sold_at_spot(catalog: Catalog) -> TypeSet:

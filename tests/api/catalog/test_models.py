@@ -1,5 +1,7 @@
 """Models through the API: the list, names that mean one model, and figures that follow from dimensions."""
 
+import json
+import re
 from typing import Any
 
 import pytest
@@ -138,3 +140,14 @@ def test_detectors_by_ultralytics_are_known_with_their_published_operations(clie
     (largest, smallest) = (client.get(f"/models/{name}").json() for name in ("YOLOv8x", "yolov11n"))
     assert (largest["parameters"], largest["forward_flops_per_sample"]) == (68_200_000, 257.8e9)
     assert (smallest["id"], smallest["sample"]) == ("yolo11n", "image 640x640")
+
+
+@pytest.mark.parametrize(
+    "path", ["/models", "/gpus", "/prices?provider=lambda", "/instances?provider=aws", "/frameworks"]
+)
+def test_every_source_of_a_fact_is_listed(client: TestClient, path: str) -> None:
+    listed = {each["id"]: each for each in all_items(client, "/sources")}
+    assert listed["article-g3-2017"]["published_on"] == "2017-08-01"
+    found = set(re.findall(r'"source": ?"([^"]+)"', json.dumps(all_items(client, path))))
+    assert found
+    assert found <= listed.keys()

@@ -249,6 +249,10 @@ WRONG: dict[str, tuple[Body, str]] = {
     ),
     "no layers": (changed(TRAINING, workload__model={"layers": 0, "hidden": 64, "heads": 4}), "workload.model.layers"),
     "parameters alone": (changed(TRAINING, workload__model={"parameters": 1e9}), "workload.model.layers"),
+    "parameters of a larger model": (
+        changed(TRAINING, workload__model={"parameters": 7e10, "layers": 32, "hidden": 4096, "heads": 32}),
+        "workload.model.parameters",
+    ),
     "a layout of other GPUs": (changed(TRAINING, layout={"tensor": 3}), "layout"),
     "a batch below the ranks": (
         changed(TRAINING, workload__global_batch_size=2, layout={"data": 8}),
@@ -648,3 +652,23 @@ def test_unsloth_fits_the_sequences_that_its_authors_fit(
         "sequence_length": sequence_length, "software": {"framework": "unsloth"},
     }  # fmt: skip
     assert post_estimate(client, {"workload": work, "machine": machine})["fits"]
+
+
+@pytest.mark.parametrize(
+    ("model", "more"), [("llama-3.1-8b", {"sequence_length": 8192}), ("llama-3.1-70b", {"sequence_length": 4096})]
+)
+def test_two_changes_that_help_only_together_are_named_as_a_pair(client: TestClient, model: str, more: Body) -> None:
+    work: Body = {"task": "training", "model": model, "method": "full", "amount": {"samples": 1000}, **more}
+    body = {"workload": work, "machine": "aws/g5.xlarge"}
+    pair = next(each for each in post_estimate(client, body)["nearest_changes"] if each["also"])
+    assert pair["also"]["code"] in pair["text"]
+
+    def fits(*changes: Body) -> bool:
+        over = {f"workload__{each['code']}": each["to"] for each in changes if each["code"] != "nodes"}
+        nodes = next((each["to"] for each in changes if each["code"] == "nodes"), 1)
+        answer = post_estimate(client, {**changed(body, **over), "nodes": int(nodes)})
+        return bool(answer["nearest_changes"] is None)
+
+    assert fits(pair, pair["also"])
+    assert not fits(pair)
+    assert not fits(pair["also"])

@@ -20,7 +20,7 @@ from tests.api.raw_asgi import JSON, KEY, Answer, call, get, recommend
 from tests.server import Server
 
 MANY = ",".join(["a100"] * 10_000)
-LISTS = ("/instances", "/gpus", "/prices", "/precisions", "/providers", "/regions", "/frameworks")
+LISTS = ("/instances", "/gpus", "/prices", "/precisions", "/providers", "/regions", "/frameworks", "/sources")
 GETS = (*LISTS, "/instances/aws/g5.xlarge", "/instances/aws/g5.xlarge/similar", "/gpus/a100", "/catalog")
 
 
@@ -106,6 +106,7 @@ def is_problem(answer: Answer, status: int, field: str | None = None, near: str 
         ("/instances?order=usd_per_hour", "order", "sort"),
         ("/measurements?name=llama", "name", "q"),
         ("/frameworks?framework=pytorch", "framework", "software"),
+        ("/sources?source=article-autodl", "source", "article-autodl-2022"),
         ("/frameworks?software=pytorhc", "software", "pytorch"),
         ("/compare?instance=g5.12xlrge", "instance", "g5.12xlarge"),
         ("/compare?instance=g5.xlarge&baseline=g5.12xlrge", "baseline", "g5.12xlarge"),

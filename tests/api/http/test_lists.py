@@ -25,6 +25,7 @@ LISTS = (
     "/providers",
     "/regions",
     "/frameworks",
+    "/sources",
     "/models",
     "/measurements",
 )

@@ -482,7 +482,9 @@ def test_the_nearest_machine_misses_all_that_one_change_cannot_admit(client: Tes
     limits = {"max_nodes": 8, "budget_usd": 1000, "deadline_hours": 48}
     answer = post_recommend(client, {"workload": job | code, "constraints": limits})
     # Some are sold at spot only, and miss the limits there too: to admit another market would not be enough.
-    assert any(each["code"] == "market" and each["only_this"] and not each["relax"] for each in answer["rejections"])
+    (market,) = [each for each in answer["rejections"] if each["code"] == "market"]
+    assert (market["only_this"], market["relax"]) == (0, None)
+    assert market["count"]
     (text,) = (note["text"] for note in answer["notes"] if note["code"] == "several_constraints")
     assert not text.endswith(": market.")
 
@@ -515,3 +517,42 @@ def test_no_change_of_the_question_brings_back_a_retired_machine(client: TestCli
     retired = post_recommend(client, question(constraints={"provider": ["aws"], "lifecycle": ["retired"]}))
     (rejection,) = [each for each in retired["rejections"] if each["code"] == "lifecycle"]
     assert rejection["relax"]["to"] == {"lifecycle": ["retired", "available"]}
+
+
+@pytest.mark.parametrize("limit", [{"deadline_hours": 10}, {"budget_usd": 150}], ids=str)
+def test_what_the_region_alone_rejects_keeps_the_limits_of_the_job_elsewhere(
+    client: TestClient, limit: dict[str, float]
+) -> None:
+    """Machines that are sold only elsewhere, and miss the deadline or the budget there, count for both."""
+    work = {"model": "llama-3.1-8b", "method": "lora", "amount": {"tokens": 1e9}}
+    limits = {"provider": ["aws", "scaleway", "gcp"], **limit}
+    answer = post_recommend(client, question(workload=work, constraints={**limits, "country": ["FR"]}))
+    anywhere = post_recommend(client, question(workload=work, constraints=limits))
+    (rejection,) = [each for each in answer["rejections"] if each["code"] == "country"]
+    more = anywhere["counts"]["admitted"] - answer["counts"]["admitted"]
+    assert 0 < rejection["only_this"] <= more < rejection["count"]
+
+
+def test_commitments_that_match_no_offer_are_pointed_out(client: TestClient) -> None:
+    def ask(held: str, provider: str) -> tuple[Body, Body]:
+        body = question(constraints={"provider": [provider], "gpu": ["a100"]}) | {"commitments_held": [held]}
+        answer = post_recommend(client, body)
+        notes = {note["code"]: note for note in answer["notes"]}
+        return answer["choices"][0], notes
+
+    choice, notes = ask("1y_reserved_all_upfront", "gcp")
+    assert choice["market"] == "on_demand"
+    assert "1y_reserved_all_upfront" in notes["commitment_unused"]["text"]
+    assert notes["commitment_unused"]["fields"] == ["commitments_held"]
+    choice, notes = ask("1y_reserved_all_upfront", "aws")
+    assert (choice["market"], choice["price"]["term"]) == ("reserved", "1y_reserved_all_upfront")
+    assert "commitment_unused" not in notes
+
+
+@pytest.mark.parametrize(("machine", "unused"), [("gcp/a2-highgpu-8g", True), ("aws/p4d.24xlarge", False)])
+def test_an_estimate_says_that_a_commitment_held_matches_no_offer(
+    client: TestClient, machine: str, unused: bool
+) -> None:
+    body = {"machine": machine, "hours": 10, "commitments_held": ["1y_reserved_all_upfront"]}
+    answer = client.post("/estimate", json=body).json()
+    assert any("commitments held" in note for note in answer["notes"]) is unused

@@ -156,6 +156,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "another stack": lambda: ask(replace(SMALL_JOB, unrecognised_software=("abacus",))),
     "nothing at all": lambda: ask(constraints={"region": ("nowhere",), "market": ("reserved",)}),
     "a commitment": lambda: ask(world=catalog(priced(P4D, 1.0, market="reserved", term="1y_reserved"))),
+    "a commitment that matches nothing": lambda: ask(machines=(P4D,), commitments_held=("3y_reserved",)),
     "requests without lengths": lambda: ask(
         replace(SERVING, input_length=None, output_length=None), task="inference"
     ),

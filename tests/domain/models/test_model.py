@@ -18,7 +18,7 @@ from service.domain.models.counts import (
     parameter_parts,
     ssm_state_bytes,
 )
-from service.domain.models.described import model_of, transformer_of
+from service.domain.models.described import described, model_of, transformer_of
 from service.domain.models.model import Model, Transformer
 
 LLAMA_3_8B = transformer_of(
@@ -231,6 +231,30 @@ def test_three_dimensions_must_be_stated(missing: str) -> None:
     with pytest.raises(ImpossibleModel) as caught:
         transformer_of(answer)
     assert caught.value.field == missing
+
+
+@pytest.mark.parametrize(
+    ("parameters", "active", "possible"),
+    [
+        (6.7e9, None, True),  # Llama 2 7B, whose FFN and vocabulary are not stated
+        (8.5e9, None, True),  # the embeddings of 256,000 tokens
+        (7e10, None, False),
+        (1e9, None, False),
+        (4.67e10, None, False),
+        (4.67e10, 1.29e10, True),  # Mixtral 8x7B, whose experts are not described
+    ],
+)
+def test_parameters_must_be_possible_with_the_dimensions(
+    parameters: float, active: float | None, possible: bool
+) -> None:
+    dimensions = {"layers": 32, "hidden": 4096, "heads": 32}
+    if possible:
+        found = described((), parameters=parameters, active_parameters=active, dimensions=dimensions)
+        assert found.parameters == parameters
+        return
+    with pytest.raises(ImpossibleModel, match="32 layers with a hidden size of 4096 have about") as caught:
+        described((), parameters=parameters, active_parameters=active, dimensions=dimensions)
+    assert caught.value.field == "parameters"
 
 
 def test_a_dimension_that_none_has_is_refused() -> None:
