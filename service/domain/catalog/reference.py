@@ -21,6 +21,7 @@ class Source:
     id: str
     """The id by which facts refer to it."""
     title: str
+    """The name of the publication, or of the pages or files that were read."""
     version: str | None
     """Version or commit; None if it has none."""
     published_on: str | None

@@ -184,7 +184,7 @@ def test_a_late_first_token_that_no_limit_covers_is_stated(client: TestClient) -
 
 
 def test_a_late_first_token_of_a_transcript_is_not_stated(client: TestClient) -> None:
-    """Transcripts are read once they are complete: the limit of a chat was told for Whisper."""
+    """Transcripts are read once they are complete: a limit on the first token is one of chats."""
     work = {"task": "inference", "model": "whisper-large-v3", "software": {"engine": "faster-whisper"}}
     answer = post_estimate(
         client, {"workload": {**work, "serving": {"requests_per_second": 20}}, "machine": "aws/g4dn.xlarge"}
