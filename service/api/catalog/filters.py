@@ -161,11 +161,6 @@ def _vocabulary(catalog: Catalog, name: str) -> Sequence[str]:
     return catalog.columns.words[name].words if vocabulary is None else tuple(vocabulary(catalog.reference))
 
 
-def region_names(catalog: Catalog) -> tuple[str, ...]:
-    """Returns the id of every region, in the catalog's order."""
-    return tuple(dict.fromkeys(region.id for region in catalog.reference.regions))
-
-
 def constraints_of(
     filters: InstanceFilters,
     catalog: Catalog,
