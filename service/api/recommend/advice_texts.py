@@ -124,8 +124,8 @@ def _managed_spot(services: Sequence[str]) -> str:
     return f"{' and '.join(services)} runs the work on spot capacity and handles interruptions and checkpoints."
 
 
-def _managed_training(service: str, family: str, percent: float | None) -> str:
-    fee = "" if percent is None else f"; an hour of {family} costs {percent:g} % more there"
+def _managed_training(service: str, machines: str, percent: float | None) -> str:
+    fee = "" if percent is None else f"; an hour of {machines} costs {percent:g} % more there"
     return f"{service} starts a machine for the run and bills only the run{fee}."
 
 

@@ -665,6 +665,16 @@ def test_the_next_cards_of_a_seller_have_more_memory_or_more_speed(client: TestC
     assert "money" not in t4
 
 
+def test_the_next_card_runs_the_precision_of_the_work(client: TestClient) -> None:
+    """A V100 has a higher peak at fp16 than an RTX 3090, but no bf16."""
+
+    def step(precision: str) -> str:
+        return advice(ask(client, "training", {"instance": ["vast/rtx-3090"]}, precision=[precision]))["upgrade_path"]
+
+    assert "more speed on vast/v100" in step("fp16")
+    assert "v100" not in step("bf16")
+
+
 def test_the_next_card_may_bring_more_for_the_money(client: TestClient) -> None:
     p2 = advice(ask(client, "training", {"instance": ["p2.xlarge"]}, as_of="2022-02-17"))["upgrade_path"]
     assert "more for the money on aws/g4dn.xlarge (25.5 times the peak per dollar)" in p2
