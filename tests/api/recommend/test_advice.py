@@ -332,6 +332,8 @@ def test_unknown_software_rejects_nothing_and_is_reported(client: TestClient) ->
     assert answer["counts"] == plain["counts"]
     assert notes(answer)["software_unknown"] == ["workload.software.framework", "workload.software.libraries"]
     assert "not_weighed" not in notes(answer)
+    (text,) = [note["text"] for note in answer["notes"] if note["code"] == "software_unknown"]
+    assert text.startswith("No rule says where pytorhc or left-pad runs, so it rejected nothing. Did you mean pytorch")
 
 
 # Numbers
