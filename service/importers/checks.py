@@ -138,6 +138,15 @@ def _scope_values(batch: Batch) -> dict[str, set[str]]:
     }
 
 
+def _fees_are_of_machines(batch: Batch) -> Problems:
+    """Yields surcharges of a family or a machine that the catalog lacks."""
+    types = batch.tables["instance_type"]
+    known = {(row["provider"], row[column]) for row in types for column in ("family", "name")}
+    for fee in batch.tables["fee"]:
+        if fee["family"] and (fee["provider"], fee["family"]) not in known:
+            yield f"{name_of('fee', fee)}: instance_types.csv has no {fee['provider']} {fee['family']}."
+
+
 def _measured_machines_exist(batch: Batch) -> Problems:
     """Yields measured machines of providers that the catalog lacks; machines of other owners may be missing."""
     providers = {provider["id"] for provider in batch.tables["provider"]}
@@ -241,6 +250,7 @@ BATCH_CHECKS: tuple[Callable[[Batch], Problems], ...] = (
     _twins_have_the_same_gpus,
     _lifecycles_run_forwards,
     _software_rules_apply_to_something,
+    _fees_are_of_machines,
     _measured_machines_exist,
     _models_are_possible,
     _model_names_are_unambiguous,

@@ -25,7 +25,6 @@ SPOKEN_KEYS: dict[str, Names] = {"framework_support": ("software", "scope", "sco
 BEYOND_FOREIGN_KEYS = (
     ("billing_rule", "provider service", "instance_type", "provider service"),
     ("fee", "provider service", "service", "provider id"),
-    ("fee", "provider family", "instance_type", "provider family"),
     ("gpu", "successor", "gpu", "id"),
     ("interruption_prior", "provider", "provider", "id"),
     ("interruption_prior", "gpu", "gpu", "id"),

@@ -21,6 +21,7 @@ TRN1 = {"provider": "aws", "family": "trn1", "state": "preview"}
 PRICE = {**P4D, "region": "us-east-1", "observed_on": "2022-08-23"}
 ONE_FACT = {"id": "f-025"}
 MPT_RUN = {"id": "train-gpu-hours-mpt-7b-a100-sxm4-40gb-440-1"}
+G5_FEE = {"service": "sagemaker-training", "family": "g5.xlarge"}
 EC2_RULE = {"provider": "aws", "operating_system": "linux"}
 GP3 = {"region": "us-east-1", "storage_class": "gp3"}
 TIER = {"from_region": "us-east-1", "destination": "internet", "tier_from_gb": "0", "valid_from": "2021-12-01"}
@@ -312,6 +313,12 @@ CHANGES = {
         EC2_RULE,
         {"service": "ec3"},
         "billing_rules.csv, aws/ec3///linux/2017-10-02: instance_types.csv has no aws ec3.",
+    ),
+    "surcharge of a machine that does not exist": (
+        "fees",
+        G5_FEE,
+        {"family": "g5.nano"},
+        "g5.nano/2021-11-11: instance_types.csv has no aws g5.nano.",
     ),
     "minimum below an increment": (
         "billing_rules",

@@ -247,7 +247,7 @@ def cost_text(bill: MarketBill, instance: str | None) -> str:
         work = "run" if bill.priced.served is None else "load"
         return f"The cost of the {work} on {where} is not known. {' '.join(missing)}".strip()
     hours = f"{bill.bill.hours.band.likely:.4g} h on {'' if bill.machines == 1 else f'{bill.machines} x '}{where}"
-    unknown = f" Not known: {missing[0]}" if missing else ""
+    unknown = f" {missing[0]}" if missing else ""
     return f"{hours} cost {'at least ' if missing else ''}{_dollar_band(usd)}.{unknown}"
 
 
@@ -303,19 +303,26 @@ def _machines(count: int) -> str:
 
 
 def commitment_text(cost: CommittedCost) -> str:
-    """Returns how much of a commitment a run uses and pays, and the used share at which the commitment breaks even."""
-    used = "The hours of the run are not known"
+    """Returns how much of a commitment a run uses and pays, and from which hours on the commitment pays off."""
+    used, hours = "The hours of the run are not known", cost.committed_hours.band.likely
     if cost.used_share is not None:
         paid = "pays only these, since the term is held" if cost.held else "pays all of them"
-        used = f"The run uses {cost.used_share:.3g} of the committed hours and {paid}"
+        used = f"The run uses {cost.used_share * hours:,.4g} of {hours:,.0f} committed hours and {paid}"
     share = cost.break_even_utilisation
-    return f"{used}." if share is None else f"{used}; from {share:.3g} on, the term costs no more than on demand."
+    if share is None:
+        return f"{used}."
+    if share > 1:
+        return f"{used}; the term costs more than on demand, however much of it is used."
+    start = f"a share of {share:.3g}" if cost.break_even_hours is None else f"{cost.break_even_hours:,.0f} hours a term"
+    return f"{used}; from {start} on, it costs no more than on demand."
 
 
 def break_even_text(break_even: BreakEven, *, spot: bool) -> str:
     """Returns the saving over on demand, and how often spot may be interrupted until it costs as much."""
     saves, often = round(break_even.saves_percent, 2), break_even.interruptions_per_hour
     text = f"{'Saves' if saves >= 0 else 'Costs'} {abs(saves):g} % {'of' if saves >= 0 else 'more than'} on demand."
+    if saves < -100:
+        text = f"Costs {1 - saves / 100:,.3g} times as much as on demand."
     if not spot:
         return text
     if often is None:

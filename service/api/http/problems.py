@@ -204,8 +204,9 @@ def _near_fields(request: Request, where: str, steps: Sequence[Any], *, item: bo
         for fields in ((name,), meant)
     )
     # Where the meaning of a word is known, fields that only look like it mislead.
-    similar = [field for field in meant if field in siblings] or (() if of_meaning else near_names(name, siblings))
-    return list(dict.fromkeys([*namesakes, *(prefix + field for field in similar), *of_meaning]))[:MAX_NEAR]
+    usual = [prefix + field for field in meant if field in siblings]
+    similar = () if usual or of_meaning else near_names(name, siblings)
+    return list(dict.fromkeys([*usual, *namesakes, *(prefix + field for field in similar), *of_meaning]))[:MAX_NEAR]
 
 
 def _operation(request: Request, *, item: bool) -> Mapping[str, Any]:

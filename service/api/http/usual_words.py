@@ -59,7 +59,8 @@ _TABLE = {
     "dataset_size num_samples images": "samples",
     "dataset_tokens": "tokens",
     # Machines and prices.
-    "gpus num_gpus n_gpus": "min_gpu_count",
+    "num_gpus n_gpus": "min_gpu_count",
+    "gpus": "gpu_count gpu min_gpu_count",
     "gpu_type gpu_name gpu_model accelerator accelerators": "gpu",
     "mig vgpu fraction": "min_gpu_count max_gpu_count",
     "vram hbm": "min_gpu_memory_gb min_memory_gb",
@@ -96,7 +97,8 @@ _TABLE = {
     "date": "as_of measured_on observed_on released_on",
     # Values of fields.
     "price": "cheapest usd_per_hour",
-    "cost lowest_cost lowest_price": "cheapest",
+    "cost lowest_cost lowest_price": "cheapest usd",
+    "hours": "hours_on",
     "speed performance": "fastest",
     "price_performance value balanced": "best_value",
     "energy power efficiency": "most_efficient",

@@ -112,8 +112,8 @@ def _upgrade_path(
     return f"One step up from {instance}, a single GPU has {', '.join(others)}{' and ' if others else ''}{last}."
 
 
-def _managed_training(service: str, family: str, percent: float | None) -> str:
-    fee = "" if percent is None else f"; an hour of {family} costs {percent:g} % more there"
+def _managed_training(service: str, machines: str, percent: float | None) -> str:
+    fee = "" if percent is None else f"; an hour of {machines} costs {percent:g} % more there"
     return f"{service} starts a machine for the run and bills only the run{fee}."
 
 

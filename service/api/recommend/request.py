@@ -260,7 +260,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         diversify=request.diversify,
         given=_given_fields(request),
         spot_left_out=_leaves_spot_out(request),
-        software_unknown=tuple(unknown_software(work, catalog)),
+        software_unknown=tuple(unknown_software(work, catalog).items()),
         explain=resolve_instances(request.explain, catalog, "explain"),
         subjects=frozenset([_subject(name) for name in (work.dataset, work.goal, work.model_size) if name is not None]),
     )

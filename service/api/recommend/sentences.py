@@ -303,6 +303,13 @@ def _unranked(instances: Sequence[str], count: int, lacks: str) -> str:
     )
 
 
+def _software_unknown(near: Mapping[str, Sequence[str]]) -> str:
+    meant = " or ".join(chain(*near.values()))
+    hint = f" Did you mean {meant}?" if meant else ""
+    listed = "GET /frameworks lists the software with rules."
+    return f"No rule says where {' or '.join(near)} runs, so it rejected nothing.{hint} {listed}"
+
+
 def _objective_changed(before: RankedOffer, after: RankedOffer) -> str:
     if before.index == after.index:
         return f"{after.instance_type.id} is first under the earlier objective, too."
@@ -381,8 +388,7 @@ NOTES: Mapping[NoteCode, Sentence] = {
     ),
     NoteCode.SPOT_LEFT_OUT: "The workload is not fault-tolerant, and an interruption would lose all of its progress, "
     "so spot machines were left out.",
-    NoteCode.SOFTWARE_UNKNOWN: "No rule says where this software runs, so it rejected nothing; GET /frameworks lists "
-    "the software with rules.",
+    NoteCode.SOFTWARE_UNKNOWN: _software_unknown,
     NoteCode.CONFLICT_IN_SOURCES: lambda priors: (
         f"Rules of thumb contradict each other ({', '.join(priors)}): the ranking follows the figures."
     ),

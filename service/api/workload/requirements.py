@@ -90,18 +90,17 @@ def software_of(work: WorkloadRequest, catalog: Catalog) -> tuple[Requirement, .
     return tuple(software for software in named if software is not None)
 
 
-def unknown_software(work: WorkloadRequest, catalog: Catalog) -> list[str]:
-    """Returns the fields that name software without rules on where it runs."""
+def unknown_software(work: WorkloadRequest, catalog: Catalog) -> dict[str, str]:
+    """Returns the names of software without rules on where it runs, each with the field that names it."""
     if "software" not in work.model_fields_set:
-        return []
-    unknown = []
-    for name in STACK_FIELDS:
-        text, field = getattr(work.software, name), f"workload.software.{name}"
-        if text is not None and requirement(text, field, catalog) is None:
-            unknown.append(field)
-    if any(library is None for library, _ in _libraries(work, catalog)):
-        unknown.append("workload.software.libraries")
-    return unknown
+        return {}
+    named = [(getattr(work.software, name), f"workload.software.{name}") for name in STACK_FIELDS]
+    named += [(library.name, "workload.software.libraries") for library in work.software.libraries]
+    return {
+        split_requirement(text, field)[0]: field
+        for text, field in named
+        if text is not None and requirement(text, field, catalog) is None
+    }
 
 
 def precision_requirement_of(

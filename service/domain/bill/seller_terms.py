@@ -126,7 +126,8 @@ def fee_of(
     if service is None:
         return None
     exactly = {"provider": instance_type.provider, "service": service}
-    for fee in most_specific(fees, day, exactly, {"family": instance_type.family}):
+    of_one = any(fee.family == instance_type.name and fee.valid_from <= day for fee in fees)
+    for fee in most_specific(fees, day, exactly, {"family": instance_type.name if of_one else instance_type.family}):
         return fee
     return Unknown(f"The premium of {service} on {instance_type.family} machines is not known.")
 

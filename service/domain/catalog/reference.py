@@ -137,7 +137,7 @@ class Fee:
     service: str
     """Id of the managed service."""
     family: str
-    """The family of machines; empty for every family without a fee of its own."""
+    """The family of machines, or the name of one with a fee of its own; empty for every family without one."""
     valid_from: date
     """The first day on which the percentage is in force."""
     percent_of_compute: float

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import chain
 
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.names import resolve
+from service.domain.catalog.names import near_names, resolve
 from service.domain.catalog.reference import Region
 from service.domain.errors import UnknownName
 from service.domain.groups import grouped
@@ -53,18 +53,22 @@ CODES_OF_COUNTRIES = {
 def resolve_countries(names: tuple[str, ...], catalog: Catalog, field: str = "country") -> tuple[str, ...]:
     """Returns the codes for codes, names and groups of countries. Raises `UnknownName`, also if no region is there."""
     known = catalog.offer_words["country"].words
-    codes = (tuple(code for code in CODES_OF_COUNTRIES.get(name.lower(), ()) if code in known) for name in names)
-    return resolve(
-        "country", [*chain(*(there or (name,) for there, name in zip(codes, names, strict=True)))], known, field
-    )
+    return tuple(dict.fromkeys(chain(*(_countries_called(name, known, field) for name in names))))
+
+
+def _countries_called(name: str, known: tuple[str, ...], field: str) -> tuple[str, ...]:
+    if there := tuple(code for code in CODES_OF_COUNTRIES.get(name.lower(), ()) if code in known):
+        return there
+    named = [other.title() for other, codes in CODES_OF_COUNTRIES.items() if not {*codes}.isdisjoint(known)]
+    return resolve("country", (name,), (*known, *named) if near_names(name, named) else known, field)
 
 
 def resolve_regions(names: Iterable[str], catalog: Catalog, field: str = "region") -> tuple[str, ...]:
     """Returns the ids of the regions that names mean. Raises `UnknownName`.
 
-    A name is an id, a name such as `Inner Mongolia A`, a country, a group of countries or a continent, or words that
-    several ids or names have in common apart from numbers, such as `US West`. Several regions may share a name; all of
-    them are returned.
+    A name is an id, a name such as `Inner Mongolia A`, a country, a group of countries or a continent, or words
+    without a number that several ids or names have in common apart from numbers, such as `US West`. Several regions may
+    share a name; all of them are returned.
     """
     return tuple(dict.fromkeys(chain(*(_regions_called(name, catalog, field) for name in names))))
 
@@ -79,7 +83,9 @@ def _regions_called(name: str, catalog: Catalog, field: str) -> tuple[str, ...]:
     try:
         return tuple(chain(*(ids[known] for known in resolve("region", [name], ids, field, PLACES_ARE_REGIONS))))
     except UnknownName:
-        if not (meant := catalog.derive(_regions_by_words).get(_words(name), ())):
+        # A number names one region: `eu-west-9` is a mistake, and must not admit every region of eu-west.
+        is_of_several = not any(letter.isdigit() for letter in name)
+        if not (is_of_several and (meant := catalog.derive(_regions_by_words).get(_words(name), ()))):
             raise
         return meant
 

@@ -364,7 +364,12 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
     top, gpu = situation.top, situation.gpu
     if top is None or gpu is None or gpu.memory_gb is None or situation.gpus != 1:
         return None
-    cards = catalog.derive(_single_cards, top.provider, top.service, gpu.kind, situation.context.task)
+    needed = situation.precision
+    cards = [
+        card
+        for card in catalog.derive(_single_cards, top.provider, top.service, gpu.kind, situation.context.task)
+        if card[0].gpu is not None and (needed is None or not gpu.runs(needed) or card[0].gpu.runs(needed))
+    ]
     larger, now = [card for card in cards if card[1] > gpu.memory_gb], best_peak(top)
     # A card with a higher peak but slower memory is slower at much of deep learning.
     bandwidth = gpu.memory_bandwidth_gb_per_second or 0.0
@@ -451,8 +456,9 @@ def _managed_training(situation: Situation, catalog: Catalog) -> Figures | None:
     if top is None or not services:
         return None
     fee = fee_of(catalog.reference.fees, top, services[0].id, catalog.day)
-    percent = fee.percent_of_compute if isinstance(fee, Fee) else None
-    return {"service": services[0].name, "family": top.family, "percent": percent}
+    known = fee if isinstance(fee, Fee) else None
+    figures = {"machines": (known and known.family) or top.family, "percent": known and known.percent_of_compute}
+    return {"service": services[0].name, **figures}
 
 
 def _image_advice(situation: Situation, catalog: Catalog) -> Figures | None:

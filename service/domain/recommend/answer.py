@@ -116,8 +116,8 @@ class Question(NamedTuple):
     """Paths of the fields that the caller set, such as `workload.amount`."""
     spot_left_out: bool = False
     """Whether spot was removed from the requested markets, because the workload is not fault-tolerant."""
-    software_unknown: tuple[str, ...] = ()
-    """Fields that name software without any rule."""
+    software_unknown: tuple[tuple[str, str], ...] = ()
+    """Software without any rule, each with the field that names it."""
     previous_objective: Objective | None = None
     """The objective of an earlier question, to be compared with."""
     explain: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import near_names
+from service.domain.catalog.software_support import software_names
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job, purpose_of, sequence_length
 from service.domain.jobs.serving import Serving
@@ -161,8 +162,9 @@ def _notes_on_names(question: Question, catalog: Catalog) -> Iterator[Note]:
         yield Note(NoteCode.NAME_NOT_MEASURED, ("workload.name",), {"name": question.name, "near": near})
     if question.spot_left_out:
         yield Note(NoteCode.SPOT_LEFT_OUT, ("constraints.market", "workload.fault_tolerant"))
-    if question.software_unknown:
-        yield Note(NoteCode.SOFTWARE_UNKNOWN, question.software_unknown)
+    if unknown := dict(question.software_unknown):
+        meant = {name: near_names(name, catalog.derive(software_names)) for name in unknown}
+        yield Note(NoteCode.SOFTWARE_UNKNOWN, tuple(dict.fromkeys(unknown.values())), {"near": meant})
 
 
 def _near_notes(nearest: tuple[RankedOffer | None, RankedOffer | None], miss: NearestMiss | None) -> Iterator[Note]:

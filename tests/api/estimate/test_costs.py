@@ -587,3 +587,31 @@ def test_managed_spot_rents_spot_machines_at_a_premium_that_is_not_published(cli
     assert [(each["market"], each["usd_per_hour"]) for each in answer["cost"]] == [("spot", 0.1578)]
     assert not answer["cost"][0]["usd_complete"]
     assert refused(client, {**body, "as_of": "2021-11-01"})["errors"][0]["field"] == "market"
+
+
+@pytest.mark.parametrize(("machine", "percent"), [("g5.xlarge", 40), ("g5.2xlarge", 25), ("p3.8xlarge", 20)])
+def test_a_managed_service_has_the_premium_of_the_machine_where_it_has_its_own(
+    client: TestClient, machine: str, percent: float
+) -> None:
+    """SageMaker asks for 40 % more on the smallest machine of a family, and 25 % on the others."""
+    body = {"machine": machine, "hours": 10, "managed_service": "sagemaker-training", "market": "on_demand"}
+    (cost,) = post_estimate(client, body)["cost"]
+    parts = {part["name"]: part["usd"]["likely"] for part in cost["parts"]}
+    assert parts["management_fee"] == pytest.approx(parts["compute"] * percent / 100, abs=1e-6)
+
+
+def test_a_term_states_from_which_hours_on_it_pays_off(client: TestClient) -> None:
+    body = {"machine": "aws/p4d.24xlarge", "hours": 10, "region": "us-east-1", "market": "1y_reserved_all_upfront"}
+    (cost,) = post_estimate(client, body)["cost"]
+    text, even = cost["commitment"]["text"], cost["commitment"]["break_even_hours"]
+    assert text.startswith("The run uses 10 of 8,760 committed hours and pays all of them; from ")
+    assert f"from {even:,.0f} hours a term on" in text
+    assert cost["break_even"]["text"] == "Costs 503 times as much as on demand."
+    (longer,) = post_estimate(client, {**body, "hours": round(even) + 1})["cost"]
+    assert longer["break_even"]["saves_percent"] > 0
+
+
+def test_a_charge_that_is_not_known_is_stated_once(client: TestClient) -> None:
+    body = {"machine": "scaleway/H100-1-80G", "hours": 30, "data_transfer_out_gb": 100}
+    (cost,) = post_estimate(client, body)["cost"]
+    assert cost["text"].lower().count("not known") == 1

@@ -332,6 +332,8 @@ def test_unknown_software_rejects_nothing_and_is_reported(client: TestClient) ->
     assert answer["counts"] == plain["counts"]
     assert notes(answer)["software_unknown"] == ["workload.software.framework", "workload.software.libraries"]
     assert "not_weighed" not in notes(answer)
+    (text,) = [note["text"] for note in answer["notes"] if note["code"] == "software_unknown"]
+    assert text.startswith("No rule says where pytorhc or left-pad runs, so it rejected nothing. Did you mean pytorch")
 
 
 # Numbers
@@ -663,6 +665,16 @@ def test_the_next_cards_of_a_seller_have_more_memory_or_more_speed(client: TestC
     t4 = advice(ask(client, "training", {"instance": ["g4dn.xlarge"]}, as_of="2022-02-17"))["upgrade_path"]
     assert "memory on aws/g5.xlarge (24 GB) and more speed on aws/p3.2xlarge (1.92 times" in t4
     assert "money" not in t4
+
+
+def test_the_next_card_runs_the_precision_of_the_work(client: TestClient) -> None:
+    """A V100 has a higher peak at fp16 than an RTX 3090, but no bf16."""
+
+    def step(precision: str) -> str:
+        return advice(ask(client, "training", {"instance": ["vast/rtx-3090"]}, precision=[precision]))["upgrade_path"]
+
+    assert "more speed on vast/v100" in step("fp16")
+    assert "v100" not in step("bf16")
 
 
 def test_the_next_card_may_bring_more_for_the_money(client: TestClient) -> None:

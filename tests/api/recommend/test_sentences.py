@@ -185,7 +185,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "a suspect price": lambda: ask(world=SUSPECT),
     "no price": lambda: ask(world=catalog(priced(P4D, None)), constraints={"needs_price": True}),
     "fields without effect": lambda: ask(
-        name="unmeasured", spot_left_out=True, software_unknown=("workload.software.framework",),
+        name="unmeasured", spot_left_out=True, software_unknown=(("abacus", "workload.software.framework"),),
         given=frozenset({"workload.amount", "workload.optimizer"}),
     ),
 }  # fmt: skip

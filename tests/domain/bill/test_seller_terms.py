@@ -30,7 +30,12 @@ def world(*prices: Priced) -> Catalog:
         billing_rules=(rule(), rule(1, 3600, machine="bare_metal")),
         storage_prices=(stored_at(0.08),),
         transfer_prices=AWS_OUT,
-        fees=(fee(15.0), fee(25.0, family="")),
+        fees=(
+            fee(15.0),
+            fee(25.0, family=""),
+            fee(40.0, family="p4d.small"),
+            fee(50.0, family="p4d.small", valid_from=date(2099, 1, 1)),
+        ),
         interruption_priors=(PRIOR,),
     )
 
@@ -79,6 +84,7 @@ def test_bare_metal_has_the_rule_of_bare_metal() -> None:
 
 def test_a_managed_service_has_the_premium_of_the_family_or_of_all() -> None:
     assert found(priced(), service="sagemaker-training").fee == fee(15.0)
+    assert found(priced(instance_type("p4d.small")), service="sagemaker-training").fee == fee(40.0, family="p4d.small")
     other = priced(instance_type("g5.xlarge"))
     assert found(other, service="sagemaker-training").fee == fee(25.0, family="")
     assert isinstance(found(other, service="vertex-ai-training").fee, Unknown)
