@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask, Number, read_only, taken
 from service.domain.jobs.config import Config, InferenceConfig, Method, TrainingConfig
+from service.domain.layouts.cluster_table import Size
 from service.domain.layouts.usual import FixedLayout, most_samples_per_micro_batch
 from service.domain.models.model import Model
 from service.domain.physics.parallelism import CHECKPOINTINGS, LayoutTable
 
 Columns = dict[str, NDArray[Any]]
-Size = tuple[int, int, int]
-"""GPUs of a cluster, GPUs on one fast link, and most GPUs that may share a copy of a model."""
-
 MemorySaving = tuple[int, int]
 """A ZeRO stage and an index in `CHECKPOINTINGS`: the two choices of a layout that save memory."""
 

@@ -1,8 +1,10 @@
 """Clusters as columns, so that the formulas are evaluated for all of them at once."""
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.coefficients import Coefficients, Column, Features, Levels, StepKind
 from service.domain.calibration.error_bands import bands_by_gpu
 from service.domain.catalog.hardware import Gpu
-from service.domain.groups import grouped, one_of_each
+from service.domain.groups import one_of_each
 from service.domain.jobs.config import Config
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import memory_margin
@@ -48,21 +50,15 @@ class ConfigFactors:
         return parts * self.of(kind, "*", columns)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterShape:
-    """Clusters with equal numbers of GPUs, of GPUs on one fast link, and of GPUs that may share a copy of a model: the
-    same layouts are possible on each.
-    """
+Size: TypeAlias = tuple[int, int, int]
+"""GPUs of a cluster, GPUs on one fast link, and most GPUs that may share a copy of a model."""
 
-    gpus: int
-    linked_gpus: int
-    gpus_of_a_replica: int
+
+class ClusterShape(NamedTuple):
+    """Clusters of one size: the same layouts are possible on each."""
+
+    size: Size
     indices: Indices
-
-    @property
-    def size(self) -> tuple[int, int, int]:
-        """GPUs, GPUs on one fast link, and most GPUs of a replica."""
-        return self.gpus, self.linked_gpus, self.gpus_of_a_replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +82,10 @@ class ClusterTable:
     unit_seconds: dict[str, Floats]
     """Seconds per unit of each resource that does not depend on the precision."""
     features: dict[str, Column]
-    shapes: tuple[ClusterShape, ...]
+    sizes: tuple[Size, ...]
+    """The different sizes of the clusters."""
+    size: Indices
+    """Index of each cluster's size in `sizes`."""
     by_gpus: "ClusterTable | None"
     """A table with one cluster of each group that differs in hosts alone; None if there are no such groups. Hosts
     matter only to networks that wait for their input."""
@@ -101,15 +100,18 @@ class ClusterTable:
         """The table of clusters that differ in GPUs or links."""
         return self if self.by_gpus is None else self.by_gpus
 
-    def shapes_of(self, wanted: Mask) -> tuple[ClusterShape, ...]:
-        """Returns the shapes with only the wanted clusters in them."""
-        chosen = (ClusterShape(*shape.size, shape.indices[wanted[shape.indices]]) for shape in self.shapes)
-        return tuple(shape for shape in chosen if len(shape.indices))
+    def shapes(self, wanted: Mask | None = None) -> tuple[ClusterShape, ...]:
+        """Returns the clusters, or the wanted ones among them, by their size."""
+        chosen = np.arange(len(self)) if wanted is None else np.flatnonzero(wanted)
+        chosen = chosen[np.argsort(self.size[chosen], kind="stable")]
+        starts = np.searchsorted(self.size[chosen], np.arange(len(self.sizes) + 1)).tolist()
+        ranges = zip(self.sizes, pairwise(starts), strict=True)
+        return tuple(ClusterShape(size, chosen[start:end]) for size, (start, end) in ranges if start < end)
 
     def rows(self, indices: Indices) -> "ClusterTable":
         """Returns the clusters at ascending indices, in a small part of the time that a new table takes."""
-        gpu_types, gpu_type = np.unique(self.gpu_type[indices], return_inverse=True)
-        by_gpus, row_by_gpus = np.unique(self.row_by_gpus[indices], return_inverse=True)
+        gpu_types, gpu_type = _renumbered(self.gpu_type[indices])
+        by_gpus, row_by_gpus = _renumbered(self.row_by_gpus[indices])
         return ClusterTable(
             clusters=tuple([self.clusters[index] for index in indices.tolist()]),
             gpu_types=tuple([self.gpu_types[index] for index in gpu_types.tolist()]),
@@ -117,7 +119,8 @@ class ClusterTable:
             **{name: getattr(self, name)[indices] for name in ("linked_type", *COLUMNS)},
             unit_seconds={name: seconds[indices] for name, seconds in self.unit_seconds.items()},
             features={name: _rows_of_feature(column, indices) for name, column in self.features.items()},
-            shapes=tuple(_shapes_at(self.shapes, indices, len(self))),
+            sizes=self.sizes,
+            size=self.size[indices],
             by_gpus=None if self.by_gpus is None else self.by_gpus.rows(by_gpus),
             row_by_gpus=row_by_gpus,
         )
@@ -171,6 +174,8 @@ def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
     gpu_types, gpu_type = one_of_each([cluster.gpu for cluster in clusters], [cluster.gpu.id for cluster in clusters])
     linked = [(cluster.gpu.id, cluster.interconnect, cluster.link_bytes_per_second) for cluster in clusters]
     seconds = [seconds_per_unit_of_hardware(cluster) for cluster in clusters]
+    of_clusters = [_size(cluster) for cluster in clusters]
+    sizes, size = one_of_each(of_clusters, of_clusters)
     without_hosts, row_by_gpus = one_of_each(clusters, map(_gpu_key, clusters))
     return ClusterTable(
         clusters=tuple(clusters),
@@ -180,7 +185,8 @@ def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
         **columns,
         unit_seconds={name: np.array([each[name] for each in seconds]) for name in (seconds[0] if seconds else ())},
         features=_feature_columns(clusters),
-        shapes=_shapes(clusters),
+        sizes=sizes,
+        size=size,
         by_gpus=cluster_table(without_hosts) if len(without_hosts) < len(clusters) else None,
         row_by_gpus=row_by_gpus,
     )
@@ -208,20 +214,11 @@ def _rows_of_feature(column: Column, indices: Indices) -> Column:
     return Levels(column.names, column.codes[indices]) if isinstance(column, Levels) else column[indices]
 
 
-def _size(cluster: Cluster) -> tuple[int, int, int]:
+def _size(cluster: Cluster) -> Size:
     return cluster.gpus, cluster.linked_gpus, cluster.gpus_of_a_replica
 
 
-def _shapes(clusters: Sequence[Cluster]) -> tuple[ClusterShape, ...]:
-    of_sizes = grouped((_size(cluster), index) for index, cluster in enumerate(clusters))
-    return tuple(ClusterShape(*size, np.array(indices, np.int64)) for size, indices in of_sizes.items())
-
-
-def _shapes_at(shapes: Iterable[ClusterShape], indices: Indices, clusters: int) -> Iterator[ClusterShape]:
-    """Yields the shapes of the clusters at these indices."""
-    row = np.full(clusters, -1)
-    row[indices] = np.arange(len(indices))
-    for shape in shapes:
-        rows = row[shape.indices]
-        if (rows := rows[rows >= 0]).size:
-            yield ClusterShape(*shape.size, rows)
+def _renumbered(codes: Indices) -> tuple[Indices, Indices]:
+    """Returns the different codes in ascending order, and the index of each code among them."""
+    occurs = np.bincount(codes) > 0
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]

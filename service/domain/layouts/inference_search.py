@@ -58,7 +58,7 @@ def fastest_inference_layouts(
     not. Ties go to the layout that divides the model into the fewest parts.
     """
     table, config = clusters.without_hosts, configs.any
-    fastest = _fastest(_InferenceSearch.of(calibration, configs, table), _pairs(config, table.shapes, fixed))
+    fastest = _fastest(_InferenceSearch.of(calibration, configs, table), _pairs(config, table.shapes(), fixed))
     fastest = taken(fastest, clusters.row_by_gpus)
     hosts_fit = clusters.hosts_fit(config, 1)
     fits, spare = fastest.fits & hosts_fit, np.where(hosts_fit, fastest.spare, 0.0)
@@ -70,7 +70,7 @@ def fastest_inference_layouts(
 def where_inference_fits(calibration: Calibration, configs: InferenceConfigs, clusters: ClusterTable) -> Mask:
     """Whether some layout fits and runs as many requests at once as the concurrency asks for."""
     table, config = clusters.without_hosts, configs.any
-    pairs = _pairs(config, table.shapes, FREE)
+    pairs = _pairs(config, table.shapes(), FREE)
     held, kind = pairs.by_gpu(table)
     memory = _memory(_InferenceSearch.of(calibration, configs, table), held)
     in_flight, _ = _in_flight(config, held.layouts, memory.room)

@@ -72,7 +72,7 @@ def where_training_fits(
         return fastest_training_layouts(calibration, config, clusters, fixed).fits
     table = clusters.without_hosts.surely(calibration, config)
     search = _Search(calibration, config, table, fixed)
-    fits = search.lightest_fits(table.shapes_of(search.least_bytes() <= table.usable_bytes))
+    fits = search.lightest_fits(search.least_bytes() <= table.usable_bytes)
     return fits[clusters.row_by_gpus] & hosts
 
 
@@ -89,12 +89,13 @@ class _Search:
     def __init__(
         self, calibration: Calibration, config: TrainingConfig, clusters: ClusterTable, fixed: FixedLayout
     ) -> None:
-        self.config, self.clusters, self.fixed = config, clusters, fixed
+        self.config, self.clusters, self.fixed, self.shapes = config, clusters, fixed, clusters.shapes()
         self.factors = ConfigFactors(calibration.coefficients, training_config_features(config))
         self.log_of_saving = self._logs_of_savings()
 
-    def lightest_fits(self, shapes: Sequence[ClusterShape]) -> Mask:
-        """Returns which clusters have a candidate that fits."""
+    def lightest_fits(self, wanted: Mask) -> Mask:
+        """Returns which of the wanted clusters have a candidate that fits."""
+        shapes = self.clusters.shapes(wanted)
         candidates = self._candidates(shapes)
         fits, needed = np.zeros(len(self.clusters), dtype=bool), self._bytes_needed(candidates.layouts)
         for shape, rows in candidates.by_shape():
@@ -104,7 +105,7 @@ class _Search:
 
     def fastest(self) -> BestLayouts:
         """Returns the fastest layout on every cluster, or the one that needs the least memory where none fits."""
-        shapes, count = self.clusters.shapes, len(self.clusters)
+        shapes, count = self.shapes, len(self.clusters)
         candidates = self._candidates(shapes)
         if not len(candidates.crossing):
             return BestLayouts.nothing(count)
@@ -179,8 +180,9 @@ class _Search:
         """Returns the rows that fit on some cluster of their shape. `rooms` has the bytes that a candidate may need on
         each cluster, and then those of one that crosses slow links.
         """
-        shape, shapes = candidates.shape, self.clusters.shapes
-        largest, to_cross = (np.array([room[each.indices].max() for each in shapes])[shape] for room in rooms)
+        largest, to_cross = (
+            np.array([room[shape.indices].max() for shape in self.shapes])[candidates.shape] for room in rooms
+        )
         return np.flatnonzero(needed <= np.where(candidates.crossing, to_cross, largest))
 
     def _fastest_rows(
@@ -194,7 +196,7 @@ class _Search:
         demands, costs, carried = self._demands_and_costs(candidates.layouts, candidates.linked_gpus)
         chosen, seconds = np.full(len(usable), -1), np.full(len(usable), np.inf)
         for shape, rows in candidates.by_shape():
-            here = self.clusters.shapes[shape].indices
+            here = self.shapes[shape].indices
             here = here[usable[here] >= needed[rows.start]]
             times = costs[here] @ demands[:, rows]
             for amount, rate in carried:

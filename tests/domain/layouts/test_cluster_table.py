@@ -40,8 +40,8 @@ def test_a_row_holds_the_figures_of_its_cluster() -> None:
 
 def test_clusters_that_differ_in_hosts_alone_share_one_search() -> None:
     table = cluster_table([EIGHT, EIGHT_WITH_HOST, ONE])
-    assert [shape.indices.tolist() for shape in table.shapes] == [[0, 1], [2]]
-    assert [shape.size for shape in table.shapes_of(np.array([False, False, True]))] == [(1, 1, 1)]
+    assert [shape.indices.tolist() for shape in table.shapes()] == [[0, 1], [2]]
+    assert [shape.size for shape in table.shapes(np.array([False, False, True]))] == [(1, 1, 1)]
     assert (len(table.without_hosts), table.row_by_gpus.tolist()) == (2, [0, 0, 1])
 
 
@@ -72,9 +72,9 @@ def levels(column: Column) -> list[object]:
 def test_clusters_of_different_gpus_have_a_shape_in_common() -> None:
     other = cluster(replace(gpu_with_peaks(), id="another"))
     table = cluster_table([EIGHT, other])
-    assert [shape.indices.tolist() for shape in table.shapes] == [[0, 1]]
+    assert [shape.indices.tolist() for shape in table.shapes()] == [[0, 1]]
     assert table.gpu_type.tolist() == [0, 1]
 
 
 def indices_by_size(table: ClusterTable) -> dict[tuple[int, int, int], list[int]]:
-    return {shape.size: shape.indices.tolist() for shape in table.shapes}
+    return {shape.size: shape.indices.tolist() for shape in table.shapes()}
