@@ -87,6 +87,12 @@ def _precision_stored(gpu: str, asked: str, precision: str, engine: str | None, 
     return f"{does_not}: the weights are stored in it, and multiplied in {precision}."
 
 
+def _attends_to_all(engine: str | None, gpu: str, model: str, tokens: int) -> str:
+    whose = "No engine" if engine is None else engine
+    known = f"{whose} is {'' if engine is None else 'not '}known to have kernels on the {gpu}"
+    return f"{known} for the {tokens:,} tokens that {model} selects: the estimate attends to all tokens."
+
+
 def _software_unrecognised(names: Sequence[str], near: Sequence[str]) -> str:
     assumed = f"No stack is called {' or '.join(names)}: the estimate assumes none, is cautious and has a wider band."
     return f"{assumed} Did you mean {' or '.join(near)}?" if near else assumed
@@ -167,6 +173,7 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.SLOW_READS: _slow_reads,
     EstimateWarningCode.PRECISION_REDUCED: "{gpu} runs {precision} only at a very low rate or by conversion.".format,
     EstimateWarningCode.PRECISION_STORED: _precision_stored,
+    EstimateWarningCode.ATTENDS_TO_ALL: _attends_to_all,
     EstimateWarningCode.SOFTWARE_UNRECOGNISED: _software_unrecognised,
     EstimateWarningCode.ENGINE_OF_LANGUAGE_MODELS: (
         "{engine} is an engine for language models, and no source says that it runs {model}: the figures assume it."

@@ -11,6 +11,7 @@ from service.domain.arrays import Indices, Number
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.serving import Serving
 from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
+from service.domain.models.counts import cache_bytes, kv_cache_bytes
 from service.domain.models.model import Model
 
 Method = Literal["full", "lora", "qlora", "adapter"]
@@ -151,8 +152,9 @@ class InferenceConfig:
 
         Requests with long answers run longer, so they are more frequent among the running ones. A running request has
         written a uniformly distributed part of its answer of a tokens: E[a^2] / 2 E[a] tokens in the mean, and
-        E[a^3] / 3 E[a] in the mean square. The share is 1 for stacks that reserve the cache of whole answers, and for
-        the requests of a burst, which all reach their ends together.
+        E[a^3] / 3 E[a] in the mean square. The share is 1 for stacks that reserve the cache of whole answers, for the
+        requests of a burst, which all reach their ends together, and for the state of state spaces, which has its full
+        size from the start.
         """
         unshared = self.whole_length - self.shared_prompt
         if not self.software.stack.grows_cache or self.burst or unshared <= 0:
@@ -162,7 +164,14 @@ class InferenceConfig:
         written = self.output_length * (1.0 + answers) / 2.0
         squared = self.output_length**2 * (1.0 + answers) ** 3 / 3.0
         variance = prompt**2 * prompts + squared - written**2
-        return (prompt + written) / unshared, sqrt(variance) / unshared
+        growing = self._growing_share(unshared)
+        return 1.0 - growing + growing * (prompt + written) / unshared, growing * sqrt(variance) / unshared
+
+    def _growing_share(self, tokens: float) -> float:
+        """Returns the share of keys and values in the cache of a conversation, of which states are the rest."""
+        t = self.model.transformer
+        whole = 0.0 if t is None else float(cache_bytes(t, tokens, 1.0))
+        return float(kv_cache_bytes(t, tokens, 1.0)) / whole if t is not None and whole else 1.0
 
     @property
     def any_load(self) -> Serving:

@@ -147,7 +147,15 @@ def config_on(job: Job, gpu: Gpu) -> Config | None:
     if gpu.platform in PLATFORMS_WITH_STACKS:
         trains = job.task == "training" and job.model.generates
         job = replace(job, software=job.software.on(gpu.platform, trains_language_model=trains))
+    if job.model.selects_tokens and not selects_tokens(job, gpu):
+        job = replace(job, model=job.model.attending_to_all)
     return _training_on(job, gpu, precision) if job.task == "training" else _inference_on(job, gpu, precision)
+
+
+def selects_tokens(job: Job, gpu: Gpu) -> bool:
+    """Returns whether a layer attends to selected tokens only, for which model, stack and GPU have to be made."""
+    stack = job.software.on(gpu.platform).stack
+    return job.model.selects_tokens and gpu.architecture in stack.selects_tokens_on
 
 
 def required_config_on(job: Job, gpu: Gpu) -> Config:
@@ -164,13 +172,16 @@ def required_config_on(job: Job, gpu: Gpu) -> Config:
     return config
 
 
-def gpu_traits(gpu: Gpu, precisions: Collection[str] = ()) -> Hashable:
-    """Returns the traits of a GPU that decide a job's configuration: GPUs with equal traits have the same one."""
+def gpu_traits(gpu: Gpu, precisions: Collection[str] = (), *, selects: bool = False) -> Hashable:
+    """Returns the traits of a GPU that decide a job's configuration: GPUs with equal traits have the same one.
+
+    `selects` is whether the model attends to selected tokens, for which only some architectures have kernels.
+    """
     usual = tuple(_usual_precision(task, gpu) for task in JOB_PRECISIONS)
     names = {*USUAL_PRECISIONS, *precisions, *map(runs_as, precisions)}
     support = frozenset((name, rate.support) for name, rate in gpu.rates.items() if name in names)
     platform = gpu.platform if gpu.platform in PLATFORMS_WITH_STACKS else None
-    architecture = gpu.architecture if "int8" in precisions else None
+    architecture = gpu.architecture if selects or "int8" in precisions else None
     return gpu.has_flash_attention, usual, support, platform, architecture
 
 

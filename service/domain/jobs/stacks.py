@@ -71,6 +71,8 @@ class Stack:
     """Gathered weights stay in memory besides their shards: 13B with LoRA takes 35.6 GB on each of 4 GPUs (LitGPT)."""
     multiplies_int8_on: tuple[str, ...] = ()
     """Architectures with kernels for int8 weights and activations (W8A8); others multiply int8 weights at 16 bits."""
+    selects_tokens_on: tuple[str, ...] = ()
+    """Architectures with kernels for attention to the tokens that an indexer selects (DeepSeek-V3.2, GLM-5)."""
     expands_weights: bool = False
     """Narrow weights are expanded to 16 bits before each product (bitsandbytes): they save memory but no time."""
     fp8_cache_with: tuple[str, ...] = ()
@@ -108,12 +110,19 @@ class Stack:
 _WITH_INT8_KERNELS = ("turing", "ampere", "ada-lovelace", "hopper")
 _TPUS = ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e")
 
+# Attention to selected tokens: vLLM (its backends flashmla_sparse and rocm_aiter_mla_sparse of 0.22), SGLang (its page
+# on DeepSeek-V3.2), TensorRT-LLM (DeepSeekSparseAttentionConfig of 1.3), and llama.cpp on CUDA (its pull request 23346
+# of 2026-05). Transformers and MaxText compute attention to all tokens and mask most of it.
+_SINCE_HOPPER = ("hopper", "blackwell", "blackwell-ultra")
+_SINCE_HOPPER_AND_CDNA_3 = (*_SINCE_HOPPER, "cdna-3", "cdna-4")
+
 # If no engine is named, it is assumed to be one that supports its machine.
 UNKNOWN_STACK = Stack(
     "unknown",
     _UNKNOWN_CLASS,
     interleaves_stages=True,
     multiplies_int8_on=(*_WITH_INT8_KERNELS, *_TPUS),
+    selects_tokens_on=(*_SINCE_HOPPER_AND_CDNA_3, "da-vinci-3.0"),
     grows_cache=True,
     disaggregates=True,
 )
@@ -146,6 +155,7 @@ STACKS = (
         _ENGINE,
         ("trt-llm", "trtllm", "trtllm-serve", "trtllm-bench"),
         multiplies_int8_on=("ampere", "ada-lovelace", "hopper"),
+        selects_tokens_on=_SINCE_HOPPER,
         fp8_cache_with=("fp8", "fp4", "nvfp4", "mxfp4"),
         disaggregates=True,
     ),
@@ -162,17 +172,25 @@ STACKS = (
         _ENGINE,
         ("vllm-openai", "vllm-serve", "vllm-tpu", "tpu-inference", "vllm-rocm", "vllm-cpu", "vllm-neuron"),
         multiplies_int8_on=(*_WITH_INT8_KERNELS, *_TPUS),
+        selects_tokens_on=_SINCE_HOPPER_AND_CDNA_3,
         grows_cache=True,
         most_in_flight=1024.0,  # the default of max_num_seqs on GPUs of 70 GB
         disaggregates=True,
     ),
     Stack("early-vllm", _EARLY_ENGINE, grows_cache=True, most_in_flight=256.0),  # the default of max_num_seqs then
-    Stack("sglang", _ENGINE, multiplies_int8_on=_WITH_INT8_KERNELS, grows_cache=True, disaggregates=True),
+    Stack(
+        "sglang",
+        _ENGINE,
+        multiplies_int8_on=_WITH_INT8_KERNELS,
+        selects_tokens_on=(*_SINCE_HOPPER_AND_CDNA_3, "da-vinci-3.0"),
+        grows_cache=True,
+        disaggregates=True,
+    ),
     # Its TurboMind batches continuously. Most requests at once are its default on an H100, and 128 to 384 on other GPUs
     # (lmdeploy/utils.py). LMDeploy-DistServe separates prompts from answers.
     Stack("lmdeploy", _ENGINE, ("turbomind",), grows_cache=True, most_in_flight=1024.0, disaggregates=True),
     Stack("mlperf-serving", _ENGINE, fp8_cache_with=("fp8", "fp4", "nvfp4")),
-    Stack("vllm-ascend", _ENGINE, grows_cache=True),
+    Stack("vllm-ascend", _ENGINE, selects_tokens_on=("da-vinci-3.0",), grows_cache=True),
     Stack("mindie", _ENGINE),
     Stack("tgi", _ENGINE, ("text-generation-inference", "huggingface-tgi", "hf-tgi")),
     # cuBLAS computes in 16 bits (CUBLAS_COMPUTE_16F) unless llama.cpp is built otherwise (its pull request 19697).
@@ -181,6 +199,7 @@ STACKS = (
         _GRAPH,
         ("llamacpp", "llama-cpp", "llama-server", "llama-cpp-python", "llamafile", "ollama", "lm-studio", "koboldcpp"),
         accumulates_in_16_bits=True,
+        selects_tokens_on=("turing", "ampere", "ada-lovelace", *_SINCE_HOPPER),
         bits_of_whole_file=True,
         splits_layers=True,  # its default of --split-mode
     ),

@@ -292,7 +292,7 @@ def _configs(catalog: Catalog, job: Job) -> tuple[list[Config], Indices]:
 
     Configs that are estimated together follow each other.
     """
-    examples, group_of_gpu = catalog.derive(_groups_of_gpus, frozenset(job.precisions))
+    examples, group_of_gpu = catalog.derive(_groups_of_gpus, frozenset(job.precisions), job.model.selects_tokens)
     of_groups = [config_on(job, gpu) for gpu in examples]
     different = dict.fromkeys(config for config in of_groups if config is not None)
     groups = grouped((_together(config), config) for config in different)
@@ -307,12 +307,12 @@ def _rated_gpus(catalog: Catalog) -> tuple[Gpu, ...]:
     return tuple({gpu.id: gpu for gpu in gpus if not unknown_figures(gpu)}.values())
 
 
-def _groups_of_gpus(catalog: Catalog, precisions: frozenset[str]) -> tuple[tuple[Gpu, ...], Indices]:
+def _groups_of_gpus(catalog: Catalog, precisions: frozenset[str], selects: bool) -> tuple[tuple[Gpu, ...], Indices]:
     """Returns one GPU of each group that runs any job in these precisions in the same config, and the group of each
-    rated GPU.
+    rated GPU. `selects` is whether the model attends to selected tokens.
     """
     gpus = catalog.derive(_rated_gpus)
-    return one_of_each(gpus, [gpu_traits(gpu, precisions) for gpu in gpus])
+    return one_of_each(gpus, [gpu_traits(gpu, precisions, selects=selects) for gpu in gpus])
 
 
 # Estimates

@@ -40,6 +40,7 @@ class EstimateWarningCode(StrEnum):
     SLOW_READS = "slow_reads"
     PRECISION_REDUCED = "precision_reduced"
     PRECISION_STORED = "precision_stored"
+    ATTENDS_TO_ALL = "attends_to_all"
     SOFTWARE_UNRECOGNISED = "software_unrecognised"
     ENGINE_OF_LANGUAGE_MODELS = "engine_of_language_models"
     ENGINE_OF_EMBEDDINGS = "engine_of_embeddings"
@@ -74,6 +75,7 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     yield from _feed_warnings(job_estimate, cluster)
     yield from _image_warnings(job_estimate, cluster)
     yield from _precision_warnings(job_estimate, gpu)
+    yield from _attention_warnings(job_estimate, gpu)
     if (like := job_estimate.job.dimensions_of) is not None:
         yield statement(EstimateWarningCode.DIMENSIONS_ASSUMED, model=like)
     yield from _software_warnings(job_estimate.job)
@@ -99,6 +101,15 @@ def _precision_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Stateme
     if job.task == "training" and job.method == "full" and narrow:
         figures = {"gpu": gpu.name, "engine": None, "asked": stored, "precision": precision}
         yield statement(EstimateWarningCode.PRECISION_STORED, **figures, all_change=True)
+
+
+def _attention_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields a model that selects the tokens to attend to, on a stack or a GPU without kernels for that."""
+    job, t = job_estimate.job, job_estimate.job.model.transformer
+    if t is not None and job.model.selects_tokens and not job_estimate.config.model.selects_tokens:
+        engine = None if job.software == UNKNOWN else job.software.on(gpu.platform).line
+        figures = {"engine": engine, "gpu": gpu.name, "model": job.model.name, "tokens": t.indexed_tokens}
+        yield statement(EstimateWarningCode.ATTENDS_TO_ALL, **figures)
 
 
 def _software_warnings(job: Job) -> Iterator[Statement[EstimateWarningCode]]:

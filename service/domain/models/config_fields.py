@@ -19,12 +19,15 @@ KEYS = {
     "ffn": ("intermediate_size", "ffn_dim", "n_inner", "d_ff", "ffn_hidden_size", "hidden_dim", "vt_intermediate_size"),
     "vocabulary": ("vocab_size", "padded_vocab_size"),
     "context_tokens": ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx"),
-    "experts": ("num_local_experts", "num_experts", "n_routed_experts", "ffn_config.moe_num_experts"),
+    "experts": (
+        "num_local_experts", "num_experts", "n_routed_experts", "ffn_config.moe_num_experts", "moe_num_experts",
+    ),
     "experts_per_token": (
-        "num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "ffn_config.moe_top_k",
+        "num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "moe_k",
+        "ffn_config.moe_top_k",
     ),
     "expert_ffn": ("moe_intermediate_size", "ffn_config.ffn_hidden_size"),
-    "shared_experts": ("n_shared_experts", "num_shared_experts"),
+    "shared_experts": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"),
     "activation": ("hidden_act", "hidden_activation", "activation_function", "feed_forward_proj"),
 }  # fmt: skip
 """Dimension → its keys in configs, the usual one first. `a.b` is the key b of the object a."""
@@ -38,6 +41,9 @@ def number(config: Config, key: str) -> int | None:
     """Returns the whole number under a key; None if it is absent or null. Raises `ImpossibleModel` for other values."""
     outer, _, inner = key.rpartition(".")
     value = (section(config, outer) if outer else config).get(inner)
+    # Hunyuan and ERNIE list one number per layer, which are all equal.
+    if isinstance(value, list) and value and all(each == value[0] for each in value):
+        value = value[0]
     if value is None:
         return None
     # True is an int in Python; a float such as 4096.0 is a whole number in JSON.

@@ -1,5 +1,6 @@
 """Parameters, FLOPs and cache of a model, counted from its dimensions."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import lru_cache
 
@@ -107,7 +108,7 @@ def parameter_parts(t: Transformer, routed_experts: int | None = None) -> Parame
     expert = _ffn_parameters(t, t.expert_latent or t.hidden, t.expert_ffn)
     return ParameterParts(
         embedding=table + t.learned_positions * t.hidden,
-        attention=(t.attending_layers + t.cross_layers) * _attention_parameters(t),
+        attention=_attention_parameters(t) + _indexer_parameters(t),
         ffn=(t.ffn_layers - t.moe_layers) * _ffn_parameters(t, t.hidden, t.ffn),
         experts=t.moe_layers * (experts * expert + 2 * t.hidden * t.expert_latent),
         shared_experts=t.moe_layers * t.shared_experts * _ffn_parameters(t, t.hidden, t.expert_ffn),
@@ -129,18 +130,43 @@ def active_parameter_count(t: Transformer) -> int:
 
 
 def _attention_parameters(t: Transformer) -> int:
-    """Returns the parameters of one attention layer: hidden x head_size x (2 heads + 2 kv_heads), or those of MLA.
+    """Returns the parameters of all attention layers, of which those without a window may have other heads."""
+    kv_heads, head_size = _global_heads(t)
+    everywhere = t.attending_layers - t.windowed_layers + t.cross_layers
+    return t.windowed_layers * _parameters_of_layer(t, t.kv_heads, t.head_size) + everywhere * _parameters_of_layer(
+        t, kv_heads, head_size
+    )
+
+
+def _global_heads(t: Transformer) -> tuple[int, int]:
+    """Returns the key-value heads and the head size of layers without a window."""
+    return t.global_kv_heads or t.kv_heads, t.global_head_size or t.head_size
+
+
+def _parameters_of_layer(t: Transformer, kv_heads: int, head_size: int) -> int:
+    """Returns the parameters of one attention layer: hidden x head_size x (2 heads + 2 kv_heads), or those of MLA; and
+    of the gate on its result, if it has one.
 
     MLA (DeepSeek-V2, 2405.04434) projects queries from the hidden size, directly or through mla_query_rank. It projects
     keys and values down to mla_kv_rank and the rotary part, and up again to head_size + mla_value_size per head.
     """
+    gate = t.gated_attention * t.hidden * t.heads * (t.mla_value_size or head_size)
     if not t.mla_kv_rank:
-        return t.hidden * t.head_size * 2 * (t.heads + t.kv_heads)
+        return gate + t.hidden * head_size * 2 * (t.heads + kv_heads)
     queries = t.heads * t.query_size
     query = t.mla_query_rank * (t.hidden + queries) if t.mla_query_rank else t.hidden * queries
     down = t.hidden * (t.mla_kv_rank + t.mla_rope_size)
     up = t.mla_kv_rank * t.heads * (t.head_size + t.mla_value_size)
-    return query + down + up + t.heads * t.mla_value_size * t.hidden
+    return gate + query + down + up + t.heads * t.mla_value_size * t.hidden
+
+
+def _indexer_parameters(t: Transformer) -> int:
+    """Returns the parameters of all indexers, which select the tokens to attend to (DeepSeek-V3.2, 2512.02556).
+
+    An indexer projects queries like the attention, keys of one head with a layer norm, and a weight per head.
+    """
+    queries = (t.mla_query_rank or t.hidden) * t.indexer_heads * t.indexer_head_size
+    return t.indexer_layers * (queries + t.hidden * (t.indexer_head_size + t.indexer_heads) + 2 * t.indexer_head_size)
 
 
 def _ffn_parameters(t: Transformer, outer: int, inner: int) -> int:
@@ -164,11 +190,13 @@ def adapter_parameters(t: Transformer, rank: int) -> float:
 
 
 def _ssm_parameters(t: Transformer) -> int:
-    """Returns the parameters of a Mamba-2 layer.
+    """Returns the parameters of a state-space layer: as stated, or those of Mamba-2.
 
-    They are the input projection (to gate, values, B, C, and a step per head), a convolution, the output projection,
-    and three numbers per head.
+    The latter are the input projection (to gate, values, B, C, and a step per head), a convolution, the output
+    projection, and three numbers per head.
     """
+    if t.ssm_parameters:
+        return t.ssm_parameters
     mixed = t.ssm_inner + 2 * t.ssm_groups * t.ssm_state
     into = t.hidden * (t.ssm_inner + mixed + t.ssm_heads)
     return into + (t.ssm_convolution + 1) * mixed + t.ssm_inner * (t.hidden + 1) + 3 * t.ssm_heads
@@ -259,7 +287,8 @@ class ForwardFlops:
     matrix: float
     """Products with weights: 2 for each weight that is used, for any context."""
     attention: float
-    """Products of queries with keys, and of attention weights with values; and the scan of state spaces."""
+    """Products of queries with keys, and of attention weights with values; scores of indexers; the scan of state
+    spaces."""
 
     @property
     def total(self) -> float:
@@ -275,21 +304,15 @@ def forward_flops_per_token(t: Transformer, attended_tokens: float) -> ForwardFl
 def attention_flops_per_token(t: Transformer, attended_tokens: float) -> float:
     """Returns the FLOPs of attention for a token that attends to `attended_tokens`, at most to the window of a layer.
 
-    They are 2 x heads x (query_size + value_size) for each attended token in each layer with attention, and the scan of
-    the state spaces. Papers use this count with the whole sequence attended to (Korthikanti et al. 2022, 2205.05198).
+    Papers use this count with the whole sequence attended to (Korthikanti et al. 2022, 2205.05198).
     """
-    windowed = min(attended_tokens, t.sliding_window)
-    everywhere = t.attending_layers - t.windowed_layers + t.cross_layers
-    return _attention_flops(t, everywhere * attended_tokens + t.windowed_layers * windowed)
+    return _attention_flops(t, lambda most: min(attended_tokens, most or attended_tokens), attended_tokens)
 
 
 def mean_attention_flops_per_token(t: Transformer, sequence_tokens: float) -> float:
     """Returns the mean FLOPs of attention per token of a sequence, with kernels that skip masked tokens."""
     causal = 1.0 - t.encoder_layers / t.layers if t.decoder else 0.0
-    everywhere = mean_attended(sequence_tokens, causal=causal)
-    windowed = mean_attended(sequence_tokens, t.sliding_window, causal=causal)
-    attended = (t.attending_layers - t.windowed_layers) * everywhere + t.windowed_layers * windowed
-    return _attention_flops(t, attended + t.cross_layers * sequence_tokens)
+    return _attention_flops(t, lambda most: mean_attended(sequence_tokens, most, causal=causal), sequence_tokens)
 
 
 def mean_attended(sequence_tokens: float, window: float = 0, *, causal: float = 1.0) -> float:
@@ -339,32 +362,69 @@ def _matrix_parameters(t: Transformer) -> int:
     return parts.total - parts.embedding - parts.norms - parts.head + logits_per_token(t) * t.hidden
 
 
-def _attention_flops(t: Transformer, attended_in_all_layers: float) -> float:
-    """Returns the FLOPs of attention and state spaces.
+def _attention_flops(t: Transformer, attended: Callable[[float], float], crossed: float) -> float:
+    """Returns the FLOPs of attention, indexers and state spaces for a token.
 
-    The scan takes 5 per value of a state: 1 to decay it, 2 to add the input, and 2 to read it out.
+    `attended` is the number of tokens that a layer attends to, by its limit (0: without a limit), and `crossed` that
+    of the tokens of the encoder. Attention takes 2 x heads x (query_size + value_size) for each of them. The scan takes
+    5 per value of a state: 1 to decay it, 2 to add the input, and 2 to read it out.
+
+    Kernels with an indexer either attend to the selected tokens, whose latent keys and values all heads share (MLA),
+    or compute attention to all tokens and mask the others. Of the two, the one with fewer FLOPs counts (DeepSeek-V3.2,
+    2512.02556, masks for short prompts).
     """
+    windowed = t.windowed_layers * attended(t.sliding_window)
+    everywhere = (t.attending_layers - t.windowed_layers) * attended(0.0) + t.cross_layers * crossed
     scan = 5.0 * t.ssm_layers * t.ssm_inner * t.ssm_state
-    return 2.0 * t.heads * (t.query_size + t.value_size) * attended_in_all_layers + scan
+    of_pair = 2 * t.global_head_size or t.query_size + t.value_size
+    flops = 2.0 * t.heads * ((t.query_size + t.value_size) * windowed + of_pair * everywhere)
+    if not t.indexed_tokens:
+        return flops + scan
+    size = 2 * t.mla_kv_rank + t.mla_rope_size if t.mla_kv_rank else 2 * t.head_size
+    selected = 2.0 * t.heads * size * t.attending_layers * attended(t.indexed_tokens)
+    return min(flops, selected) + indexer_flops(t, attended(0.0)) + scan
+
+
+def indexer_flops(t: Transformer, tokens: float) -> float:
+    """Returns the FLOPs with which all indexers score this number of tokens for one token: 2 x heads x head size."""
+    return 2.0 * t.indexer_layers * t.indexer_heads * t.indexer_head_size * tokens
 
 
 # The cache of a sequence
+
+
+INDEXED_KEY_BYTES = 1.0 + 4 / 128
+"""Bytes per value of an indexer's keys: fp8, and a scale of 4 bytes for 128 values, whatever the format of the cache
+(inference code of DeepSeek-V3.2-Exp; vLLM)."""
 
 
 def kv_bytes_per_token(t: Transformer, bytes_per_value: float) -> float:
     """Returns the bytes of the cached keys and values of one token in all layers, without sliding windows.
 
     They are 2 x layers x kv_heads x head_size x bytes_per_value, or with MLA
-    layers x (mla_kv_rank + mla_rope_size) x bytes_per_value.
+    layers x (mla_kv_rank + mla_rope_size) x bytes_per_value; and the keys of indexers.
     """
-    return t.caching_layers * _kv_values_per_layer(t) * bytes_per_value
-
-
-def kv_cache_bytes(t: Transformer, tokens: float, bytes_per_value: Number) -> Number:
-    """Returns the bytes of the cached keys and values of one sequence; windowed layers keep at most the window."""
     windowed = min(t.windowed_layers, t.caching_layers)
-    in_layers = (t.caching_layers - windowed) * tokens + windowed * min(tokens, t.sliding_window)
-    return in_layers * _kv_values_per_layer(t) * bytes_per_value
+    values = windowed * _kv_values_per_layer(t) + (t.caching_layers - windowed) * _global_values_per_layer(t)
+    return values * bytes_per_value + _indexed_key_bytes(t)
+
+
+def kv_cache_bytes(t: Transformer, tokens: float, bytes_per_value: Number, tensor: Number = 1) -> Number:
+    """Returns the bytes of the cached keys and values of one sequence on one GPU of a tensor-parallel group.
+
+    Windowed layers keep at most the window. Key-value heads are divided over the GPUs, and copied if there are fewer
+    heads than GPUs. The cache of MLA and the keys of indexers have no heads, and are copied.
+    """
+    windowed = min(t.windowed_layers, t.caching_layers)
+    near = windowed * min(tokens, t.sliding_window) * _kv_values_per_layer(t)
+    far = (t.caching_layers - windowed) * tokens * _global_values_per_layer(t)
+    near_heads, (far_heads, _) = t.kv_heads, _global_heads(t)
+    values = near / _cache_shares(t, near_heads, tensor) + far / _cache_shares(t, far_heads, tensor)
+    return values * bytes_per_value + tokens * _indexed_key_bytes(t)
+
+
+def _indexed_key_bytes(t: Transformer) -> float:
+    return t.indexer_layers * t.indexer_head_size * INDEXED_KEY_BYTES
 
 
 def ssm_state_bytes(t: Transformer, bytes_per_value: Number) -> Number:
@@ -374,14 +434,33 @@ def ssm_state_bytes(t: Transformer, bytes_per_value: Number) -> Number:
 
 
 def cache_bytes(t: Transformer, tokens: float, bytes_per_value: Number, tensor: Number = 1) -> Number:
-    """Returns the bytes of cache and states of one sequence on one GPU of a tensor-parallel group.
-
-    Key-value heads are divided over the GPUs, and copied if there are fewer heads than GPUs. The cache of MLA has no
-    heads and is copied. States are divided by channel.
+    """Returns the bytes of cache and states of one sequence on one GPU of a tensor-parallel group, which divides states
+    by channel.
     """
-    keys = kv_cache_bytes(t, tokens, bytes_per_value)
-    shares = 1.0 if t.mla_kv_rank else np.minimum(tensor, t.kv_heads)
-    return keys / shares + ssm_state_bytes(t, bytes_per_value) / tensor
+    return kv_cache_bytes(t, tokens, bytes_per_value, tensor) + ssm_state_bytes(t, bytes_per_value) / tensor
+
+
+def cache_bytes_read(t: Transformer, tokens: float, bytes_per_value: Number, tensor: Number = 1) -> Number:
+    """Returns the bytes of `cache_bytes` that a decoding step reads: all of them, or those of the selected tokens and
+    the keys by which indexers select them.
+    """
+    whole = cache_bytes(t, tokens, bytes_per_value, tensor)
+    if not t.indexed_tokens or tokens <= t.indexed_tokens:
+        return whole
+    unread = kv_cache_bytes(t, tokens, bytes_per_value, tensor)
+    unread = unread - kv_cache_bytes(t, float(t.indexed_tokens), bytes_per_value, tensor)
+    return whole - unread + (tokens - t.indexed_tokens) * _indexed_key_bytes(t)
+
+
+def _cache_shares(t: Transformer, kv_heads: int, tensor: Number) -> Number:
+    return 1.0 if t.mla_kv_rank else np.minimum(tensor, max(1, kv_heads))
+
+
+def _global_values_per_layer(t: Transformer) -> int:
+    if t.mla_kv_rank:
+        return _kv_values_per_layer(t)
+    kv_heads, head_size = _global_heads(t)
+    return 2 * kv_heads * head_size
 
 
 def _kv_values_per_layer(t: Transformer) -> int:

@@ -1,7 +1,8 @@
 """ML models: their parameters, and dimensions that are checked to be possible."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import isfinite
+from typing import Any
 
 from service.domain.errors import ImpossibleModel
 
@@ -13,8 +14,12 @@ FAMILIES_OF_TEXT = frozenset({"llm", "moe", "hybrid_moe", "encoder", "enc_dec"})
 """Families that read text, with known dimensions or not."""
 
 # Bounds far beyond any existing network: larger numbers are mistakes, and would overflow in computations.
-MAX_DIMENSION = {"layers": 4096, "hidden": 1 << 20, "vocabulary": 1 << 27, "context_tokens": 1 << 40}
+MAX_DIMENSION = {
+    "layers": 4096, "hidden": 1 << 20, "vocabulary": 1 << 27, "context_tokens": 1 << 40,
+    "ssm_parameters": (1 << 31) - 1,
+}  # fmt: skip
 MAX_OTHER_DIMENSION = 1 << 24
+_OF_INDEXERS = ("indexed_tokens", "indexer_layers", "indexer_heads", "indexer_head_size")
 MAX_PARAMETERS = 1e18
 
 
@@ -24,7 +29,8 @@ class Transformer:
 
     A layer usually has attention and an FFN. If there are `experts`, the FFN is dense in `dense_layers` layers and
     routed to experts in the others. In a hybrid (`ssm_layers` above 0) a layer has only one of three: attention
-    (`attention_layers`), a Mamba-2 state space (`ssm_layers`), or an FFN (all other layers).
+    (`attention_layers`), a state space (`ssm_layers`), or an FFN (all other layers). Without any layer of attention, as
+    in Mamba or RWKV, it has no heads either.
     """
 
     layers: int
@@ -87,14 +93,30 @@ class Transformer:
     """Groups of heads that share the projections into and out of the state."""
     ssm_convolution: int = 4
     """Tokens that the convolution before the state space covers."""
+    ssm_parameters: int = 0
+    """Parameters of a state-space layer that is no Mamba-2 (Mamba, RWKV); 0 for Mamba-2 and the gated delta rule, whose
+    parameters follow from the dimensions."""
     expert_latent: int = 0
     """Above 0 if routed experts work on a projection of this width and not on the hidden size."""
+    gated_attention: bool = False
+    """Whether the result of attention is multiplied by a gate, which is projected like the queries."""
+    global_kv_heads: int = 0
+    """Key-value heads of layers without the window, if they differ from those of the windowed layers; else 0."""
+    global_head_size: int = 0
+    """Head size of layers without the window, if it differs from that of the windowed layers; else 0."""
+    indexed_tokens: int = 0
+    """Tokens that a token attends to in each layer, selected by an indexer; 0: all tokens, without an indexer."""
+    indexer_layers: int = 0
+    """Layers with an indexer; the other layers attend to the tokens that the last of these selected."""
+    indexer_heads: int = 0
+    indexer_head_size: int = 0
 
     def __post_init__(self) -> None:
         # The first fault is reported. Sizes come first, because the other checks divide by them.
         for check in (_check_sizes, _check_heads, _check_experts, _check_layers, _check_latent_attention):
             check(self)
-        _check_all_or_none(self, "ssm_layers", ("ssm_heads", "ssm_head_size", "ssm_state", "ssm_groups"))
+        _check_all_or_none(self, "ssm_layers", "ssm_heads", "ssm_head_size", "ssm_state", "ssm_groups")
+        _check_all_or_none(self, *_OF_INDEXERS)
 
     @property
     def routed_size(self) -> int:
@@ -240,13 +262,26 @@ class Model:
         return self.transformer is not None and self.transformer.decoder
 
     @property
+    def selects_tokens(self) -> bool:
+        """Whether the model attends to the tokens that an indexer selects."""
+        return self.transformer is not None and self.transformer.indexed_tokens > 0
+
+    @property
+    def attending_to_all(self) -> "Model":
+        """Model without its indexers, as stacks without kernels for them run it."""
+        if self.transformer is None:
+            return self
+        none: dict[str, Any] = dict.fromkeys(_OF_INDEXERS, 0)
+        return replace(self, transformer=replace(self.transformer, **none))
+
+    @property
     def has_tokens(self) -> bool:
         """Whether the model reads or generates tokens: a transformer, or a text model of unknown dimensions."""
         return self.transformer is not None or self.family in FAMILIES_OF_TEXT
 
 
 def _check_sizes(t: Transformer) -> None:
-    needed = ("layers", "hidden", "heads", "kv_heads", "head_size")
+    needed = ("layers", "hidden", *(("heads", "kv_heads", "head_size") if t.attending_layers else ()))
     for field in fields(t):
         value = getattr(t, field.name)
         # bool is an int in Python, and a flag has no bounds.
@@ -265,7 +300,7 @@ def _refuse_if(impossible: bool, field: str, sentence: str) -> None:
 
 def _check_heads(t: Transformer) -> None:
     _refuse_if(
-        t.heads % t.kv_heads > 0,
+        t.kv_heads > 0 and t.heads % t.kv_heads > 0,
         "kv_heads",
         f"{t.heads} heads cannot share {t.kv_heads} kv_heads evenly: "
         "the number of heads must be a multiple of kv_heads.",
@@ -278,7 +313,7 @@ def _check_experts(t: Transformer) -> None:
         "experts_per_token",
         f"A token cannot use {t.experts_per_token} experts of {t.experts}.",
     )
-    _check_all_or_none(t, "experts", ("experts_per_token", "expert_ffn"))
+    _check_all_or_none(t, "experts", "experts_per_token", "expert_ffn")
     _refuse_if(
         not t.experts and (t.shared_experts or t.expert_latent) > 0,
         "shared_experts" if t.shared_experts else "expert_latent",
@@ -286,7 +321,7 @@ def _check_experts(t: Transformer) -> None:
     )
 
 
-def _check_all_or_none(t: Transformer, leading: str, others: tuple[str, ...]) -> None:
+def _check_all_or_none(t: Transformer, leading: str, *others: str) -> None:
     """Checks that the dimensions of one part are all above 0, or all 0."""
     count = getattr(t, leading)
     for field in others:
@@ -300,6 +335,7 @@ def _check_layers(t: Transformer) -> None:
         "encoder_layers": t.layers - 1,
         "dense_layers": max(t.ffn_layers, 0),
         "global_layers": t.attending_layers,
+        "indexer_layers": t.attending_layers,
     }
     for field, most in most_layers.items():
         value = getattr(t, field)
@@ -313,6 +349,9 @@ def _check_layers(t: Transformer) -> None:
         t.attention_layers > 0 and not t.hybrid,
         "attention_layers",
         "attention_layers belongs to a hybrid with ssm_layers; in any other model every layer has attention.",
+    )
+    _refuse_if(
+        t.ssm_parameters > 0 and not t.hybrid, "ssm_parameters", "ssm_parameters belong to a model with ssm_layers."
     )
     without_width = t.ffn_layers > t.moe_layers and not t.ffn
     _refuse_if(without_width, "ffn", "A dense layer has an ffn: its width must be above 0.")

@@ -10,6 +10,7 @@ from service.domain.arrays import Indices, Number
 from service.domain.calibration.coefficients import StepKind
 from service.domain.jobs.config import InferenceConfig
 from service.domain.models.counts import (
+    indexer_flops,
     logits_per_token,
     mean_attention_flops_per_token,
     multiplied_parameters,
@@ -18,7 +19,7 @@ from service.domain.models.counts import (
     table_parameters,
 )
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.memory import adapter_bytes, sequence_cache_bytes
+from service.domain.physics.memory import adapter_bytes, cache_bytes_of_step
 from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, spread_of_experts
 from service.domain.physics.resources import (
     Demands,
@@ -143,7 +144,8 @@ def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
 
 
 def request_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """Demands that each running request adds to a decoding step, which reads the whole KV cache of the request.
+    """Demands that each running request adds to a decoding step, which reads the KV cache of the request: all of it, or
+    the part that indexers select. Scoring the tokens for this selection counts as a matrix product.
 
     The GPUs of a tensor group share the work, and the stages of a pipeline do their parts of it for different requests
     at the same time. With speculative decoding, the demands are those of the mean token.
@@ -151,9 +153,10 @@ def request_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Num
     t, steps, gpus = config.model.transformer, config.any_load.steps_per_token, layout.tensor * layout.pipeline
     assert t is not None
     tokens, mean_context = steps * config.any_load.tokens_verified, config.input_length + config.output_length / 2
+    products = 2.0 * multiplied_parameters(config.model) + indexer_flops(t, mean_context)
     return {
-        ("cache", "memory"): steps * sequence_cache_bytes(config, mean_context, layout.tensor) / layout.pipeline,
-        ("matrix", "flops"): tokens * 2.0 * multiplied_parameters(config.model) / gpus,
+        ("cache", "memory"): steps * cache_bytes_of_step(config, mean_context, layout.tensor) / layout.pipeline,
+        ("matrix", "flops"): tokens * products / gpus,
         ("request", "seconds"): steps * REQUEST_SECONDS,
         ("vocabulary", "memory"): tokens * t.vocabulary * 4 * 3 / gpus,
         **_links(config, layout, linked_gpus, tokens),

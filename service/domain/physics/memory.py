@@ -11,6 +11,7 @@ from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.models.counts import (
     adapter_parameters,
     cache_bytes,
+    cache_bytes_read,
     logits_per_token,
     recomputed_values,
     routed_share,
@@ -105,10 +106,14 @@ def layer_activation_bytes(
     sequence, a token takes at 2 bytes per value: 8 h (norms) + 2 d (a + 2 k) + 2 d a + 2 f x 4 (gated) or 2 f x 2
     (not); without FlashAttention 5 a s more: scores before and after the softmax, and a dropout mask of a byte each.
     For f = 4 h and k = a this is the (34 + 5 a s / h) h of Korthikanti et al. (2022) without its other dropout masks.
+    In a hybrid it is the mean of all layers, of which each has one norm. A state space keeps its gate, values, result
+    and gated result, and what leads into the state and out of it.
     """
     width = t.expert_ffn * t.experts_per_token if t.experts and t.expert_ffn else t.ffn
-    halves = 4 * t.hidden + t.head_size * (2 * t.heads + 2 * t.kv_heads) + width * (4 if t.gated else 2)
-    scores = 0.0 if flash else t.heads * sequence * (2.0 * value_bytes + 1.0)
+    attention, ffn, state = (count / t.layers for count in (t.attending_layers, t.ffn_layers, t.ssm_layers))
+    halves = 2 * (attention + ffn + state) * t.hidden + attention * t.head_size * (2 * t.heads + 2 * t.kv_heads)
+    halves += ffn * width * (4 if t.gated else 2) + state * (4 * t.ssm_inner + 2 * t.ssm_groups * t.ssm_state)
+    scores = 0.0 if flash else attention * t.heads * sequence * (2.0 * value_bytes + 1.0)
     return tokens * (halves * value_bytes + scores)
 
 
@@ -263,6 +268,12 @@ def sequence_cache_bytes(config: InferenceConfig, tokens: float, tensor: Number 
     """Bytes of the KV cache of one sequence, for all layers, on one GPU of a tensor-parallel group."""
     assert config.model.transformer is not None
     return cache_bytes(config.model.transformer, tokens, config.formats.cache_bytes, tensor)
+
+
+def cache_bytes_of_step(config: InferenceConfig, tokens: float, tensor: Number = 1) -> Number:
+    """Bytes of the KV cache of one sequence that a decoding step reads on one GPU of a tensor-parallel group."""
+    assert config.model.transformer is not None
+    return cache_bytes_read(config.model.transformer, tokens, config.formats.cache_bytes, tensor)
 
 
 def sent_cache_bytes(config: InferenceConfig, layout: AnyLayout) -> Number:

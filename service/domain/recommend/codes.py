@@ -96,6 +96,10 @@ class WarningCode(MeaningfulCode):
     )
     MEASUREMENT_OTHER_SOFTWARE = auto(), "The measurement was made with other software than the workload requires."
     MEASUREMENT_OLD = auto(), "The newest measurement under the workload's name is more than a year old."
+    ATTENDS_TO_ALL = (
+        auto(),
+        "The model attends to selected tokens, and the stack or the GPU has no kernels for it: all tokens count.",
+    )
     SOFTWARE_UNRECOGNISED = (
         auto(),
         "No stack has the name of the framework or engine; the estimate assumes none.",

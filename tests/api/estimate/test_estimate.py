@@ -488,6 +488,23 @@ def test_int8_is_stored_where_the_engine_does_not_multiply_in_it(client: TestCli
     assert sentence.startswith("llama.cpp is not known to multiply in int8 on the NVIDIA A100")
 
 
+def test_tokens_are_selected_where_the_engine_has_kernels_for_it(client: TestClient) -> None:
+    """The first token of 100,000 comes earlier than with attention to all tokens, which Transformers computes."""
+    asked = changed(SERVING, workload__model="deepseek-v3.2", workload__precision=["fp8"], machine="aws/p5en.48xlarge")
+    asked = changed(asked, workload__input_length=100_000, workload__concurrency=1)
+    sparse, dense = (
+        post_estimate(client, changed(asked, workload__software={"engine": "sglang"}, workload__model=name))
+        for name in ("deepseek-v3.2", "deepseek-v3")
+    )
+    first = [answer["estimate"]["seconds_to_first_token"]["likely"] for answer in (sparse, dense)]
+    assert first[0] < 0.6 * first[1]
+    assert "attends_to_all" not in {each["code"] for each in sparse["warnings"]}
+    masked = post_estimate(client, changed(asked, workload__software={"engine": "transformers"}))
+    (sentence,) = [each["text"] for each in masked["warnings"] if each["code"] == "attends_to_all"]
+    assert sentence.startswith("transformers is not known to have kernels on the NVIDIA H200")
+    assert "2,048 tokens that DeepSeek-V3.2 671B selects" in sentence
+
+
 def test_4_bit_floats_are_stored_where_the_gpu_does_not_multiply_in_them(client: TestClient) -> None:
     asked = changed(SERVING, workload__precision=["nvfp4"], workload__model="llama-3.1-70b")
     stored, native = (

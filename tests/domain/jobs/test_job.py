@@ -1,6 +1,7 @@
 """A job's configuration on a GPU: the precision that runs there, and the habits of its stack."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -90,6 +91,28 @@ def test_engines_multiply_in_int8_where_they_have_kernels_for_it_and_store_it_el
     assert gpu_traits(card, ("int8",)) != gpu_traits(other, ("int8",))
     stored = inference_on(replace(job, precisions=("bf16",), weight_precision="int8"), card)
     assert (stored.precision, stored.weight_bits) == ("bf16", 8.0)
+
+
+@pytest.mark.parametrize(
+    ("engine", "architecture", "selects"),
+    [
+        ("vllm", "hopper", True),
+        ("vllm", "ampere", False),
+        ("sglang", "cdna-4", True),
+        ("tensorrt-llm", "cdna-4", False),
+        ("llama.cpp", "ampere", True),
+        ("transformers", "hopper", False),
+        ("unknown", "blackwell", True),
+    ],
+)
+def test_a_model_selects_tokens_where_the_engine_has_kernels_for_it(
+    engine: str, architecture: str, selects: bool
+) -> None:
+    sizes: dict[str, Any] = {"indexed_tokens": 2048, "indexer_layers": 2, "indexer_heads": 4, "indexer_head_size": 128}
+    job = replace(INFERENCE, model=model(replace(LLAMA_3_8B, **sizes)), software=SoftwareStack(engine))
+    card = replace(A100, architecture=architecture)
+    assert inference_on(job, card).model == (job.model if selects else INFERENCE.model)
+    assert gpu_traits(A100, selects=True) != gpu_traits(replace(A100, architecture="another"), selects=True)
 
 
 def test_a_chip_for_integers_runs_only_those_that_are_named() -> None:

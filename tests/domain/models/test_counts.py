@@ -12,6 +12,7 @@ from service.domain.models.counts import (
     adapter_parameters,
     attention_flops_per_token,
     cache_bytes,
+    cache_bytes_read,
     experts_touched,
     forward_flops_per_token,
     kv_cache_bytes,
@@ -130,6 +131,35 @@ def test_deepseek_v3_activates_37_billion_of_671() -> None:
     assert routed_layers(model_of(DEEPSEEK_V3)) == 58
 
 
+DEEPSEEK_V3_2 = replace(DEEPSEEK_V3, indexed_tokens=2048, indexer_layers=61, indexer_heads=64, indexer_head_size=128)
+
+
+def test_indexers_of_deepseek_v3_2_add_0_85_billion_parameters() -> None:
+    """By layer: 1536 x 64 heads of 128, 7168 x 128 of a key, 7168 x 64 of weights, and a layer norm (model.py)."""
+    by_hand = 61 * (1536 * 64 * 128 + 7168 * 128 + 7168 * 64 + 2 * 128)
+    assert parameter_count(DEEPSEEK_V3_2) - parameter_count(DEEPSEEK_V3) == by_hand
+    assert by_hand == pytest.approx(0.85e9, rel=0.01)
+
+
+def test_a_step_of_deepseek_v3_2_reads_2048_tokens_and_the_keys_of_the_indexers() -> None:
+    """vLLM keeps 132 bytes per token and layer for an indexer: 128 values in fp8 and a scale."""
+    assert cache_bytes(DEEPSEEK_V3_2, 65_536, 2.0) == 61 * 65_536 * (576 * 2 + 132)
+    assert cache_bytes_read(DEEPSEEK_V3_2, 65_536, 2.0, tensor=8) == 61 * (2048 * 576 * 2 + 65_536 * 132)
+    assert cache_bytes_read(DEEPSEEK_V3_2, 1000, 2.0) == cache_bytes(DEEPSEEK_V3_2, 1000, 2.0)
+
+
+def test_indexers_save_flops_of_long_prompts_and_mask_short_ones() -> None:
+    """At 131,072 tokens, a token attends to 2048 of 65,536, whose latent values 128 heads share."""
+    long, short = 131_072, 4096
+    selected = 61 * 2 * 128 * (2 * 512 + 64) * (2048 - 2048**2 / (2 * long))
+    index = 61 * 2 * 64 * 128 * long / 2
+    assert mean_attention_flops_per_token(DEEPSEEK_V3_2, long) == pytest.approx(selected + index)
+    dense = mean_attention_flops_per_token(DEEPSEEK_V3, long)
+    assert dense / mean_attention_flops_per_token(DEEPSEEK_V3_2, long) == pytest.approx(3.3, rel=0.02)
+    masked = mean_attention_flops_per_token(DEEPSEEK_V3, short) + 61 * 2 * 64 * 128 * short / 2
+    assert mean_attention_flops_per_token(DEEPSEEK_V3_2, short) == pytest.approx(masked)
+
+
 def test_llama_3_8b_takes_16_gflops_per_token_forward() -> None:
     """2 FLOPs per parameter but the embedding's 0.53 billion, and 2.1 billion of attention at 8192 tokens."""
     matrix, attention = 2 * (8.03e9 - 128256 * 4096), 32 * 4 * 4096 * 4096
@@ -230,6 +260,7 @@ def transformers(draw: st.DrawFn) -> Transformer:
         ffn_layers = layers - ssm - attending
         sizes |= {"ssm_layers": ssm, "attention_layers": attending}
         sizes |= {name: draw(few) for name in ("ssm_heads", "ssm_head_size", "ssm_state", "ssm_groups")}
+        sizes["ssm_parameters"] = draw(st.integers(0, 50))
     if draw(st.booleans()):
         experts = draw(st.integers(1, 5))
         sizes |= {"experts": experts, "experts_per_token": draw(st.integers(1, experts)), "expert_ffn": draw(few)}
@@ -238,8 +269,17 @@ def transformers(draw: st.DrawFn) -> Transformer:
     if draw(st.booleans()):
         sizes |= {"mla_kv_rank": draw(few), "mla_value_size": draw(few)}
         sizes |= {"mla_rope_size": draw(st.integers(0, 2)), "mla_query_rank": draw(st.integers(0, 3))}
-    if sort != "encoder and decoder" and draw(st.booleans()):
+    if sort != "encoder and decoder" and attending and draw(st.booleans()):
+        sizes |= {"indexed_tokens": draw(st.integers(1, 12)), "indexer_layers": draw(st.integers(1, attending))}
+        sizes |= {"indexer_heads": draw(few), "indexer_head_size": draw(few)}
+    elif sort != "encoder and decoder" and draw(st.booleans()):
         sizes |= {"sliding_window": draw(st.integers(1, 12)), "global_layers": draw(st.integers(0, attending))}
+        if "mla_kv_rank" not in sizes:
+            sizes |= {
+                "global_kv_heads": draw(st.integers(0, 2)) * kv_heads,
+                "global_head_size": draw(st.integers(0, 3)),
+            }
+    sizes["gated_attention"] = draw(st.booleans())
     return transformer_of(sizes)
 
 
@@ -263,7 +303,11 @@ def test_attention_is_that_of_every_pair_of_tokens(t: Transformer, sequence: int
 
 @given(transformers(), st.integers(0, 20))
 def test_the_cache_keeps_every_token_that_is_looked_at_again(t: Transformer, tokens: int) -> None:
-    assert kv_cache_bytes(t, tokens, 2.0) == 2 * oracle.cached_values(t, tokens)
+    of_indexers = t.indexer_layers * t.indexer_head_size * tokens * (1 + 4 / 128)
+    assert kv_cache_bytes(t, tokens, 2.0) == pytest.approx(2 * oracle.cached_values(t, tokens) + of_indexers)
+    unread = max(0, tokens - t.indexed_tokens) if t.indexed_tokens else 0
+    read = cache_bytes_read(t, tokens, 2.0)
+    assert read == pytest.approx(cache_bytes(t, tokens, 2.0) - 2 * oracle.cached_values(t, unread))
 
 
 @pytest.mark.parametrize(("of_model", "parameters"), [(LLAMA_2_7B, 39_976_960), (LLAMA_3_8B, 41_943_040)])

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from service.domain.errors import ImpossibleModel
 from service.domain.models.config_fields import KEYS
-from service.domain.models.counts import kv_bytes_per_token
-from service.domain.models.huggingface import NOT_READ, read_config, read_transformer
+from service.domain.models.counts import cache_bytes, kv_bytes_per_token, parameter_count
+from service.domain.models.huggingface import NOT_READ, NOT_UNDERSTOOD, read_config, read_transformer
 from service.domain.models.model import Transformer
 
 
@@ -121,6 +121,8 @@ GLM_5 = config(
     n_shared_experts=1, n_routed_experts=256, num_experts_per_tok=8, first_k_dense_replace=3, kv_lora_rank=512,
     q_lora_rank=2048, qk_rope_head_dim=64, qk_nope_head_dim=192, v_head_dim=256,
 )  # fmt: skip
+GLM_5_2 = {**GLM_5, "index_topk": 2048, "index_n_heads": 32, "index_head_dim": 128, "index_topk_freq": 4,
+           "index_skip_topk_offset": 3}  # fmt: skip
 DELTA_RULE = {
     "full_attention_interval": 4, "linear_key_head_dim": 128, "linear_num_key_heads": 16,
     "linear_num_value_heads": 32, "linear_value_head_dim": 128,
@@ -129,6 +131,22 @@ QWEN_3_NEXT = config(
     "qwen3_next", 2048, 48, 16, 151936, num_key_value_heads=2, head_dim=256, intermediate_size=5120, num_experts=512,
     num_experts_per_tok=10, moe_intermediate_size=512, shared_expert_intermediate_size=512, **DELTA_RULE,
 )  # fmt: skip
+GEMMA_4_31B = {
+    "model_type": "gemma4",
+    "text_config": config(
+        "gemma4_text", 5376, 60, 32, 262144, intermediate_size=21504, num_key_value_heads=16, head_dim=256,
+        num_global_key_value_heads=4, global_head_dim=512, sliding_window=1024, enable_moe_block=False,
+        layer_types=[*["sliding_attention"] * 5, "full_attention"] * 10,
+    ),
+}  # fmt: skip
+GEMMA_4_26B = {
+    "model_type": "gemma4",
+    "text_config": config(
+        "gemma4_text", 2816, 30, 16, 262144, intermediate_size=2112, moe_intermediate_size=704, num_experts=128,
+        top_k_experts=8, num_key_value_heads=8, head_dim=256, num_global_key_value_heads=2, global_head_dim=512,
+        sliding_window=1024, layer_types=[*["sliding_attention"] * 5, "full_attention"] * 5,
+    ),
+}  # fmt: skip
 QWEN_3_5_35B = {
     "model_type": "qwen3_5_moe",
     "text_config": config(
@@ -141,6 +159,45 @@ GRANITE_4_SMALL = config(
     "granitemoehybrid", 4096, 40, 32, 100352, num_key_value_heads=8, intermediate_size=768,
     shared_intermediate_size=1536, num_local_experts=72, num_experts_per_tok=10, mamba_n_heads=128, mamba_d_head=64,
     mamba_d_state=128, mamba_n_groups=1, layer_types=[*["mamba"] * 9, "attention"] * 4,
+)  # fmt: skip
+KIMI_LINEAR = config(
+    "kimi_linear", 2304, 27, 32, 163840, num_key_value_heads=32, intermediate_size=9216, moe_intermediate_size=1024,
+    num_experts=256, num_experts_per_token=8, num_shared_experts=1, first_k_dense_replace=1, kv_lora_rank=512,
+    qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, linear_attn_config={
+        "num_heads": 32, "head_dim": 128, "short_conv_kernel_size": 4, "full_attn_layers": [4, 8, 12, 16, 20, 24, 27],
+        "kda_layers": [layer for layer in range(1, 27) if layer % 4],
+    },
+)  # fmt: skip
+JAMBA = config(
+    "jamba", 4096, 32, 32, 65536, num_key_value_heads=8, intermediate_size=14336, num_experts=16, num_experts_per_tok=2,
+    attn_layer_period=8, expert_layer_period=2, mamba_d_state=16, mamba_d_conv=4, mamba_expand=2, mamba_dt_rank=256,
+)  # fmt: skip
+MAMBA_2_OF_BLOCKS = {"mamba_n_heads": 128, "mamba_d_head": 64, "mamba_d_state": 128, "mamba_n_groups": 1}
+BAMBA = config(
+    "bamba", 4096, 32, 32, 128256, num_key_value_heads=8, intermediate_size=14336, attn_layer_indices=[9, 18, 27],
+    **MAMBA_2_OF_BLOCKS,
+)  # fmt: skip
+
+
+def recurrent(kind: str, hidden: int, layers: int, vocabulary: int, **more: Any) -> dict[str, Any]:
+    """The names of architectures without attention."""
+    return {
+        "model_type": kind, "hidden_size": hidden, "num_hidden_layers": layers, "vocab_size": vocabulary, **more
+    }  # fmt: skip
+
+
+MAMBA_2_8B = recurrent("mamba", 2560, 64, 50280)
+FALCON_MAMBA = recurrent(
+    "falcon_mamba", 4096, 64, 65024, intermediate_size=8192, time_step_rank=256, tie_word_embeddings=False
+)
+MAMBA_2_2_7B = recurrent(
+    "mamba2", 2560, 64, 50288, num_heads=80, head_dim=64, state_size=128, n_groups=1, tie_word_embeddings=True
+)
+CODESTRAL_MAMBA = recurrent("mamba2", 4096, 64, 32768, num_heads=128, head_dim=64, state_size=128, n_groups=8)
+RWKV_4_7B = recurrent("rwkv", 4096, 32, 50277)
+RWKV_7_2_9B = recurrent(
+    "rwkv7", 2560, 32, 65536, head_dim=64, decay_low_rank_dim=96, a_low_rank_dim=96, v_low_rank_dim=64,
+    gate_low_rank_dim=320,
 )  # fmt: skip
 GPT_2 = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}
 FALCON_7B = config("falcon", 4544, 32, 71, 65024, multi_query=True, new_decoder_architecture=False)
@@ -350,7 +407,18 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
     "glm 5": (GLM_5, 744e9),
     "qwen3 next": (QWEN_3_NEXT, 80e9),
     "qwen3.5 35b": (QWEN_3_5_35B, 34.7e9),
+    "gemma 4 31b": (GEMMA_4_31B, 30.7e9),
+    "gemma 4 26b-a4b": (GEMMA_4_26B, 25.2e9),
     "granite 4 small": (GRANITE_4_SMALL, 32.4e9),
+    "kimi linear 48b": (KIMI_LINEAR, 49.1e9),
+    "jamba": (JAMBA, 51.57e9),
+    "bamba 9b": (BAMBA, 9.78e9),
+    "mamba 2.8b": (MAMBA_2_8B, 2_768_345_600),
+    "falcon mamba 7b": (FALCON_MAMBA, 7_272_665_088),
+    "mamba-2 2.7b": (MAMBA_2_2_7B, 2_702_599_680),
+    "codestral mamba 7b": (CODESTRAL_MAMBA, 7_285_403_648),
+    "rwkv-4 7b": (RWKV_4_7B, 7_392_649_216),
+    "rwkv-7 2.9b": (RWKV_7_2_9B, 2_947_735_040),
     "bert base": (config("bert", 768, 12, 12, 30522, intermediate_size=3072, max_position_embeddings=512), 109_482_240),
     "roberta large": (
         config("roberta", 1024, 24, 16, 50265, intermediate_size=4096, max_position_embeddings=514),
@@ -431,6 +499,60 @@ def test_only_layers_that_attend_have_a_cache(answer: dict[str, Any], attending:
     assert kv_bytes_per_token(transformer(answer), 2) == attending * bytes_per_layer
 
 
+@pytest.mark.parametrize(
+    ("answer", "values"),
+    [
+        (MAMBA_2_8B, 64 * 5120 * (16 + 4)),
+        (MAMBA_2_2_7B, 64 * (5120 * 128 + 4 * (5120 + 2 * 128))),
+        (RWKV_4_7B, 32 * (3 + 2) * 4096),
+        (RWKV_7_2_9B, 32 * (40 * 64 * 64 + 3 * 2560)),
+    ],
+    ids=["Mamba 2.8B", "Mamba-2 2.7B", "RWKV-4 7B", "RWKV-7 2.9B"],
+)
+def test_a_model_without_attention_keeps_a_state_of_one_size(answer: dict[str, Any], values: int) -> None:
+    """Mamba keeps 16 values per channel, Mamba-2 128, RWKV-4 three, and RWKV-7 a matrix of 64 x 64 per head."""
+    read = transformer(answer)
+    assert read.attending_layers == read.heads == 0
+    assert cache_bytes(read, 1, 2.0) == cache_bytes(read, 100_000, 2.0) == pytest.approx(2 * values, rel=0.002)
+
+
+def test_the_selection_of_tokens_is_read_with_the_layers_that_share_it() -> None:
+    """GLM-5.2 selects in layers 0, 1, 2, 6, 10, ..., 74; all layers of DeepSeek-V3.2 and GLM-5 select."""
+    sizes = {"index_topk": 2048, "index_n_heads": 64, "index_head_dim": 128}
+    every = transformer({**DEEPSEEK_V3, "model_type": "deepseek_v32", **sizes})
+    assert (every.indexed_tokens, every.indexer_layers, every.indexer_heads, every.indexer_head_size) == (
+        2048, 61, 64, 128,
+    )  # fmt: skip
+    assert transformer(GLM_5_2).indexer_layers == 21
+    listed = {**GLM_5_2, "indexer_types": ["full", "shared"] * 39}
+    assert transformer(listed).indexer_layers == 39
+    assert transformer(DEEPSEEK_V3).indexed_tokens == transformer(GLM_5).indexed_tokens == 0
+
+
+def test_attention_of_qwen3_next_has_a_gate_of_the_size_of_its_queries() -> None:
+    """Qwen3-Next and Qwen3.5 activate 3 % more than without it: 17.3 of 16.8 billion in Qwen3.5 397B-A17B."""
+    ungated = transformer({**QWEN_3_NEXT, "attn_output_gate": False})
+    assert parameter_count(transformer(QWEN_3_NEXT)) - parameter_count(ungated) == 12 * 2048 * 16 * 256
+
+
+def test_layers_of_gemma_4_without_a_window_have_heads_of_their_own() -> None:
+    """10 layers keep 2 x 4 heads of 512 for all tokens, and 50 layers 2 x 16 heads of 256 for the last 1024."""
+    read = transformer(GEMMA_4_31B)
+    assert cache_bytes(read, 100_000, 2.0) == 2 * (10 * 100_000 * 2 * 4 * 512 + 50 * 1024 * 2 * 16 * 256)
+    per_gpu = 2 * (10 * 100_000 * 2 * 4 * 512 / 4 + 50 * 1024 * 2 * 16 * 256 / 8)
+    assert cache_bytes(read, 100_000, 2.0, tensor=8) == per_gpu
+    assert read_config(GEMMA_4_26B).active_parameters == pytest.approx(3.8e9, rel=0.01)
+
+
+@pytest.mark.parametrize("name", NOT_UNDERSTOOD)
+def test_fields_that_change_the_cost_in_unknown_ways_are_refused(name: str) -> None:
+    """DeepSeek-V4 was read as a model of 88 active billions of windowed layers, and Nemotron Super 49B as one of 88."""
+    with pytest.raises(ImpossibleModel, match=NOT_UNDERSTOOD[name]) as caught:
+        read_config({**LLAMA_3_8B, name: [4, 128]})
+    assert caught.value.field == f"huggingface_config.{name}"
+    assert read_config({**LLAMA_3_8B, name: 0}) == read_config(LLAMA_3_8B)
+
+
 def test_granite_without_experts_has_the_ffn_of_every_token() -> None:
     read = transformer({**GRANITE_4_SMALL, "num_local_experts": 0, "shared_intermediate_size": 8192})
     assert (read.ffn, read.experts, read.layers) == (8192, 0, 80)
@@ -446,6 +568,99 @@ def test_layers_of_an_unknown_type_are_refused(kind: str) -> None:
 
 def test_an_encoder_has_no_cache() -> None:
     assert kv_bytes_per_token(transformer(PUBLISHED["bert base"][0]), 2) == 0
+
+
+def albert(hidden: int, layers: int, heads: int) -> dict[str, Any]:
+    return config(
+        "albert", hidden, layers, heads, 30000, intermediate_size=4 * hidden, max_position_embeddings=512,
+        embedding_size=128,
+    )  # fmt: skip
+
+
+def sam(hidden: int, layers: int, attends_everywhere: list[int]) -> dict[str, Any]:
+    return {
+        "model_type": "sam",
+        "vision_config": {
+            "hidden_size": hidden, "num_hidden_layers": layers, "global_attn_indexes": attends_everywhere,
+        },
+    }  # fmt: skip
+
+
+SO400M = {
+    "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16,
+    "patch_size": 14, "image_size": 384,
+}  # fmt: skip
+CLIP_L_TOWER = {
+    "model_type": "clip_vision_model", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24,
+    "num_attention_heads": 16, "patch_size": 14,
+}  # fmt: skip
+WAV2VEC_2_LARGE = {
+    "model_type": "wav2vec2", "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16,
+    "intermediate_size": 4096,
+}  # fmt: skip
+HUBERT_XL = {**WAV2VEC_2_LARGE, "model_type": "hubert", "hidden_size": 1280, "num_hidden_layers": 48,
+             "intermediate_size": 5120}  # fmt: skip
+DINOV2_B = {
+    "model_type": "dinov2", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "image_size": 518,
+    "patch_size": 14,
+}  # fmt: skip
+ENCODERS: dict[str, tuple[dict[str, Any], float, float | None]] = {
+    "albert base": (albert(768, 12, 12), 11_683_584, None),
+    "albert xxlarge": (albert(4096, 12, 64), 222_595_584, None),
+    "convnext small": (
+        {"model_type": "convnext", "depths": [3, 3, 27, 3], "hidden_sizes": [96, 192, 384, 768]},
+        50_223_688,
+        8.684e9,
+    ),
+    "swin base": (
+        {"model_type": "swin", "embed_dim": 128, "depths": [2, 2, 18, 2], "window_size": 7}, 87_768_224, 15.431e9,
+    ),
+    "sam base": (sam(768, 12, [2, 5, 8, 11]), 93_735_472, 486.4e9),
+    "sam huge": (sam(1280, 32, [7, 15, 23, 31]), 641_090_608, 2973e9),
+    "wav2vec 2.0 base": ({"model_type": "wav2vec2"}, 94_371_712, None),
+    "wav2vec 2.0 large": (WAV2VEC_2_LARGE, 315_438_720, None),
+    "hubert xlarge": (HUBERT_XL, 962e6, None),
+    "clip vit-l/14, images alone": (CLIP_L_TOWER, 303.2e6, 81.0e9),
+    "clip vit-l/14, texts alone": (
+        {"model_type": "clip_text_model", "hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12},
+        123_060_480,
+        None,
+    ),
+    "siglip base": ({"model_type": "siglip", "text_config": {}, "vision_config": {}}, 203_155_970, None),
+    "siglip so400m": (
+        {
+            "model_type": "siglip",
+            "vision_config": SO400M,
+            "text_config": {name: SO400M[name] for name in list(SO400M)[:4]},
+        },
+        877_960_274,
+        None,
+    ),
+    "siglip so400m, images alone": ({"model_type": "siglip_vision_model", **SO400M}, 428_225_600, None),
+    "dinov2 base": (DINOV2_B, 86_580_480, None),
+}  # fmt: skip
+"""Config, published parameters, and published multiply-accumulates for a sample: of torchvision, and for SAM of
+EfficientViT-SAM (2402.05008)."""
+
+
+@pytest.mark.parametrize(("answer", "published", "multiplied"), ENCODERS.values(), ids=ENCODERS)
+def test_encoders_count_to_what_is_published(
+    answer: dict[str, Any], published: float, multiplied: float | None
+) -> None:
+    model = read_config(answer)
+    assert model.parameters == pytest.approx(published, rel=0.005)
+    if multiplied is not None:
+        assert model.forward_flops_per_sample == pytest.approx(2 * multiplied, rel=0.01)
+
+
+def test_sound_is_read_50_times_a_second() -> None:
+    """Ten seconds are 500 tokens of wav2vec 2.0 base, with 85.05 million weights in layers; its convolutions take 2.45
+    billion multiply-accumulates a second.
+    """
+    by_hand = 500 * (85.05e6 + 4.72e6 + 0.39e6 + 2 * 12 * 768 * 500) + 10 * 2.454e9
+    model = read_config({"model_type": "wav2vec2"})
+    assert model.forward_flops_per_sample == pytest.approx(2 * by_hand, rel=0.002)
+    assert model.sample == "10 s of sound"
 
 
 def test_images_cost_what_is_published() -> None:
@@ -470,6 +685,20 @@ QWEN_2_VL = QWEN_2_5_VL | {
         "num_heads": 16, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
     },
 }  # fmt: skip
+KIMI_K2_5 = {
+    "model_type": "kimi_k25",
+    "text_config": DEEPSEEK_V3,
+    "vision_config": {
+        "merge_kernel_size": [2, 2], "patch_size": 14, "vt_hidden_size": 1152, "vt_intermediate_size": 4304,
+        "vt_num_hidden_layers": 27,
+    },
+}  # fmt: skip
+QWEN_3_VL_8B = config(
+    "qwen3_vl", 4096, 36, 32, 151936, intermediate_size=12288, num_key_value_heads=8, head_dim=128, vision_config={
+        "deepstack_visual_indexes": [8, 16, 24], "depth": 27, "hidden_act": "gelu_pytorch_tanh", "hidden_size": 1152,
+        "intermediate_size": 4304, "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2,
+    },
+)  # fmt: skip
 LLAVA = {
     "model_type": "llava",
     "text_config": {
@@ -492,26 +721,20 @@ GEMMA_3 = {
         "num_hidden_layers": 27, "patch_size": 14,
     },
 }  # fmt: skip
-KIMI_K2_5 = {
-    "model_type": "kimi_k25",
-    "text_config": {
-        "model_type": "llama", "hidden_size": 7168, "intermediate_size": 18432, "num_attention_heads": 64,
-        "num_hidden_layers": 61, "vocab_size": 163840,
-    },
-    "vision_config": {
-        "merge_kernel_size": [2, 2], "patch_size": 14, "text_hidden_size": 7168, "vt_hidden_size": 1152,
-        "vt_intermediate_size": 4304, "vt_num_attention_heads": 16, "vt_num_hidden_layers": 27,
-    },
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("answer", "published", "patches"),
     [
-        (QWEN_2_5_VL, 676e6, 4), (QWEN_2_VL, 675e6, 4), (LLAVA, 304e6, 1), (GEMMA_3, 417e6, 16), (KIMI_K2_5, 466e6, 4),
+        (QWEN_2_5_VL, 676e6, 4),
+        (QWEN_2_VL, 675e6, 4),
+        (LLAVA, 304e6, 1),
+        (GEMMA_3, 417e6, 16),
+        (KIMI_K2_5, 466e6, 4),
+        (QWEN_3_VL_8B, 576e6, 4),
     ],
-    ids=["Qwen2.5-VL 7B", "Qwen2-VL 7B", "LLaVA 1.5 7B", "Gemma 3 4B", "Kimi K2.5"],
-)  # fmt: skip
+    ids=["Qwen2.5-VL 7B", "Qwen2-VL 7B", "LLaVA 1.5 7B", "Gemma 3 4B", "Kimi K2.5", "Qwen3-VL 8B"],
+)
 def test_the_encoder_of_images_counts_to_its_published_parameters(
     answer: dict[str, Any], published: float, patches: int
 ) -> None:
@@ -581,6 +804,13 @@ BROKEN: dict[str, dict[str, Any]] = {
     "whisper": {"model_type": "whisper"},
     "patches": {"model_type": "vit", "patch_size": 15},
     "clip": {"model_type": "clip", "text_config": []},
+    "stages": {"model_type": "swin", "embed_dim": 96, "depths": 4},
+    "stages of different number": {"model_type": "convnext", "depths": [3, 3], "hidden_sizes": [96]},
+    "windows": {"model_type": "sam", "vision_config": {"window_size": 0}},
+    "convolutions": {"model_type": "hubert", "conv_dim": [512]},
+    "kimi linear": {"model_type": "kimi_linear", "kv_lora_rank": 512},
+    "bamba": {"model_type": "bamba"},
+    "lists of unequal numbers": {"num_local_experts": [8, 16]},
     "images": {"vision_config": {"depth": 3}},
     "images without patches": {"vision_config": {"depth": 3, "hidden_size": 64, "patch_size": 0}},
     "pooled images": {"vision_config": {"depth": 3, "hidden_size": 64, "patch_size": 14}, "downsample_ratio": 2},
@@ -601,11 +831,32 @@ VALUES = st.one_of(
     st.dictionaries(TEXTS, st.integers(), max_size=2),
 )  # fmt: skip
 NAMES = st.sampled_from(
-    sorted({key for keys in KEYS.values() for key in keys} | {"text_config", "vision_config", "layer_types"})
+    sorted(
+        {key for keys in KEYS.values() for key in keys}
+        | {
+            "text_config",
+            "vision_config",
+            "layer_types",
+            "depths",
+            "hidden_sizes",
+            "embed_dim",
+            "conv_dim",
+            "conv_kernel",
+            "window_size",
+            "index_topk",
+            "linear_attn_config",
+            "attn_layer_period",
+            "mamba_d_state",
+            "moe_layer_freq",
+        }
+    )
 )
 
 
-@given(st.sampled_from([answer for answer, _ in PUBLISHED.values()]), st.dictionaries(NAMES, VALUES, max_size=4))
+@given(
+    st.sampled_from([answer for answer, *_ in (*PUBLISHED.values(), *ENCODERS.values())]),
+    st.dictionaries(NAMES, VALUES, max_size=4),
+)
 def test_whatever_is_sent_is_read_or_refused(answer: dict[str, Any], change: dict[str, Any]) -> None:
     with suppress(ImpossibleModel):
         assert read_config({**answer, **change}).parameters > 0

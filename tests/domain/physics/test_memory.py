@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,17 @@ def test_zero_three_shards_every_state() -> None:
 def test_a_recounted_layer_is_near_34_bytes_per_value() -> None:
     per_value = layer_activation_bytes(GPT_175B, 2048, 2048, 2.0, flash=True) / (2048 * 12288)
     assert 30 <= per_value <= 34
+
+
+def test_a_layer_of_a_hybrid_keeps_the_mean_of_its_layers() -> None:
+    """By value of a token: an FFN keeps 2 h + 2 f, attention 2 h + 4 h, and a state space 2 h + 4 x 2 h + 2 x 128."""
+    h, plain = LLAMA_2_7B.hidden, replace(LLAMA_2_7B, gated=False)
+    state: dict[str, Any] = {"ssm_heads": 2 * h // 64, "ssm_head_size": 64, "ssm_state": 128, "ssm_groups": 1}
+    hybrid = replace(plain, layers=4, attention_layers=1, ssm_layers=2, **state)
+    by_hand = ((2 * h + 4 * h) + 2 * (2 * h + 8 * h + 256) + (2 * h + 2 * plain.ffn)) / 4
+    assert layer_activation_bytes(hybrid, 1, 2048, 2.0, flash=True) == 2 * by_hand
+    scores = layer_activation_bytes(hybrid, 1, 2048, 2.0, flash=False) - 2 * by_hand
+    assert scores == 32 * 2048 * 5.0 / 4
 
 
 def test_65b_in_nf4_takes_34_gb() -> None:
@@ -244,6 +256,20 @@ def test_requests_hold_whole_conversations_where_cache_is_reserved_or_all_write_
     assert config.written_share == (1.0, 0.0)
     assert conversations_held(config, 7.0) == 7.0
     assert requests_in(config, 7.0) == pytest.approx(7.0)
+
+
+def test_a_state_is_whole_from_the_start() -> None:
+    """Half of the answers of 500 tokens is written on average, of which the cache of a hybrid is a part."""
+    state: dict[str, Any] = {"ssm_layers": 8, "ssm_heads": 64, "ssm_head_size": 64, "ssm_state": 128, "ssm_groups": 1}
+    alone = replace(LLAMA_2_7B, layers=8, heads=0, kv_heads=0, head_size=0, ffn=0, **state)
+    hybrid = replace(LLAMA_2_7B, layers=16, attention_layers=4, **state)
+    of_attention, of_hybrid, of_states = (
+        inference(model=model(t), software=SoftwareStack("vllm")).written_share[0] for t in (LLAMA_2_7B, hybrid, alone)
+    )
+    assert of_states == 1.0
+    assert of_attention == pytest.approx(1250 / 1500)
+    values, held = 1500 * 4 * 2 * 32 * 128, 8 * (64 * 64 * 128 + 4 * (64 * 64 + 256))
+    assert of_hybrid == pytest.approx(1 - values / (values + held) / 6)
 
 
 def test_a_stack_limits_how_many_requests_run() -> None:

@@ -1,0 +1,168 @@
+"""Networks that are known by their parameters and FLOPs for a sample of one size: images in stages, and sound."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import prod
+
+from service.domain.errors import ImpossibleModel
+from service.domain.models.config_fields import Config, dimension, dimensions, number, section
+from service.domain.models.model import Model
+
+SECONDS = 10
+"""Seconds of sound of a sample: networks over sound take any length, and usual utterances have 5 to 15 s (assumed)."""
+
+SAMPLES_A_SECOND = 16_000
+"""Values of a second of sound, which networks of this kind read."""
+
+CLASSES = 1000
+"""Classes of ImageNet, into which networks of images sort unless their config lists others."""
+
+
+def _network(name: str, family: str, parameters: float, multiplied: float, sample: str) -> Model:
+    """Returns the network that takes this number of multiplications for a sample."""
+    return Model(name, name, family, parameters, parameters, forward_flops_per_sample=2.0 * multiplied, sample=sample)
+
+
+def numbers(config: Config, key: str) -> list[int]:
+    """Returns the whole numbers under a key, at least one. Raises `ImpossibleModel`."""
+    value = config.get(key)
+    if not isinstance(value, list) or not 0 < len(value) <= 64:
+        raise ImpossibleModel(f"{key} must be a list of numbers.", field=f"huggingface_config.{key}")
+    return [number({key: each}, key) or 1 for each in value]
+
+
+# Images whose size halves from stage to stage
+
+
+def _stages(config: Config, key: str, widths: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Returns the layers, the width and the tokens of each stage, of which each has a quarter of the tokens."""
+    layers, side = numbers(config, key), (number(config, "image_size") or 224) // (number(config, "patch_size") or 4)
+    if len(layers) != len(widths):
+        raise ImpossibleModel(f"{key} and the widths of the stages differ in length.", field="huggingface_config")
+    return [
+        (count, width, (side >> stage) ** 2) for stage, (count, width) in enumerate(zip(layers, widths, strict=True))
+    ]
+
+
+def _swin(config: Config, name: str) -> Model:
+    """Reads Swin (Liu et al. 2021, 2103.14030): attention in windows of an image; four patches merge between stages."""
+    (first,) = dimensions(config, "embed_dim")
+    window, ratio = number(config, "window_size") or 7, number(config, "mlp_ratio") or 4
+    stages = _stages(config, "depths", [first << stage for stage in range(len(numbers(config, "depths")))])
+    layer = 4 + 2 * ratio
+    weights = [count * layer * width * width for count, width, _ in stages]
+    merging = [2 * width * width for _, width, _ in stages[1:]]
+    pairs = sum(2 * count * window * window * width * tokens for count, width, tokens in stages)
+    return _of_stages(config, name, "vit", stages, (weights, merging, pairs))
+
+
+def _convnext(config: Config, name: str) -> Model:
+    """Reads ConvNeXt (Liu et al. 2022, 2201.03545): convolutions of 7 x 7 by channel, and FFNs four times as wide."""
+    widths = numbers(config, "hidden_sizes")
+    stages = _stages(config, "depths", widths)
+    weights = [count * (49 * width + 8 * width * width) for count, width, _ in stages]
+    merging = [4 * before * width for before, width in pairwise(widths)]
+    return _of_stages(config, name, "cnn", stages, (weights, merging, 0))
+
+
+def _of_stages(
+    config: Config,
+    name: str,
+    family: str,
+    stages: Sequence[tuple[int, int, int]],
+    work: tuple[list[int], list[int], int],
+) -> Model:
+    """Returns a network of stages with these weights in layers and between stages, and products of pairs of tokens."""
+    weights, merging, pairs = work
+    patch = number(config, "patch_size") or 4
+    stem, head = 3 * patch * patch * stages[0][1], stages[-1][1] * CLASSES
+    tokens = [count for _, _, count in stages]
+    multiplied = sum(map(prod, zip(weights, tokens, strict=True))) + sum(
+        map(prod, zip(merging, tokens[1:], strict=True))
+    )
+    image = number(config, "image_size") or 224
+    total = multiplied + stem * tokens[0] + head + pairs
+    return _network(name, family, sum(weights) + sum(merging) + stem + head, total, f"image {image}x{image}")
+
+
+def _sam(config: Config, name: str) -> Model:
+    """Reads SAM (Kirillov et al. 2023, 2304.02643): its encoder of images and, by their parameters alone, 4.06 million
+    of the decoder of masks, which takes less than 1 % of the time.
+
+    Most layers attend in windows, to whose size the image is padded.
+    """
+    vision = {
+        "hidden_size": 768, "num_hidden_layers": 12, "image_size": 1024, "patch_size": 16, "window_size": 14,
+        "output_channels": 256, "global_attn_indexes": [2, 5, 8, 11], **section(config, "vision_config"),
+    }  # fmt: skip
+    layers, width, image, patch, window, out = dimensions(
+        vision, "layers", "hidden", "image_size", "patch_size", "window_size", "output_channels"
+    )
+    if not patch or not window or image < patch:
+        raise ImpossibleModel(
+            "Patches and windows of vision_config have a size.", field="huggingface_config.vision_config"
+        )
+    ffn = dimension(vision, "ffn") or number(vision, "mlp_dim") or 4 * width
+    side, everywhere = image // patch, len(numbers(vision, "global_attn_indexes"))
+    tokens, padded = side * side, (-(-side // window) * window) ** 2
+    stem, neck = 3 * patch * patch * width, width * out + 9 * out * out
+    attention = 4 * width * width * (everywhere * tokens + (layers - everywhere) * padded)
+    pairs = 2 * width * (everywhere * tokens * tokens + (layers - everywhere) * padded * window * window)
+    multiplied = attention + pairs + (layers * 2 * width * ffn + stem + neck) * tokens
+    parameters = layers * (4 * width * width + 2 * width * ffn) + stem + neck + tokens * width + MASK_DECODER
+    return _network(name, "segmentation", parameters, multiplied, f"image {image}x{image}")
+
+
+MASK_DECODER = 4_058_340
+"""Parameters of SAM's decoder of masks, the same in all sizes (its repository: facebookresearch/segment-anything)."""
+
+
+# Sound
+
+
+def _sound(config: Config, name: str) -> Model:
+    """Reads wav2vec 2.0 (Baevski et al. 2020, 2006.11477), HuBERT and WavLM: convolutions over the samples, one over
+    positions, and layers that attend to the whole recording. Defaults are those of their classes.
+    """
+    usual = {
+        "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
+        "conv_dim": [512] * 7, "conv_kernel": [10, 3, 3, 3, 3, 2, 2], "conv_stride": [5, 2, 2, 2, 2, 2, 2],
+        "num_conv_pos_embeddings": 128, "num_conv_pos_embedding_groups": 16,
+    }  # fmt: skip
+    config = {**usual, **config}
+    layers, width, ffn, reach, groups = dimensions(
+        config, "layers", "hidden", "ffn", "num_conv_pos_embeddings", "num_conv_pos_embedding_groups"
+    )
+    channels, kernels, strides = (numbers(config, key) for key in ("conv_dim", "conv_kernel", "conv_stride"))
+    if not len(channels) == len(kernels) == len(strides):
+        raise ImpossibleModel("The lists of convolutions differ in length.", field="huggingface_config.conv_dim")
+    inner = layers * (4 * width * width + 2 * width * ffn)
+    positions, projection = width * (width // max(1, groups)) * reach, channels[-1] * width
+    weights, multiplied, values = 0, 0.0, float(SECONDS * SAMPLES_A_SECOND)
+    for before, after, kernel, stride in zip([1, *channels], channels, kernels, strides, strict=False):
+        values /= stride
+        weights += before * after * kernel
+        multiplied += before * after * kernel * values
+    multiplied += values * (inner + positions + projection + 2.0 * layers * width * values)
+    return _network(name, "speech", weights + inner + positions + projection, multiplied, f"{SECONDS} s of sound")
+
+
+def _albert(config: Config, name: str) -> Model:
+    """Reads ALBERT (Lan et al. 2019, 1909.11942): a group of layers that is run many times, and a narrow embedding."""
+    layers, width, ffn, vocabulary, length = dimensions(
+        config, "layers", "hidden", "ffn", "vocabulary", "context_tokens"
+    )
+    narrow, groups = number(config, "embedding_size") or 128, number(config, "num_hidden_groups") or 1
+    layer = 4 * width * width + 2 * width * ffn
+    parameters = narrow * (vocabulary + length + width) + groups * layer + width * width
+    multiplied = length * (layers * (layer + 2 * width * length) + narrow * width)
+    return _network(name, "encoder", parameters, multiplied, f"sequence of {length} tokens")
+
+
+FIXED_MODELS: dict[str, Callable[[Config, str], Model]] = {
+    "albert": _albert,
+    "convnext": _convnext,
+    "swin": _swin,
+    "sam": _sam,
+    **dict.fromkeys(("wav2vec2", "hubert", "wavlm"), _sound),
+}
