@@ -4,7 +4,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from math import log
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from service.domain.physics.resources import seconds_per_flop, seconds_per_unit_
 
 COLUMNS = ("gpus", "gpus_per_node", "nodes", "linked_gpus", "usable_bytes", "host_memory_bytes")
 """Columns that are fields or properties of a cluster; NaN where one is None."""
+
+SEVERAL = 2
+"""A number of nodes for the features that are the same on any number above one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,9 @@ class ClusterShape(NamedTuple):
 class ClusterTable:
     """Clusters as columns, one row each. A table depends on no workload, so all requests to a catalog share it."""
 
-    clusters: tuple[Cluster, ...]
+    machines: tuple[Cluster, ...]
+    machine: Indices
+    """Index in `machines` of the hardware of each cluster, which has its own number of nodes."""
     gpu_types: tuple[Gpu, ...]
     """The different GPUs of the clusters."""
     gpu_type: Indices
@@ -96,6 +102,14 @@ class ClusterTable:
         return len(self.gpus)
 
     @property
+    def clusters(self) -> list[Cluster]:
+        """The cluster of each row."""
+        return [
+            replace(self.machines[machine], nodes=int(nodes))
+            for machine, nodes in zip(self.machine.tolist(), self.nodes.tolist(), strict=True)
+        ]
+
+    @property
     def without_hosts(self) -> "ClusterTable":
         """The table of clusters that differ in GPUs or links."""
         return self if self.by_gpus is None else self.by_gpus
@@ -113,7 +127,8 @@ class ClusterTable:
         gpu_types, gpu_type = _renumbered(self.gpu_type[indices])
         by_gpus, row_by_gpus = _renumbered(self.row_by_gpus[indices])
         return ClusterTable(
-            clusters=tuple([self.clusters[index] for index in indices.tolist()]),
+            machines=self.machines,
+            machine=self.machine[indices],
             gpu_types=tuple([self.gpu_types[index] for index in gpu_types.tolist()]),
             gpu_type=gpu_type,
             **{name: getattr(self, name)[indices] for name in ("linked_type", *COLUMNS)},
@@ -170,43 +185,97 @@ def distinct(clusters: Sequence[Cluster]) -> tuple[tuple[Cluster, ...], Indices]
 
 def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
     """Returns the clusters as a table."""
-    columns = {name: np.array([getattr(cluster, name) for cluster in clusters], dtype=np.float64) for name in COLUMNS}
-    gpu_types, gpu_type = one_of_each([cluster.gpu for cluster in clusters], [cluster.gpu.id for cluster in clusters])
-    linked = [(cluster.gpu.id, cluster.interconnect, cluster.link_bytes_per_second) for cluster in clusters]
-    seconds = [seconds_per_unit_of_hardware(cluster) for cluster in clusters]
-    of_clusters = [_size(cluster) for cluster in clusters]
-    sizes, size = one_of_each(of_clusters, of_clusters)
-    without_hosts, row_by_gpus = one_of_each(clusters, map(_gpu_key, clusters))
-    return ClusterTable(
-        clusters=tuple(clusters),
-        gpu_types=gpu_types,
-        gpu_type=gpu_type,
-        linked_type=one_of_each(linked, linked)[1],
-        **columns,
-        unit_seconds={name: np.array([each[name] for each in seconds]) for name in (seconds[0] if seconds else ())},
-        features=_feature_columns(clusters),
-        sizes=sizes,
-        size=size,
-        by_gpus=cluster_table(without_hosts) if len(without_hosts) < len(clusters) else None,
-        row_by_gpus=row_by_gpus,
-    )
+    nodes = np.array([cluster.nodes for cluster in clusters], np.int64)
+    return Machines.of(clusters).in_clusters(np.arange(len(clusters)), nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """Nodes as columns, which become tables of clusters with any numbers of them without a loop over clusters."""
+
+    clusters: tuple[Cluster, ...]
+    """Each node in some cluster."""
+    gpu_types: tuple[Gpu, ...]
+    gpu_type: Indices
+    linked_type: Indices
+    without_host: Indices
+    """A number for each group that differs in hosts alone."""
+    gpus: Floats
+    most_linked: Floats
+    network_known: Mask
+    usable_bytes: Floats
+    host_memory_bytes: Floats
+    unit_seconds: dict[str, Floats]
+    features: dict[str, Levels]
+    """Names that are features, in two rows for each node: one for a single node, and one for several nodes."""
+
+    @staticmethod
+    def of(clusters: Sequence[Cluster]) -> "Machines":
+        """Returns the nodes of the clusters."""
+        gpu_types, gpu_type = one_of_each([each.gpu for each in clusters], [each.gpu.id for each in clusters])
+        linked = [(each.gpu.id, each.interconnect, each.link_bytes_per_second) for each in clusters]
+        seconds = [seconds_per_unit_of_hardware(each) for each in clusters]
+        return Machines(
+            clusters=tuple(clusters),
+            gpu_types=gpu_types,
+            gpu_type=gpu_type,
+            linked_type=one_of_each(linked, linked)[1],
+            without_host=one_of_each(clusters, map(_gpu_key, clusters))[1],
+            gpus=np.array([each.gpus_per_node for each in clusters], np.float64),
+            most_linked=np.array([each.most_linked_gpus for each in clusters], np.float64),
+            network_known=np.array([each.network_known for each in clusters], np.bool_),
+            usable_bytes=np.array([each.usable_bytes for each in clusters], np.float64),
+            host_memory_bytes=np.array([each.host_memory_bytes for each in clusters], np.float64),
+            unit_seconds={name: np.array([each[name] for each in seconds]) for name in (seconds[0] if seconds else ())},
+            features=_names_of_features(clusters),
+        )
+
+    def in_clusters(self, machine: Indices, nodes: Indices) -> ClusterTable:
+        """Returns a table of clusters, each with the node of an index and with a number of such nodes."""
+        gpus = self.gpus[machine] * nodes
+        linked_gpus = np.minimum(self.most_linked[machine], gpus)
+        sizes, size = _distinct_rows(gpus, linked_gpus, np.where(self.network_known[machine], gpus, linked_gpus))
+        table = ClusterTable(
+            machines=self.clusters,
+            machine=machine,
+            gpu_types=self.gpu_types,
+            gpu_type=self.gpu_type[machine],
+            linked_type=self.linked_type[machine],
+            gpus=gpus,
+            gpus_per_node=self.gpus[machine],
+            nodes=nodes.astype(np.float64),
+            linked_gpus=linked_gpus,
+            usable_bytes=self.usable_bytes[machine],
+            host_memory_bytes=self.host_memory_bytes[machine],
+            unit_seconds={name: seconds[machine] for name, seconds in self.unit_seconds.items()},
+            features=self._features(machine, nodes, gpus),
+            sizes=sizes,
+            size=size,
+            by_gpus=None,
+            row_by_gpus=np.arange(len(machine)),
+        )
+        _, row_by_gpus = _distinct_rows(self.without_host[machine], nodes)
+        first = np.unique(row_by_gpus, return_index=True)[1]
+        return table if len(first) == len(table) else replace(table, by_gpus=table.rows(first), row_by_gpus=row_by_gpus)
+
+    def _features(self, machine: Indices, nodes: Indices, gpus: Floats) -> dict[str, Column]:
+        rows = 2 * machine + (nodes > 1)
+        names = {name: _rows_of_feature(column, rows) for name, column in self.features.items()}
+        return {**names, "log_gpus": np.array([log(number) for number in gpus.tolist()])}
 
 
 def _gpu_key(cluster: Cluster) -> tuple[Hashable, ...]:
     links = cluster.link_bytes_per_second, cluster.network_bytes_per_second, cluster.network_known
-    return (cluster.gpu.id, cluster.gpus_per_node, cluster.nodes, cluster.interconnect, *links)
+    return (cluster.gpu.id, cluster.gpus_per_node, cluster.interconnect, *links)
 
 
-def _feature_columns(clusters: Sequence[Cluster]) -> dict[str, Column]:
-    rows = [hardware_features(cluster) for cluster in clusters]
-    columns: dict[str, Column] = {}
-    for name in rows[0] if rows else ():
-        values = [row[name] for row in rows]
-        if isinstance(values[0], str):
-            levels, codes = one_of_each(values, values)
-            columns[name] = Levels(tuple(map(str, levels)), codes)
-        else:
-            columns[name] = np.array(values, dtype=np.float64)
+def _names_of_features(clusters: Sequence[Cluster]) -> dict[str, Levels]:
+    rows = [hardware_features(replace(cluster, nodes=nodes)) for cluster in clusters for nodes in (1, SEVERAL)]
+    columns = {}
+    for name, value in rows[0].items() if rows else ():
+        if isinstance(value, str):
+            values = [str(row[name]) for row in rows]
+            columns[name] = Levels(*one_of_each(values, values))
     return columns
 
 
@@ -214,8 +283,10 @@ def _rows_of_feature(column: Column, indices: Indices) -> Column:
     return Levels(column.names, column.codes[indices]) if isinstance(column, Levels) else column[indices]
 
 
-def _size(cluster: Cluster) -> Size:
-    return cluster.gpus, cluster.linked_gpus, cluster.gpus_of_a_replica
+def _distinct_rows(*columns: Floats | Indices) -> tuple[tuple[Any, ...], Indices]:
+    """Returns the different rows of whole numbers in the columns, and the index of each row among them."""
+    rows = [*zip(*(column.astype(np.int64).tolist() for column in columns), strict=True)]
+    return one_of_each(rows, rows)
 
 
 def _renumbered(codes: Indices) -> tuple[Indices, Indices]:

@@ -18,7 +18,7 @@ from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, config_on, gpu_traits, samples_of
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.best_layouts import BestLayouts, LayoutFigures, no_figures
-from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
+from service.domain.layouts.cluster_table import ClusterTable, Machines, distinct
 from service.domain.layouts.inference_configs import InferenceConfigs
 from service.domain.layouts.inference_search import (
     fastest_inference_layouts,
@@ -264,19 +264,27 @@ def _clusters_for(job: Job, counts: tuple[int, ...], catalog: Catalog) -> FleetC
 def _clusters(
     catalog: Catalog, counts: tuple[int, ...], assumed_network_gbps: float | None, marketplace_clusters: bool
 ) -> FleetClusters:
-    types = catalog.instance_types
-    rated, usable = [each for each in types if is_rated(each)], np.array([is_rated(each) for each in types], np.bool_)
-    machines, machine = distinct([cluster_of_instance(each, 1, assumed_network_gbps) for each in rated])
-    known = [replace(each, nodes=count) for count in counts for each in machines]
-    alone = np.zeros(len(types), np.bool_) if marketplace_clusters else catalog.derive(without_cluster)
-    of_types = []
-    for place, count in enumerate(counts):
-        column = np.full(len(types), -1)
-        column[usable] = machine + place * len(machines)
-        of_types.append(np.where(alone, -1, column) if count > 1 else column)
+    cache = catalog.memory if assumed_network_gbps is None else catalog.outlooks
+    machines, of_types, gpu = catalog.derive(_machines, assumed_network_gbps, cache=cache)
+    count, alone = len(machines.clusters), catalog.derive(without_cluster)
+    joined = of_types if marketplace_clusters else np.where(alone, -1, of_types)
+    rows = ((joined if nodes > 1 else of_types) for nodes in counts)
+    return FleetClusters(
+        machines.in_clusters(np.tile(np.arange(count), len(counts)), np.repeat(counts, count)),
+        np.tile(gpu, len(counts)),
+        tuple(np.where(row < 0, -1, row + place * count) for place, row in enumerate(rows)),
+    )
+
+
+def _machines(catalog: Catalog, assumed_network_gbps: float | None) -> tuple[Machines, Indices, Indices]:
+    """Returns the distinct machines, the one of each instance type (-1 if it has none), and the rated GPU of each."""
+    usable = catalog.mask(catalog.types_that(is_rated))
+    rated = [catalog.instance_types[index] for index in np.flatnonzero(usable).tolist()]
+    known, machine = distinct([cluster_of_instance(each, 1, assumed_network_gbps) for each in rated])
+    of_types = np.full(len(usable), -1)
+    of_types[usable] = machine
     index_of = {gpu.id: index for index, gpu in enumerate(catalog.derive(_rated_gpus))}
-    gpu = np.array([index_of[each.gpu.id] for each in known], np.int64)
-    return FleetClusters(cluster_table(known), gpu, tuple(of_types))
+    return Machines.of(known), of_types, np.array([index_of[each.gpu.id] for each in known], np.int64)
 
 
 def _configs(catalog: Catalog, job: Job) -> tuple[list[Config], Indices]:

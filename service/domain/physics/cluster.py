@@ -57,10 +57,17 @@ class Cluster:
         return self.gpus_per_node * self.nodes
 
     @property
-    def linked_gpus(self) -> int:
-        """GPUs that reach each other over the fast link: those of a node, or of a rack whose trays are the nodes."""
+    def most_linked_gpus(self) -> int:
+        """Most GPUs that may reach each other over the fast link: those of a node, or of a rack whose trays are the
+        nodes.
+        """
         rack = self.gpu.gpus_per_rack if self.gpus_per_node == self.gpu.gpus_per_tray else None
-        return max(self.gpus_per_node, min(rack or 1, self.gpus))
+        return max(self.gpus_per_node, rack or 1)
+
+    @property
+    def linked_gpus(self) -> int:
+        """GPUs that reach each other over the fast link."""
+        return min(self.most_linked_gpus, self.gpus)
 
     @property
     def crosses_network(self) -> bool:
@@ -70,7 +77,7 @@ class Cluster:
     @property
     def gpus_of_a_replica(self) -> int:
         """Most GPUs that may hold one copy of a model: only data parallelism may cross a network that is not stated."""
-        return self.gpus if self.network_known else max(self.linked_gpus, self.gpus_per_node)
+        return self.gpus if self.network_known else self.linked_gpus
 
     @property
     def network_gbps(self) -> float:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from service.domain.calibration.coefficients import Column, Levels
-from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
+from service.domain.layouts.cluster_table import ClusterTable, Machines, cluster_table, distinct
+from service.domain.physics.features import hardware_features
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
 
@@ -63,6 +64,20 @@ def test_some_rows_of_a_table_are_the_table_of_these_clusters(indices: list[int]
     assert [each.gpu for each in by_gpus] == [each.gpu for each in rows.clusters]
     assert [each.gpus for each in by_gpus] == [each.gpus for each in rows.clusters]
     assert len(rows.without_hosts) == len(alone.without_hosts)
+
+
+def test_a_node_in_clusters_of_several_sizes_has_the_figures_of_each() -> None:
+    tray = cluster(replace(gpu_with_peaks(), id="tray", gpus_per_tray=4, gpus_per_rack=72), gpus=4)
+    known, nodes = [ONE, EIGHT, replace(EIGHT, network_known=False), tray, EIGHT_WITH_HOST], (1, 3, 32)
+    of_one_size = np.arange(len(known))
+    table = Machines.of(known).in_clusters(np.tile(of_one_size, len(nodes)), np.repeat(nodes, len(known)))
+    assert table.clusters == [replace(each, nodes=number) for number in nodes for each in known]
+    without_hosts = table.without_hosts.clusters
+    for row, each in enumerate(table.clusters):
+        assert (table.gpus[row], table.linked_gpus[row]) == (each.gpus, each.linked_gpus)
+        assert table.sizes[table.size[row]] == (each.gpus, each.linked_gpus, each.gpus_of_a_replica)
+        assert {name: levels(column)[row] for name, column in table.features.items()} == hardware_features(each)
+        assert without_hosts[table.row_by_gpus[row]] == replace(each, host_memory_bytes=None)
 
 
 def levels(column: Column) -> list[object]:
