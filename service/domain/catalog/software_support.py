@@ -68,8 +68,7 @@ def support_by(rules: Collection[SoftwareRule], versions: Versions = EVERY) -> s
 
 def rules_by_type(catalog: Catalog, software: str) -> list[tuple[SoftwareRule, ...]]:
     """Returns, for each instance type, the rules that decide about a piece of software in any task."""
-    rules = _rules_about(software, catalog)
-    return [_narrowest(rule for rule in rules if applies_to(rule, type_)) for type_ in catalog.instance_types]
+    return _deciding_by_type(_rules_about(software, catalog), catalog)
 
 
 def rules_on_gpu(catalog: Catalog, software: str, gpu_id: str | None) -> tuple[SoftwareRule, ...]:
@@ -138,8 +137,7 @@ def no_framework_mask(catalog: Catalog) -> Mask:
 
 def task_mask(catalog: Catalog, task: str) -> Mask:
     """Returns a mask of the types that can do a task, which are all types without a rule to the contrary."""
-    rules = [rule for rule in catalog.software if rule.task == task]
-    deciding = [_narrowest(rule for rule in rules if applies_to(rule, type_)) for type_ in catalog.instance_types]
+    deciding = _deciding_by_type([rule for rule in catalog.software if rule.task == task], catalog)
     able = np.array([support_by(rules) != "no" for rules in deciding], np.bool_)
     return able & ~catalog.derive(no_framework_mask) if task in NEEDS_A_FRAMEWORK else able
 
@@ -183,6 +181,20 @@ def classical_libraries(catalog: Catalog) -> frozenset[str]:
 
 def _rules_about(software: str, catalog: Catalog) -> list[SoftwareRule]:
     return [rule for rule in catalog.software if rule.software == software and rule.task is None]
+
+
+def _deciding_by_type(rules: Collection[SoftwareRule], catalog: Catalog) -> list[tuple[SoftwareRule, ...]]:
+    """Returns, for each instance type, those of the rules that decide.
+
+    Rules about hosts are the narrowest ones; the others are matched once for each GPU.
+    """
+    of_hosts = [rule for rule in rules if rule.scope in SCOPES_OF_HOSTS]
+    cards = {gpu and gpu.id: gpu for gpu in (type_.gpu for type_ in catalog.instance_types)}
+    of_card = {card: _narrowest(rule for rule in rules if applies_to_gpu(rule, gpu)) for card, gpu in cards.items()}
+    return [
+        _narrowest(rule for rule in of_hosts if applies_to(rule, type_)) or of_card[type_.gpu and type_.gpu.id]
+        for type_ in catalog.instance_types
+    ]
 
 
 def _narrowest(rules: Iterable[SoftwareRule]) -> tuple[SoftwareRule, ...]:
