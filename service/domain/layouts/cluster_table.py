@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from math import log
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -234,12 +234,7 @@ class Machines:
         """Returns a table of clusters, each with the node of an index and with a number of such nodes."""
         gpus = self.gpus[machine] * nodes
         linked_gpus = np.minimum(self.most_linked[machine], gpus)
-        of_a_replica = np.where(self.network_known[machine], gpus, linked_gpus)
-        whole, linked, together = (each.astype(np.int64).tolist() for each in (gpus, linked_gpus, of_a_replica))
-        of_clusters: list[Size] = list(zip(whole, linked, together, strict=True))
-        sizes, size = one_of_each(of_clusters, of_clusters)
-        numbers = range(len(machine))
-        first, row_by_gpus = one_of_each(numbers, zip(self.without_host[machine].tolist(), nodes.tolist(), strict=True))
+        sizes, size = _distinct_rows(gpus, linked_gpus, np.where(self.network_known[machine], gpus, linked_gpus))
         table = ClusterTable(
             machines=self.clusters,
             machine=machine,
@@ -257,13 +252,11 @@ class Machines:
             sizes=sizes,
             size=size,
             by_gpus=None,
-            row_by_gpus=row_by_gpus,
+            row_by_gpus=np.arange(len(machine)),
         )
-        if len(first) == len(machine):
-            return table
-        distinct_rows = np.array(first, np.int64)
-        without_hosts = replace(table, row_by_gpus=np.arange(len(machine))).rows(distinct_rows)
-        return replace(table, by_gpus=without_hosts)
+        _, row_by_gpus = _distinct_rows(self.without_host[machine], nodes)
+        first = np.unique(row_by_gpus, return_index=True)[1]
+        return table if len(first) == len(table) else replace(table, by_gpus=table.rows(first), row_by_gpus=row_by_gpus)
 
     def _features(self, machine: Indices, nodes: Indices, gpus: Floats) -> dict[str, Column]:
         rows = 2 * machine + (nodes > 1)
@@ -288,6 +281,12 @@ def _names_of_features(clusters: Sequence[Cluster]) -> dict[str, Levels]:
 
 def _rows_of_feature(column: Column, indices: Indices) -> Column:
     return Levels(column.names, column.codes[indices]) if isinstance(column, Levels) else column[indices]
+
+
+def _distinct_rows(*columns: Floats | Indices) -> tuple[tuple[Any, ...], Indices]:
+    """Returns the different rows of whole numbers in the columns, and the index of each row among them."""
+    rows = [*zip(*(column.astype(np.int64).tolist() for column in columns), strict=True)]
+    return one_of_each(rows, rows)
 
 
 def _renumbered(codes: Indices) -> tuple[Indices, Indices]:

@@ -72,11 +72,10 @@ def test_a_node_in_clusters_of_several_sizes_has_the_figures_of_each() -> None:
     of_one_size = np.arange(len(known))
     table = Machines.of(known).in_clusters(np.tile(of_one_size, len(nodes)), np.repeat(nodes, len(known)))
     assert table.clusters == [replace(each, nodes=number) for number in nodes for each in known]
-    sizes = {index: shape.size for shape in table.shapes() for index in shape.indices.tolist()}
     without_hosts = table.without_hosts.clusters
     for row, each in enumerate(table.clusters):
         assert (table.gpus[row], table.linked_gpus[row]) == (each.gpus, each.linked_gpus)
-        assert sizes[row] == (each.gpus, each.linked_gpus, each.gpus_of_a_replica)
+        assert table.sizes[table.size[row]] == (each.gpus, each.linked_gpus, each.gpus_of_a_replica)
         assert {name: levels(column)[row] for name, column in table.features.items()} == hardware_features(each)
         assert without_hosts[table.row_by_gpus[row]] == replace(each, host_memory_bytes=None)
 
