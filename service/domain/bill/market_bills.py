@@ -99,8 +99,9 @@ def price_everywhere(
     priced: PricedRun, instance_type: InstanceType, options: Sequence[PaymentOption], catalog: Catalog
 ) -> tuple[MarketBill, ...]:
     """Returns the bill of a run under every payment option. Raises `QuestionError`."""
-    bills = {option: _plain_bill(priced, instance_type, option, catalog) for option in options}
-    return tuple(_compared(priced, instance_type, bill, bills, catalog) for bill in list(bills.values()))
+    bills = [_plain_bill(priced, instance_type, option, catalog) for option in dict.fromkeys(options)]
+    totals = {bill.option: bill.usd for bill in bills}
+    return tuple(_compared(priced, instance_type, bill, totals, catalog) for bill in bills)
 
 
 def price_own_machine(priced: PricedRun, usd_per_hour: float | None, catalog: Catalog) -> MarketBill:
@@ -134,7 +135,9 @@ def price_as_given(
         bills[market] = replace(bill, option=PaymentOption(offer))
     plain = bills.get("on_demand")
     return tuple(
-        bill if plain is None or bill is plain else replace(bill, break_even=_break_even(priced, bill, plain))
+        bill
+        if plain is None or bill is plain
+        else replace(bill, break_even=_break_even(priced, bill, plain.usd, plain.usd_micros_per_hour))
         for bill in bills.values()
     )
 
@@ -204,11 +207,15 @@ def _paid_hours(priced: PricedRun, terms: SellerTerms) -> float:
 
 
 def _plain_bill(priced: PricedRun, instance_type: InstanceType, option: PaymentOption, catalog: Catalog) -> MarketBill:
-    terms = terms_of(
+    terms = _terms(priced, instance_type, option, catalog)
+    return _market_bill(priced, option, terms, option.offer.price.usd_micros_per_hour)
+
+
+def _terms(priced: PricedRun, instance_type: InstanceType, option: PaymentOption, catalog: Catalog) -> SellerTerms:
+    return terms_of(
         catalog.reference, instance_type, option.offer, priced.run, catalog.day, priced.checkpoints,
         service=option.service,
     )  # fmt: skip
-    return _market_bill(priced, option, terms, option.offer.price.usd_micros_per_hour)
 
 
 # Compared with on demand
@@ -216,9 +223,9 @@ def _plain_bill(priced: PricedRun, instance_type: InstanceType, option: PaymentO
 
 def _compared(
     priced: PricedRun, instance_type: InstanceType, bill: MarketBill,
-    bills: dict[PaymentOption, MarketBill], catalog: Catalog,
+    totals: dict[PaymentOption | None, Micros | None], catalog: Catalog,
 ) -> MarketBill:  # fmt: skip
-    """Returns a bill with its commitment and its break-even, and adds a missing on-demand bill to `bills`."""
+    """Returns a bill with its commitment and its break-even, and adds a missing on-demand total to `totals`."""
     paid = bill.option
     if paid is None or paid.offer.market == "on_demand":
         return bill
@@ -238,17 +245,18 @@ def _compared(
     if plain is not None and bill.bill is not None:
         # The on-demand bill is through the same service, so that both have its premium.
         option = PaymentOption(plain, paid.service)
-        if option not in bills:
-            bills[option] = _plain_bill(priced, instance_type, option, catalog)
-        even = _break_even(priced, bill, bills[option])
+        if option not in totals:
+            totals[option] = bill_of(priced.run, _terms(priced, instance_type, option, catalog)).usd
+        even = _break_even(priced, bill, totals[option], plain.price.usd_micros_per_hour)
     return replace(bill, commitment=cost, break_even=even)
 
 
-def _break_even(priced: PricedRun, bill: MarketBill, on_demand: MarketBill) -> BreakEven | None:
-    if bill.usd is None or on_demand.usd is None or not on_demand.usd.likely:
+def _break_even(priced: PricedRun, bill: MarketBill, on_demand: Micros | None, full: int | None) -> BreakEven | None:
+    """Returns a bill compared with the total on demand, where a machine costs `full` millionths of a dollar an hour."""
+    if bill.usd is None or on_demand is None or not on_demand.likely:
         return None
-    saves = float(100 - Fraction(bill.usd.likely, on_demand.usd.likely) * 100)
-    hours, spot, full = priced.amount.hours, bill.usd_micros_per_hour, on_demand.usd_micros_per_hour
+    saves = float(100 - Fraction(bill.usd.likely, on_demand.likely) * 100)
+    hours, spot = priced.amount.hours, bill.usd_micros_per_hour
     at_spot = bill.option is not None and bill.option.offer.market == "spot"
     if not at_spot or isinstance(hours, Unknown) or not hours.likely or spot is None or not full:
         return BreakEven(saves, None)

@@ -298,11 +298,11 @@ def _micro_batches(config: TrainingConfig, layouts: LayoutTable, fixed: FixedLay
     """Returns each row of the layouts, which have micro-batches of one sample, with every size of micro-batch."""
     if fixed.micro_batch is not None or fixed.accumulation is not None:
         return np.arange(len(layouts.tensor)), layouts.micro_batch
-    share = layouts.accumulation
-    divisors = [_divisors(int(samples)) for samples in set(share.tolist())]
+    shares, share = np.unique(layouts.accumulation, return_inverse=True)
+    divisors = [_divisors(int(samples)) for samples in shares.tolist()]
     sizes = np.unique(np.concatenate([np.zeros(0, np.int64), *divisors]))
     sizes = sizes[sizes <= most_samples_per_micro_batch(config)]
-    row, size = np.nonzero(share[:, None] % sizes == 0)
+    row, size = np.nonzero((shares[:, None] % sizes == 0)[share])
     return row, sizes[size].astype(np.float64)
 
 

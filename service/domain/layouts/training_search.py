@@ -201,8 +201,9 @@ class _Search:
             times = costs[here] @ demands[:, rows]
             for amount, rate in carried:
                 np.maximum(times, rate[here, None] * amount[rows], out=times)
-            room = np.where(candidates.crossing[rows], to_cross[here, None], usable[here, None])
-            np.copyto(times, np.inf, where=needed[rows] > room)
+            times[needed[rows] > usable[here, None]] = np.inf
+            crossing = np.flatnonzero(candidates.crossing[rows])
+            times[:, crossing] = np.where(needed[rows][crossing] > to_cross[here, None], np.inf, times[:, crossing])
             if _host_depends_on_layout(self.config):
                 hosts = self.clusters.hosts_fit_by_layout(self.config, here, candidates.layouts.micro_batch[rows])
                 times[~hosts] = np.inf
