@@ -393,7 +393,11 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
         "value": _better_value(
             top.id,
             now,
-            {each.id: peak for each, _, peak in cards if peak >= now and each.cpu_architecture == top.cpu_architecture},
+            {
+                each.id: peak
+                for each, _, peak in cards
+                if each.gpu != gpu and peak >= now and each.cpu_architecture == top.cpu_architecture
+            },
             catalog,
         ),
     }
