@@ -273,7 +273,8 @@ SENTENCES: Mapping[str, Sentence] = dict(chain(REASONS.items(), WARNINGS.items()
 
 
 def _batch_assumed(samples: float, per_gpu: int | None, *, steps: bool) -> str:
-    usual = f"about {samples:,.0f} samples, the same number on each GPU and at least one"
+    count = "one sample" if samples == 1 else f"{samples:,.0f} samples"
+    usual = f"about {count}, the same number on each GPU and at least one"
     step = usual if per_gpu is None else f"the `batch_size` of each GPU once, {per_gpu:,}"
     differ = " As many steps on more GPUs are then more samples." if steps and per_gpu is not None else ""
     return f"No `global_batch_size` was given, so an optimizer step is taken to have {step}.{differ}"
@@ -377,6 +378,10 @@ NOTES: Mapping[NoteCode, Sentence] = {
     NoteCode.NEAREST: _nearest,
     NoteCode.SEVERAL_CONSTRAINTS: lambda instance, codes: (
         f"No single change admits anything. {instance} misses the fewest constraints: {', '.join(codes)}."
+    ),
+    NoteCode.RETIRED: lambda names, since: (
+        f"{' and '.join(names)} {'has' if len(names) == 1 else 'have'} not been offered since {since}: "
+        "an earlier `as_of` ranks the machines of its day."
     ),
     NoteCode.GPU_NOT_RENTED: lambda gpus: (
         f"No instance type of the catalog has {' or '.join(gpus)}: `POST /estimate` estimates a machine that you "

@@ -383,7 +383,8 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
     memory, speed = min(larger, key=itemgetter(1), default=None), min(faster, key=itemgetter(2), default=None)
     if memory is None and speed is None:
         return None
-    others = {each.id: peak for each, _, peak in cards if peak >= now and each.cpu_architecture == top.cpu_architecture}
+    compared = [(card, peak) for card, _, peak in cards if card.cpu_architecture == top.cpu_architecture]
+    others = {card.id: peak for card, peak in compared if card.gpu != gpu and peak >= now}
     return {
         "instance": top.id,
         "memory": memory and (memory[0].id, memory[1]),

@@ -157,6 +157,7 @@ class NoteCode(MeaningfulCode):
         auto(),
         "No single change admits anything; the note names the type that misses the fewest constraints.",
     )
+    RETIRED = auto(), "All instance types of a family, series or name in the constraints are retired."
     GPU_NOT_RENTED = auto(), "No instance type of the catalog has any of the GPUs that the constraints name."
     OBJECTIVE_CHANGED = auto(), "The first choice under the earlier objective, compared with the one of this answer."
     OBJECTIVE_DEFAULTED = auto(), "No objective was given, so `cheapest` was used."

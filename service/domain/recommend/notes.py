@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
+import numpy as np
+
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import near_names
 from service.domain.catalog.software_support import software_names
@@ -154,6 +156,7 @@ def _notes_on_data(
 
 def _notes_on_names(question: Question, catalog: Catalog) -> Iterator[Note]:
     """Yields notes on names of which the catalog knows too little."""
+    yield from _retired(question, catalog)
     asked, rented = question.constraints.words.get("gpu", ()), catalog.columns.words["gpu"].words
     if asked and not set(asked).intersection(rented):
         yield Note(NoteCode.GPU_NOT_RENTED, ("constraints.gpu",), {"gpus": asked})
@@ -165,6 +168,17 @@ def _notes_on_names(question: Question, catalog: Catalog) -> Iterator[Note]:
     if unknown := dict(question.software_unknown):
         meant = {name: near_names(name, catalog.derive(software_names)) for name in unknown}
         yield Note(NoteCode.SOFTWARE_UNKNOWN, tuple(dict.fromkeys(unknown.values())), {"near": meant})
+
+
+def _retired(question: Question, catalog: Catalog) -> Iterator[Note]:
+    """Yields a note for each constraint that names nothing but retired instance types."""
+    for column in ("instance", "family", "series"):
+        names = question.constraints.words.get(column, ())
+        named = np.flatnonzero(catalog.columns.words[column].among(names)).tolist() if names else ()
+        events = [catalog.instance_types[index].event_on(catalog.day) for index in named]
+        if events and all(event is not None and event.state == "retired" for event in events):
+            figures = {"names": names, "since": max(event.starts_on for event in events if event is not None)}
+            yield Note(NoteCode.RETIRED, (f"constraints.{column}",), figures)
 
 
 def _near_notes(nearest: tuple[RankedOffer | None, RankedOffer | None], miss: NearestMiss | None) -> Iterator[Note]:

@@ -285,13 +285,14 @@ def _price_warnings(subject: _Subject) -> Warnings:
     if belief is not None and belief.suspect and belief.usd_micros_listed is not None:
         listed = belief.usd_micros_listed / MICRO
         yield statement(WarningCode.PRICE_SUSPECT, listed=listed, believed=price.usd_per_hour)
-    # The age of a price matters only where it could change the order.
-    if price.observed_on is None:
-        yield statement(WarningCode.PRICE_UNDATED)
-    elif subject.offer.tied != UNTIED and (age := (subject.catalog.day - price.observed_on).days) > OLD_PRICE_DAYS:
-        yield statement(WarningCode.PRICE_OLD, days=age, observed_on=price.observed_on)
+    # The day of a price that is carried over is not one on which it was observed.
     if price.kind == "assumed":
         yield statement(WarningCode.PRICE_ASSUMED, note=price.note)
+    elif price.observed_on is None:
+        yield statement(WarningCode.PRICE_UNDATED)
+    # The age of a price matters only where it could change the order.
+    elif subject.offer.tied != UNTIED and (age := (subject.catalog.day - price.observed_on).days) > OLD_PRICE_DAYS:
+        yield statement(WarningCode.PRICE_OLD, days=age, observed_on=price.observed_on)
 
 
 _WARNERS = (

@@ -667,6 +667,11 @@ def test_the_next_cards_of_a_seller_have_more_memory_or_more_speed(client: TestC
     assert "money" not in t4
 
 
+def test_a_smaller_host_with_the_same_card_is_no_step_up(client: TestClient) -> None:
+    larger = advice(ask(client, "training", {"instance": ["g5g.2xlarge"]}, precision=["fp16"]))["upgrade_path"]
+    assert "g5g.xlarge" not in larger
+
+
 def test_the_next_card_runs_the_precision_of_the_work(client: TestClient) -> None:
     """A V100 has a higher peak at fp16 than an RTX 3090, but no bf16."""
 

@@ -556,3 +556,20 @@ def test_an_estimate_says_that_a_commitment_held_matches_no_offer(
     body = {"machine": machine, "hours": 10, "commitments_held": ["1y_reserved_all_upfront"]}
     answer = client.post("/estimate", json=body).json()
     assert any("commitments held" in note for note in answer["notes"]) is unused
+
+
+@pytest.mark.parametrize(("named", "noted"), [({"family": ["p3"]}, True), ({"family": ["p3", "g5"]}, False)], ids=str)
+def test_constraints_that_name_retired_machines_only_say_since_when(
+    client: TestClient, named: Body, noted: bool
+) -> None:
+    answer = post_recommend(client, question(constraints=named))
+    texts = [note["text"] for note in answer["notes"] if note["code"] == "retired"]
+    assert bool(texts) is noted is not bool(answer["choices"])
+    assert all(text.startswith("p3 has not been offered since 2025-12-20") for text in texts)
+
+
+def test_a_price_that_is_carried_over_is_not_said_to_be_observed(client: TestClient) -> None:
+    answer = post_recommend(client, question(constraints={"family": ["g5"], "provider": ["aws"]}, as_of="2022-02-17"))
+    codes = [[warning["code"] for warning in choice["warnings"]] for choice in answer["choices"]]
+    assert any("price_assumed" in each for each in codes)
+    assert not any({"price_assumed", "price_old"} <= set(each) for each in codes)

@@ -48,6 +48,7 @@ NEXT = instance_type("p5.48xlarge", gpu=NEWER, gpu_count=8)
 PCIE = instance_type("pcie.4", gpu=REDUCED, gpu_count=4, interconnect="pcie", vcpus=4.0, cpu_architecture="arm64",
                      memory_gib=None, rdma=False, local_storage_gb=0.0, lifecycle=(event("preview"),))  # fmt: skip
 ENDING = instance_type("end.1", lifecycle=(event(), event("retired", date(2024, 9, 1))))
+GONE = instance_type("gone.1", lifecycle=(event(), event("retired", date(2022, 1, 1))))
 PARTLY = instance_type("part.1", gpu=PART, gpu_count=1, lifecycle=(event("closed_to_new"),))
 DARK = instance_type("dark.1", gpu=gpu("dark", rates=(rate("bf16", "accelerated", None),)))
 CARD = instance_type("card.1", provider="vast", gpu_count=1, vcpus=None, network_gbps=None)
@@ -156,6 +157,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "another stack": lambda: ask(replace(SMALL_JOB, unrecognised_software=("abacus",))),
     "nothing at all": lambda: ask(constraints={"region": ("nowhere",), "market": ("reserved",)}),
     "a commitment": lambda: ask(world=catalog(priced(P4D, 1.0, market="reserved", term="1y_reserved"))),
+    "a machine that is retired": lambda: ask(machines=(GONE,), world=catalog(priced(GONE, 1.0))),
     "a commitment that matches nothing": lambda: ask(machines=(P4D,), commitments_held=("3y_reserved",)),
     "requests without lengths": lambda: ask(
         replace(SERVING, input_length=None, output_length=None), task="inference"
