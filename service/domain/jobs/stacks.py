@@ -208,7 +208,8 @@ STACKS = (
     Stack("exllamav3", _GRAPH, ("exl3",), splits_layers=True),
     Stack("mlc-llm", _GRAPH, ("mlc",)),
     Stack("mlx", _GRAPH, ("mlx-lm",)),
-    Stack("whisper.cpp", _GRAPH, ("whispercpp", "whisper-cpp"), static_batches=True),
+    # Its server locks the model for each request.
+    Stack("whisper.cpp", _GRAPH, ("whispercpp", "whisper-cpp"), static_batches=True, most_in_flight=1.0),
     # Compiled runtimes with layers fused into few kernels.
     Stack(
         "ctranslate2",

@@ -156,7 +156,11 @@ class ArrivalTimes:
         variance = variance + self.added_per_token.variance * later_tokens**2
         varying = RandomTime(self.prompt.mean + self._added_and_wait + per_token * later_tokens, variance)
         steady_variance = self._variance_of_lengths(self.least_per_token)
-        return np.asarray(self.least_first_token - self.prompt.mean + varying.quantile(percentile, steady_variance))
+        seconds = np.asarray(self.least_first_token - self.prompt.mean + varying.quantile(percentile, steady_variance))
+        # Both times are approximated apart: where the first token is most of a request, it could seem to come after it.
+        late = np.flatnonzero(self.mean_first_token > 0.25 * self.mean_request)
+        seconds[late] = np.maximum(seconds[late], taken(self, late).first_token(percentile))
+        return seconds
 
     def _variance_of_lengths(self, seconds_per_token: Floats) -> Floats:
         """Variance of the time of a request that is due to the lengths of prompts and answers."""

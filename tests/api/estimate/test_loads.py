@@ -183,6 +183,15 @@ def test_a_late_first_token_that_no_limit_covers_is_stated(client: TestClient) -
         assert "slow_first_token" not in {each["code"] for each in answer["warnings"]}
 
 
+def test_an_engine_that_answers_one_request_after_another_has_one_place(client: TestClient) -> None:
+    work = {"task": "inference", "model": "whisper-large-v3", "serving": {"concurrency": 6}}
+    for engine, places in (("whisper.cpp", 1), ("faster-whisper", 66)):
+        body = {"workload": {**work, "software": {"engine": engine}}, "machine": {"gpu": "rtx-3090"}}
+        found = post_estimate(client, body)["load"]
+        assert found["max_batch"] == pytest.approx(places, abs=20 * (places > 1))
+        assert found["instances"] == (6 if places == 1 else 1)
+
+
 def test_a_late_first_token_of_a_transcript_is_not_stated(client: TestClient) -> None:
     """Transcripts are read once they are complete: a limit on the first token is one of chats."""
     work = {"task": "inference", "model": "whisper-large-v3", "software": {"engine": "faster-whisper"}}

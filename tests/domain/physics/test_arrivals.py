@@ -153,6 +153,19 @@ def test_longer_prompts_make_whole_requests_longer() -> None:
     assert found == pytest.approx(1.0 + 10.0 * prompt.at(0.95) / 1000.0, rel=0.15)
 
 
+@pytest.mark.parametrize("clients", [None, 4.0])
+def test_a_request_does_not_end_before_its_first_token(clients: float | None) -> None:
+    """Prompts of a million tokens take minutes and answers seconds: a request took 404 s, and its first token 406 s."""
+    times = EngineTimes(0.013, 1e-4, 57.0, 0.02).times(np.ones(1))
+    for places in (1.0, 2.0, 16.0):
+        for load in (0.1, 0.3, 0.6, 0.9):
+            answer, room = Length(20.0, 38.0), np.array([places])
+            serving = Serving(load / 57.3, clients and min(clients, places), Length(1e6), answer)
+            found = arrival_times(times, np.array([serving.load]), room, serving)
+            for percentile in (0.5, 0.95, 0.99, 0.999):
+                assert found.per_request(percentile)[0] >= found.first_token(percentile)[0]
+
+
 def test_lengths_have_the_percentile_that_is_given() -> None:
     length = Length(300.0, 900.0)
     assert length.at(0.95) == pytest.approx(900.0)
