@@ -202,8 +202,8 @@ class _Search:
             for amount, rate in carried:
                 np.maximum(times, rate[here, None] * amount[rows], out=times)
             times[needed[rows] > usable[here, None]] = np.inf
-            crossing = np.flatnonzero(candidates.crossing[rows])
-            times[:, crossing] = np.where(needed[rows][crossing] > to_cross[here, None], np.inf, times[:, crossing])
+            if candidates.crossing[rows].any():
+                times[candidates.crossing[rows] & (needed[rows] > to_cross[here, None])] = np.inf
             if _host_depends_on_layout(self.config):
                 hosts = self.clusters.hosts_fit_by_layout(self.config, here, candidates.layouts.micro_batch[rows])
                 times[~hosts] = np.inf
