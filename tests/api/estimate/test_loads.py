@@ -193,7 +193,7 @@ def test_an_engine_that_answers_one_request_after_another_has_one_place(client: 
 
 
 def test_a_late_first_token_of_a_transcript_is_not_stated(client: TestClient) -> None:
-    """Transcripts are read once they are complete: the limit of a chat was told for Whisper."""
+    """Transcripts are read once they are complete: the limit of a chat was stated for Whisper."""
     work = {"task": "inference", "model": "whisper-large-v3", "software": {"engine": "faster-whisper"}}
     answer = post_estimate(
         client, {"workload": {**work, "serving": {"requests_per_second": 20}}, "machine": "aws/g4dn.xlarge"}
