@@ -13,7 +13,10 @@ from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.parallelism import CHECKPOINTINGS, Layout, LayoutTable
 
-UNNAMED: dict[str, str | float] = {"class": "", "stack": "", "release": "", "apart": ""}
+USUAL_TRAINER = "eager"
+"""The class of stacks in which most people train: plain PyTorch, or a trainer that is written in it (decision 15)."""
+
+UNNAMED: dict[str, str | float] = {"class": "", "usual_class": USUAL_TRAINER, "stack": "", "release": "", "apart": ""}
 """Features of software without a name. Such runs need not share a stack, so they select no coefficient of a stack."""
 
 
@@ -23,6 +26,7 @@ def _software_features(software: SoftwareStack) -> dict[str, str | float]:
     stack_class = software.stack_class
     return {
         "class": stack_class.id,
+        "usual_class": stack_class.id,
         "stack": software.line,
         "release": software.profile,
         "apart": "" if stack_class.id == "engine" else stack_class.id,

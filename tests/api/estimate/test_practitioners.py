@@ -616,6 +616,27 @@ def test_pretraining_without_a_stack_takes_about_as_long_as_llama_3_took(client:
     assert estimate["layout"]["virtual_stages"] > 1
 
 
+@pytest.mark.parametrize(
+    ("model", "machine", "fields"),
+    [
+        ("llama-3.1-8b", "p5.48xlarge", {"purpose": "finetune", "sequence_length": 4096}),
+        ("llama-3.1-8b", "p4de.24xlarge", {"sequence_length": 2048}),
+        ("yolov5s", "p3.2xlarge", {"batch_size": 64}),
+        ("resnet-50", "p4d.24xlarge", {"batch_size": 256}),
+        ("bert-large", "p3.16xlarge", {"batch_size": 32, "sequence_length": 128}),
+    ],
+)
+def test_training_without_a_stack_is_about_as_fast_as_in_plain_pytorch(
+    client: TestClient, model: str, machine: str, fields: dict[str, Any]
+) -> None:
+    def rate(**software: str) -> float:
+        work = training(model, **{"batch_size": None, **fields}, software=software)
+        rates = post_estimate(client, {"workload": work, "machine": machine})["estimate"]["samples_per_second"]
+        return float(rates["likely"])
+
+    assert rate() < 1.1 * max(rate(framework=name) for name in ("pytorch", "transformers"))
+
+
 @pytest.mark.parametrize("machine", ["g5.2xlarge", "g6e.2xlarge"])
 def test_qlora_without_a_stack_is_no_faster_than_with_the_usual_ones(client: TestClient, machine: str) -> None:
     def rate(**software: str) -> float:
