@@ -34,7 +34,7 @@ def calibrate(table: Path, catalog: Catalog, write: Path | None) -> str:
     left_out = [(case, without) for result in results.values() for case, without in result if not case.bound]
     bands = fitted_bands(
         [case.miss(without) for case, without in left_out],
-        without_stack=[case.without_stack.miss(without) for case, without in left_out],
+        without_stack=[each.miss(without) for case, without in left_out for each in case.without_stack],
     )
     if write:
         write_coefficients(write, [*fit_all(cases, better), *bands])

@@ -94,9 +94,10 @@ class Case:
         return self.banded_as or self.kind
 
     @property
-    def without_stack(self) -> "Case":
-        """The case as a question that names no framework or engine."""
-        return replace(self, features={**self.features, **UNNAMED})
+    def without_stack(self) -> tuple["Case", "Case"]:
+        """The case as a question that names no framework or engine, and as one that names a stack without runs."""
+        of_class = {**self.features, "stack": "", "release": ""}
+        return replace(self, features={**self.features, **UNNAMED}), replace(self, features=of_class)
 
     def under(self, coefficients: Coefficients) -> "Case":
         """The case with its terms under these coefficients."""

@@ -33,7 +33,10 @@ FEWEST_ERRORS = 10
 """Errors that a quantile needs; a group with fewer takes the quantiles of the next wider group."""
 
 UNKNOWN_STACK = "unseen=any stack"
-"""Scope of the errors of questions that name no stack with runs."""
+"""Scope of the errors of questions that name no stack, or one of no known class."""
+
+STACK_WITHOUT_RUNS = "unseen=stack of a class"
+"""Scope of the errors of questions that name a stack without runs, whose class has some."""
 
 UNKNOWN_BAND = (0.45, 2.0)
 """Low and high factors where no group has errors: about the error of rules of thumb (assumed)."""
@@ -149,10 +152,11 @@ def _groups(kind: StepKind, features: Features, new: Sequence[str]) -> tuple[str
 
 
 def _middle_groups(kind: StepKind, features: Features) -> tuple[str, ...]:
-    """Returns the groups of errors of questions that name no stack, the narrowest first."""
-    of_family = f"family={features.get('family', '')}|{UNKNOWN_STACK}"
+    """Returns the groups of errors of questions that name no stack with runs, the narrowest first."""
+    widest = UNKNOWN_STACK if features.get("class", "") in ("", "unknown") else STACK_WITHOUT_RUNS
+    of_family = f"family={features.get('family', '')}|{widest}"
     of_method = f"method={features.get('method', '')}|{of_family}"
-    return (*((of_method,) if _has_methods(kind) else ()), of_family, UNKNOWN_STACK)
+    return (*((of_method,) if _has_methods(kind) else ()), of_family, widest)
 
 
 # The fit

@@ -26,7 +26,7 @@ def _software_features(software: SoftwareStack) -> dict[str, str | float]:
     stack_class = software.stack_class
     return {
         "class": stack_class.id,
-        "usual_class": stack_class.id,
+        "usual_class": USUAL_TRAINER if stack_class.id == "unknown" else stack_class.id,
         "stack": software.line,
         "release": software.profile,
         "apart": "" if stack_class.id == "engine" else stack_class.id,

@@ -635,6 +635,7 @@ def test_training_without_a_stack_is_about_as_fast_as_in_plain_pytorch(
         return float(rates["likely"])
 
     assert rate() < 1.1 * max(rate(framework=name) for name in ("pytorch", "transformers"))
+    assert rate(framework="a trainer of our own") == pytest.approx(rate())
 
 
 @pytest.mark.parametrize("machine", ["g5.2xlarge", "g6e.2xlarge"])

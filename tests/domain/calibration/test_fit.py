@@ -208,6 +208,16 @@ def test_the_caution_is_of_a_method_where_the_kind_has_methods() -> None:
         assert bands.caution(kind, {"family": "llm", "method": "full"}, ("stack",)) == 1.0
 
 
+def test_a_stack_without_runs_has_a_caution_apart_from_that_of_no_stack() -> None:
+    """The coefficients of its class apply to the former only, so that the two miss the published rates differently."""
+    named, unnamed = ({"family": "llm", "class": name, "stack": stack} for name, stack in (("tuned", "new"), ("", "")))
+    misses = [Miss(KIND, features, ("stack",), error) for features, error in ((named, -0.3), (unnamed, -0.1))]
+    bands = calibration_of(fitted_bands([], [miss for miss in misses for _ in range(20)])).bands
+    assert bands.caution(KIND, named, ("stack",)) == pytest.approx(exp(-0.3))
+    for features in (unnamed, {**unnamed, "class": "unknown", "stack": "of no known class"}):
+        assert bands.caution(KIND, features, ("stack",)) == pytest.approx(exp(-0.1))
+
+
 def test_no_new_stack_is_expected_to_be_faster_than_the_physics_says() -> None:
     """Where new stacks ran at 1.2 times the estimate, the next one is expected at the estimate, with a wider band."""
     faster = [Miss(KIND, {"family": "llm"}, ("stack",), 0.2)] * 20
