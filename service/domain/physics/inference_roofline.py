@@ -66,7 +66,7 @@ EXPERT_KERNELS = 18
 grouped products, activation, and adding up the results."""
 
 SHARED_EXPERT_KERNELS = 4
-"""Kernels of the shared experts, beside routed ones."""
+"""Kernels of the shared experts, next to routed ones."""
 
 ADAPTER_KERNELS_PER_LAYER = 8
 """Kernels that LoRA adapters add to a layer: down to the rank and up from it, for each of four matrix products. In a 7B
