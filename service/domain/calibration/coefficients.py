@@ -221,14 +221,13 @@ class StepFactors:
     kind: StepKind
     of_terms: Mapping[str, float]
 
+    def whole(self, term: str) -> float:
+        """Returns the factor of a term with the part that no coefficient changes: the 1 of a bounded term."""
+        return self.of_terms[term] + (term in self.kind.bounded)
+
     def seconds(self, ideal: Mapping[str, float]) -> dict[str, float]:
         """Returns the expected seconds of each term from its ideal seconds; terms without a factor are left out."""
-        bounded, factors = self.kind.bounded, self.of_terms
-        alone = {
-            term: value * (factors[term] + (term in bounded))
-            for term, value in ideal.items()
-            if value > 0 and term in factors
-        }
+        alone = {term: value * self.whole(term) for term, value in ideal.items() if value > 0 and term in self.of_terms}
         return {term: float(seconds) for term, seconds in self.kind.overlapped(alone).items()}
 
 

@@ -108,11 +108,11 @@ GENERATION = _kind(
         ),
     },
     {
-        "weights": (1.3, {
-            WIDE: ("apart", "apart stack", "apart stack bits"),
+        "weights": (0.2, {
+            WIDE: (EVERYTHING, "stack", "apart", "apart stack", "apart stack bits"),
             # One token at a time uses less of the bandwidth of an A100 than of a card with slower memory.
             MIDDLE: ("apart architecture", "apart tier architecture"),
-            NARROW: (EVERYTHING, "stack", "stack bits"),
+            NARROW: ("stack bits",),
             0.05: ("architecture", "tier"),
         }),
         "cache": (1.15, {WIDE: ("apart",), NARROW: (EVERYTHING, "stack", "architecture")}),
@@ -124,6 +124,10 @@ GENERATION = _kind(
             NARROW: (EVERYTHING, "stack", "architecture precision", "stack architecture", "release"),
         }),
         "attention": (2.0, {NARROW: (EVERYTHING, "stack", "architecture")}),
+        # Each expert multiplies few tokens, and some more than others.
+        "prefill_experts": (3.0, {
+            WIDE: (EVERYTHING,), MIDDLE: ("stack", "release"), NARROW: ("architecture precision",),
+        }),
         "prefill_memory": (0.5, {NARROW: (EVERYTHING, "stack", "stack bits")}),
         "pass": (0.5, {NARROW: (EVERYTHING, "stack", "class")}),
         "launch": (0.3, {
@@ -131,21 +135,22 @@ GENERATION = _kind(
             WIDE: ("apart stack bits",),
             NARROW: (EVERYTHING, "class", "stack", "family", "stack bits"),
         }),
-        "routing": (0.02, {NARROW: (EVERYTHING, "stack", "release")}),
         "tensor": (1.5, {MIDDLE: ("stack", "link"), NARROW: (EVERYTHING,)}),
         "expert": (1.5, {NARROW: (EVERYTHING, "stack", "link")}),
         "latency": (1.0, {WIDE: ("apart",), NARROW: (EVERYTHING, "stack", "link")}),
         "step": (2.0, {BROAD: ("apart", "apart stack"), NARROW: (EVERYTHING, "stack", "release")}),
         "request": (1.0, {NARROW: (EVERYTHING, "stack", "release")}),
         "vocabulary": (1.0, {NARROW: (EVERYTHING, "stack")}),
-        "arrival": (1.0, {NARROW: (EVERYTHING, "stack", "release")}),
+        "arrival": (1.0, {WIDE: ("source",), NARROW: (EVERYTHING, "stack", "release")}),
         "prompt_launch": (1.0, {WIDE: (EVERYTHING,), MIDDLE: ("stack", "release")}),
-        "prompt_routing": (1.0, {1.6: ("stack",), BROAD: (EVERYTHING,), MIDDLE: ("release",)}),
+        "prompt_routing": (0.3, {1.6: ("stack",), BROAD: (EVERYTHING,), MIDDLE: ("release",)}),
     },
     # Published rates of serving differ by arrival patterns and schedulers, which no feature describes.
     noise=0.3,
     # Where an engine lacks a kernel, all runs of a sweep are off: SGLang with MXFP4 on an A100 by a factor of eight.
     huber=0.05,
+    # No engine reads its weights faster than the memory delivers them.
+    bounded=("weights",),
     banded_by=(("class",),),
 )  # fmt: skip
 """Tokens of language models, from the first to the last.

@@ -447,7 +447,8 @@ def _engines(search: _InferenceSearch, cluster: Indices, layouts: LayoutTable) -
     of_degrees = np.exp(factors.of_columns(GENERATION, "*", degree_columns(layouts)))
 
     def rate(term: str, resource: str) -> Number:
-        return (of_config[term] * of_clusters[term] * rates[resource])[cluster] * of_degrees
+        fitted = (of_config[term] * of_clusters[term])[cluster] * of_degrees
+        return (fitted + (term in GENERATION.bounded)) * rates[resource][cluster]
 
     memory, linked_gpus = rates["memory"][cluster], clusters.linked_gpus[cluster]
     return CalibratedEngines.of(search.configs.on(gpu_types), layouts, linked_gpus, memory, rate)

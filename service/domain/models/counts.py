@@ -243,8 +243,14 @@ def parameters_touched(model: Model, tokens: Number) -> tuple[float, Number]:
     t, per_expert = model.transformer, _parameters_per_expert(model)
     if t is None or not per_expert:
         return multiplied_parameters(model), 0.0
-    always = multiplied_parameters(model) - per_expert * t.experts_per_token
-    return max(0.0, always), per_expert * experts_touched(t, tokens)
+    return multiplied_parameters(model) - routed_parameters(model), per_expert * experts_touched(t, tokens)
+
+
+def routed_parameters(model: Model) -> float:
+    """Returns the parameters of the routed experts that a token uses; 0 where experts are unknown."""
+    t = model.transformer
+    of_experts = _parameters_per_expert(model) * t.experts_per_token if t is not None else 0.0
+    return min(of_experts, multiplied_parameters(model))
 
 
 def experts_touched(t: Transformer, tokens: Number) -> Number:

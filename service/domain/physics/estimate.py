@@ -51,7 +51,7 @@ MOST_OVER = 1.25
 """Ratio of needed to available memory: nearly all published runs that ran out of memory are estimated above it."""
 
 TERMS_BY_BOTTLENECK = {
-    "gpu_compute": ("matrix", "narrow", "attention", "prefill"),
+    "gpu_compute": ("matrix", "narrow", "attention", "prefill", "prefill_experts"),
     "gpu_memory_bandwidth": (
         "memory", "power", "weights", "cache", "vocabulary", "prefill_memory", "pass", "optimizer",
     ),

@@ -286,8 +286,8 @@ class CalibratedEngines:
 
 def calibrated_rates(factors: StepFactors, config: InferenceConfig, cluster: Cluster) -> CalibratedRates:
     """Returns a function for the calibrated seconds per unit of a resource that a term needs on a cluster."""
-    rates, of_terms = seconds_per_unit(config, cluster), factors.of_terms
-    return lambda term, resource: rates[resource] * of_terms[term]
+    rates = seconds_per_unit(config, cluster)
+    return lambda term, resource: rates[resource] * factors.whole(term)
 
 
 def engine_with(factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout) -> CalibratedEngines:
@@ -347,6 +347,5 @@ def served_load(
 
 def _calibrated(factors: StepFactors, terms: EngineTerms, least_step: float) -> EngineTimes:
     """Returns the calibrated seconds of each part. No step is faster than reading its weights and cache."""
-    of_terms = factors.of_terms
-    step, request, prompt, arrival = (sum(seconds * of_terms[term] for term, seconds in part.items()) for part in terms)
+    step, request, prompt, arrival = (sum(factors.seconds(part).values()) for part in terms)
     return EngineTimes(max(step, least_step), max(request, terms.request["cache"]), prompt, arrival)

@@ -16,8 +16,10 @@ from service.domain.models.counts import (
     multiplied_parameters,
     network_flops,
     parameters_touched,
+    routed_parameters,
     table_parameters,
 )
+from service.domain.models.model import Transformer
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import adapter_bytes, cache_bytes_of_step
 from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, spread_of_experts
@@ -46,6 +48,27 @@ REQUEST_SECONDS = 1e-5
 ARRIVAL_SECONDS = 1e-2
 """Nominal seconds of a request on its way to the engine and back: HTTP, tokenisation, queues between processes."""
 
+ATTENTION_KERNELS = 7
+"""Kernels of an attention: normalisation, product for queries, keys and values, rotation, write to the cache,
+attention, output product and sum. All counts of kernels are of the operations of a layer in vLLM (approximate)."""
+
+LATENT_ATTENTION_KERNELS = 12
+"""Kernels of MLA, which projects queries and the cache in two products each, with a normalisation between them, and
+multiplies by the projections of keys and values before and after the attention."""
+
+STATE_SPACE_KERNELS = 9
+"""Kernels of a state space, with its convolution, its gates and the update of its state."""
+
+FFN_KERNELS = 5
+"""Kernels of a dense FFN: normalisation, two products, activation and sum."""
+
+EXPERT_KERNELS = 18
+"""Kernels of an FFN with routed experts: choosing them, sorting the tokens by expert, formats of the values, two
+grouped products, activation, and adding up the results."""
+
+SHARED_EXPERT_KERNELS = 4
+"""Kernels of the shared experts, next to routed ones."""
+
 ADAPTER_KERNELS_PER_LAYER = 8
 """Kernels that LoRA adapters add to a layer: down to the rank and up from it, for each of four matrix products. In a 7B
 model on an A100 they take about 2 ms per token (Punica, arXiv 2310.18547)."""
@@ -58,6 +81,19 @@ TOKENS_PER_STEP = 8192.0
 
 USUAL_FORWARD_BATCH = 128.0
 """Samples in a forward pass by default (assumed: large enough to fill a GPU)."""
+
+
+def kernels_per_pass(t: Transformer) -> float:
+    """Returns the kernels that a pass of a language model starts, counted by kind of layer (nominal)."""
+    mixer = LATENT_ATTENTION_KERNELS if t.mla_kv_rank else ATTENTION_KERNELS
+    experts = EXPERT_KERNELS + SHARED_EXPERT_KERNELS * (t.shared_experts > 0)
+    return (
+        mixer * (t.attending_layers + t.cross_layers)
+        + STATE_SPACE_KERNELS * t.ssm_layers
+        + FFN_KERNELS * (t.ffn_layers - t.moe_layers)
+        + experts * t.moe_layers
+    )
+
 
 CalibratedRates = Callable[[str, str], Number]
 """A function of a term and a resource; it returns the calibrated seconds per unit of the resource for this term."""
@@ -133,10 +169,9 @@ def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
     """
     t, steps = config.model.transformer, config.any_load.steps_per_token
     assert t is not None
-    kernels = KERNELS_PER_LAYER_FORWARD + ADAPTER_KERNELS_PER_LAYER * (config.any_load.adapters > 0)
+    adapters = ADAPTER_KERNELS_PER_LAYER * t.sublayers / 2 * (config.any_load.adapters > 0)
     return {
-        ("launch", "seconds"): steps * kernels * t.sublayers / 2 * LAUNCH_SECONDS,
-        ("routing", "seconds"): steps * ROUTING_SECONDS * t.moe_layers,
+        ("launch", "seconds"): steps * (kernels_per_pass(t) + adapters) * LAUNCH_SECONDS,
         ("latency", "seconds"): steps * t.sublayers * HOP_SECONDS * (layout.tensor > 1),
         # Each stage of a pipeline schedules requests of its own.
         ("step", "seconds"): steps * 1e-3 * layout.pipeline,
@@ -180,7 +215,8 @@ def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, toke
 
 
 def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """Demands of reading one prompt, without its passes: 2 FLOPs per parameter and token, and causal attention.
+    """Demands of reading one prompt, without its passes: 2 FLOPs per parameter and token, and causal attention. Those
+    of routed experts are apart, because products of few tokens each use less of a GPU.
 
     The stages of a pipeline share them. The part that was read before is in the cache already, so that its only cost is
     the attention of the other tokens to it.
@@ -192,8 +228,10 @@ def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Numb
     if config.known_prompt:
         attention -= config.known_prompt * mean_attention_flops_per_token(t, config.known_prompt)
     images = min(config.image_tokens, tokens) * (config.model.other_flops_per_sample or 0.0)
+    routed = 2.0 * tokens * routed_parameters(config.model)
     return {
-        ("prefill", "flops"): (tokens * 2.0 * multiplied_parameters(config.model) + images) / gpus,
+        ("prefill", "flops"): (2.0 * tokens * multiplied_parameters(config.model) - routed + images) / gpus,
+        ("prefill_experts", "flops"): routed / gpus,
         ("attention", "wide_flops"): attention / gpus,
         ("prefill_memory", "memory"): LAYER_BYTES_PER_VALUE * tokens * t.hidden * t.sublayers / 2 / gpus,
         **_links(config, layout, linked_gpus, tokens),
@@ -208,7 +246,7 @@ def pass_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
     assert t is not None
     return {
         ("pass", "memory"): weight_bytes_read(config, layout, _tokens_to_read(config)),
-        ("pass", "seconds"): KERNELS_PER_LAYER_FORWARD * t.sublayers / 2 * LAUNCH_SECONDS,
+        ("pass", "seconds"): kernels_per_pass(t) * LAUNCH_SECONDS,
     }
 
 
@@ -264,7 +302,7 @@ def arrival_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Num
     in_others = {key: others * amount for key, amount in prompt_demands(config, layout, linked_gpus).items()}
     return in_others | {
         ("arrival", "seconds"): ARRIVAL_SECONDS,
-        ("prompt_launch", "seconds"): KERNELS_PER_LAYER_FORWARD * t.sublayers / 2 * LAUNCH_SECONDS,
+        ("prompt_launch", "seconds"): kernels_per_pass(t) * LAUNCH_SECONDS,
         ("prompt_routing", "seconds"): ROUTING_SECONDS * t.moe_layers,
     }
 

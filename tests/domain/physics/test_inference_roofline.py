@@ -4,14 +4,19 @@ from dataclasses import replace
 
 import pytest
 
+from service.domain.calibration.coefficients import Coefficients
+from service.domain.calibration.step_kinds import GENERATION
 from service.domain.catalog.hardware import Gpu
 from service.domain.jobs.stacks import SoftwareStack
+from service.domain.models.counts import multiplied_parameters
 from service.domain.models.model import Model
 from service.domain.physics.estimate import estimate_config
 from service.domain.physics.inference_roofline import (
     arrival_demands,
     forward_demands,
     forward_terms,
+    kernels_per_pass,
+    pass_demands,
     prompt_demands,
     request_demands,
     step_demands,
@@ -104,6 +109,31 @@ def test_the_kernels_of_a_prompt_start_one_by_one_and_experts_get_their_tokens_f
     assert experts["prompt_routing", "seconds"] == pytest.approx(0.032)
 
 
+def test_a_pass_starts_the_kernels_of_each_kind_of_layer_in_prompts_and_in_steps() -> None:
+    """An expert layer starts more kernels than a dense one, as MLA does than other attention."""
+    routed, dense = MIXTRAL.transformer, inference().model.transformer
+    assert routed is not None
+    assert dense is not None
+    shared = replace(routed, shared_experts=1)
+    latent = replace(dense, mla_kv_rank=512, mla_rope_size=64, mla_value_size=128)
+    assert kernels_per_pass(routed) > kernels_per_pass(dense) == 32 * 12
+    assert kernels_per_pass(shared) > kernels_per_pass(routed)
+    assert kernels_per_pass(latent) > kernels_per_pass(dense)
+    config, launch = inference(model=MIXTRAL), kernels_per_pass(routed) * 5e-6
+    assert step_demands(config, Layout())["launch", "seconds"] == pytest.approx(launch)
+    assert pass_demands(config, Layout())["pass", "seconds"] == pytest.approx(launch)
+    assert arrival_demands(config, Layout(), 1)["prompt_launch", "seconds"] == pytest.approx(launch)
+
+
+def test_a_prompt_takes_two_flops_per_parameter_in_experts_and_elsewhere() -> None:
+    """Each token of Mixtral uses 2 of 8 experts, of 5.64e9 parameters each."""
+    demands = prompt_demands(inference(model=MIXTRAL, input_length=1000.0), Layout(), 1)
+    experts = demands["prefill_experts", "flops"]
+    assert experts == pytest.approx(2 * 1000 * 2 * (46.7e9 - 12.88e9) / 6, rel=1e-3)
+    both = 2 * 1000 * multiplied_parameters(MIXTRAL)
+    assert demands["prefill", "flops"] + experts == pytest.approx(both)
+
+
 @pytest.mark.parametrize(("tokens", "stages", "share"), [(4096.0, 2, 1.0), (4096.0, 4, 1.0), (4 * 8192.0, 4, 7 / 16)])
 def test_a_prompt_passes_through_all_stages_before_its_first_token(tokens: float, stages: int, share: float) -> None:
     """Stages that share its work shorten the time of a prompt only as far as it takes several passes."""
@@ -152,6 +182,22 @@ def test_no_step_is_faster_than_reading_the_weights() -> None:
     assert found.seconds_per_output_token is not None
     weights = step_weight_bytes(config, Layout(), 1.0)
     assert found.seconds_per_output_token.likely >= weights / cluster(gpus=1).memory_bandwidth
+
+
+def test_no_coefficient_makes_weights_arrive_faster_than_the_memory_delivers_them() -> None:
+    """The time of a step is that of reading the weights and of all other work, by any coefficients."""
+    config, machine = inference(concurrency=1.0), cluster(gpus=1)
+
+    def seconds(log_factor: float) -> float:
+        calibration = replace(UNFITTED, coefficients=Coefficients({"generation.weights": {"": log_factor}}))
+        found = estimate_config(calibration, config, machine, Layout())
+        assert found.seconds_per_output_token is not None
+        return found.seconds_per_output_token.likely
+
+    weights = step_weight_bytes(config, Layout(), 1.0) / machine.memory_bandwidth
+    launches = step_demands(config, Layout())["launch", "seconds"] * GENERATION.start["launch"]
+    assert seconds(-20.0) > weights + launches
+    assert seconds(0.0) == pytest.approx(seconds(-20.0) + GENERATION.start["weights"] * weights, rel=1e-3)
 
 
 def test_a_named_engine_or_none_reads_every_prompt() -> None:
