@@ -84,8 +84,10 @@ class Case:
     @property
     def run(self) -> CalibrationRun:
         """The case as input of the fit."""
-        group = self.question.row["group"]
-        features = {**self.features, "source": source_of(self.question.row), "group": group}
+        group, of_class = self.question.row["group"], self.features["class"]
+        # A run whose stack was not published need not be of the usual one: laboratories train with code of their own.
+        of_source = {"usual_class": of_class, "source": source_of(self.question.row), "group": group}
+        features = {**self.features, **of_source}
         return CalibrationRun(self.terms.seconds, features, self.seconds, self.weight, self.bound)
 
     @property

@@ -218,10 +218,8 @@ def _notes(body: EstimateRequest, answer: EstimateAnswer) -> list[str]:
     notes = [OWN_MACHINE] if answer.question.instance_type is None else []
     notes += [] if answer.measured is None else [answer.measured.text]
     assumed = assumed_of(body.checkpoint_of(body.workload), body.workload)
-    held = [
-        bill for bill in answer.bills if bill.option and bill.option.offer.market == "reserved" and not bill.commitment
-    ]
-    if body.commitments_held and not held:
+    held, offers = answer.question.run.commitments_held, [bill.option.offer for bill in answer.bills if bill.option]
+    if held and not any(offer.market in held or offer.term in held for offer in offers):
         notes.append(COMMITMENT_UNUSED)
     billed = [bill.option for bill in answer.bills if bill.bill is not None]
     at_spot = any(option is not None and option.offer.market == "spot" for option in billed)

@@ -245,7 +245,7 @@ def _rate_by_own_runs(
             return modelled_rate(job)
         return modelled_rate_in(work.job, runs.machines[place], place.nodes, catalog)
 
-    return runs.measured_or_corrected(here, getattr(machine.gpu, "id", None), modelled_in)
+    return runs.measured_or_corrected(here, None if machine.gpu is None else machine.gpu.id, modelled_in)
 
 
 def _code_change(question: EstimateQuestion, catalog: Catalog) -> str | None:
@@ -354,9 +354,11 @@ def _bills(
 
 
 def _run_amount(
-    work: JobQuestion | NamedWork | MeasuredRate | float, job: JobEstimate | None, measured: NamedRate | None,
+    work: JobQuestion | NamedWork | MeasuredRate | float,
+    job: JobEstimate | None,
+    measured: NamedRate | None,
     instances: int,
-) -> RunAmount:  # fmt: skip
+) -> RunAmount:
     """Returns the hours of each machine and the amount of work. Instances share the work, but not plain hours."""
     if isinstance(work, MeasuredRate):
         return _measured_amount(work, instances)

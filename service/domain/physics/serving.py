@@ -265,13 +265,18 @@ def batches_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats, answ
     lengths of answers, adds rate^2 times itself to the right side.
     """
     one, full = (_batch_seconds(seconds, size, answer) for size in (np.ones_like(rate), places))
-    of_each = (full - one) / np.maximum(places - 1.0, 1.0)
-    work, utilisation = np.minimum(rate * of_each, ALMOST_ONE), np.clip(rate * full / places, 1e-12, ALMOST_ONE)
-    # The logarithm of the probability of no request falls by this where that of no arrival rises by one.
-    fall = -(1.0 + work) * np.log1p(-(work**2)) / np.maximum(work, 1e-9)
+    on_average, utilisation = (
+        (full - one) / np.maximum(places - 1.0, 1.0),
+        np.clip(rate * full / places, 1e-12, ALMOST_ONE),
+    )
     size, p_no_arrival = np.ones_like(rate), np.zeros_like(rate)
     for _ in range(ROUNDS_OF_BATCHES):
         batch, varying = _batch_seconds(seconds, size, answer), variance_of_longest(seconds, size, answer) * rate**2
+        # The longest answer of a full batch lengthens the work for all of its requests, but not that of a small batch.
+        of_each = np.minimum(on_average, batch / size)
+        work = np.minimum(rate * of_each, ALMOST_ONE)
+        # The logarithm of the probability of no request falls by this where that of no arrival rises by one.
+        fall = -(1.0 + work) * np.log1p(-(work**2)) / np.maximum(work, 1e-9)
         steps = rate * batch - work * size
         mean = (steps + work * p_no_arrival) / (1.0 - work)
         below = _below(places, mean, (mean + varying) / (1.0 - work**2))

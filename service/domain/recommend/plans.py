@@ -470,7 +470,7 @@ def limit_checks(
 
     def check(field: str, kept: KeptLimit) -> Check:
         least = np.full(count, np.inf)  # infinite for types that no change of this limit admits
-        np.minimum.at(least, candidates.instance_type[shown], kept.least[shown])
+        np.fmin.at(least, candidates.instance_type[shown], kept.least[shown])
         fails = ends & (~among(kept.keeps) | among(kept.keeps_earlier) & ~among(kept.keeps_with_earlier))
         kind = LIMITS_BY_FIELD[field]
         rule = _LimitRelaxation(kind.prefix + field, kind.parts, fails, least, ~among(plans.keeps))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from service.domain.bill.interruption import Checkpoints
 from service.domain.catalog.hardware import InstanceType
-from service.domain.jobs.job import Job
+from service.domain.jobs.job import Job, tokens_per_sample
 from service.domain.recommend.answer import Answer, Choice, Limits, Question
 from service.domain.recommend.fleet import node_counts
 from service.domain.recommend.objective import NEEDS_PRICE, OBJECTIVES
@@ -33,9 +33,14 @@ limits_of_jobs = st.builds(
     Limits,
     deadline_hours=st.sampled_from([None, None, 1e-4, 0.1, 5.0]),
     budget_usd=st.sampled_from([None, None, None, None, 0.01, 1.0, 50.0, 500.0]),
+    max_usd_per_million_tokens=st.sampled_from([None, None, None, None, 0.01, 0.3, 10.0]),
+    max_seconds_to_first_token=st.none(),
+    max_seconds_per_output_token=st.none(),
+    max_seconds_per_request=st.none(),
     max_instances=st.sampled_from([1, 1, 4]),
     safe=st.booleans(),
     of_load=st.sampled_from([False]),
+    hours_a_month=st.just(730.0),
 )
 CHECKPOINTS = Checkpoints(save_seconds=30.0, restart_seconds=300.0)
 
@@ -45,7 +50,8 @@ def question(job: Job, objective: str, asked: Constraints, **given_: Any) -> Que
     weights = OBJECTIVES[objective]
     limits = given_.pop("limits", Limits())
     if job.serving is not None:
-        limits = Limits(budget_usd=limits.budget_usd, of_load=True, **job.serving.limits)
+        in_dollars = limits.budget_usd, limits.max_usd_per_million_tokens
+        limits = Limits(None, *in_dollars, of_load=True, **job.serving.limits)
     return question_of(
         task=job.task,
         precisions=(),
@@ -79,11 +85,15 @@ def figure(objective: str, plan: PlainPlan, job: Job, one: NodeEstimate, gpus: f
     return plan.usd_per_hour / plan.rate if job.amount is None else plan.usd_per_hour * plan.paid_hours / one.samples
 
 
-def keeps_budget_of_month(plan: PlainPlan, limits: Limits) -> bool:
-    """Whether all instances of a load cost no more than the budget in a month of 730 hours."""
-    if limits.budget_usd is None:
+def keeps_dollars(usd: float | None, samples: float, job: Job, limits: Limits) -> bool:
+    """Whether samples that cost this together keep the limits in dollars, where their tokens are known."""
+    tokens = samples * tokens_per_sample(job)
+    most = limits.max_usd_per_million_tokens if tokens else None
+    if limits.budget_usd is None and most is None:
         return True
-    return plan.usd_per_hour is not None and plan.usd_per_hour * 730 <= limits.budget_usd
+    if usd is None or (limits.budget_usd is not None and usd > limits.budget_usd):
+        return False
+    return most is None or usd / tokens * 1e6 <= most
 
 
 @dataclass(frozen=True)
@@ -126,10 +136,11 @@ class Loop:
         if not one.keeps_limits:
             return False
         if self.job.amount is None:
-            return not limits.of_load or keeps_budget_of_month(plan, limits)
+            month = None if plan.usd_per_hour is None else plan.usd_per_hour * 730
+            return not limits.of_load or keeps_dollars(month, plan.rate * 3600 * 730, self.job, limits)
         hours, usd = (plan.hours_high, plan.usd_high) if limits.safe else (plan.hours, plan.usd)
         in_time = limits.deadline_hours is None or hours <= limits.deadline_hours
-        return in_time and (limits.budget_usd is None or (usd is not None and usd <= limits.budget_usd))
+        return in_time and keeps_dollars(usd, one.samples, self.job, limits)
 
     def figures(self, *, needs_price: bool) -> Iterator[tuple[int, float]]:
         """The best number of nodes of each offer."""
