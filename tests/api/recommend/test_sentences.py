@@ -147,6 +147,12 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "conversations beyond the context": lambda: ask(
         replace(SERVING, model=model(replace(LLAMA_3_8B, context_tokens=512))), task="inference"
     ),
+    "attention to selected tokens on a GPU without kernels for it": lambda: ask(
+        replace(SERVING, precisions=("bf16",), model=model(replace(
+            LLAMA_3_8B, indexed_tokens=64, indexer_layers=32, indexer_heads=4, indexer_head_size=128
+        ))),
+        task="inference", machines=(P4D,),
+    ),
     "a network in an engine of language models": lambda: ask(
         Job("inference", PICTURES, ("fp16",), software=SoftwareStack("vllm")), task="inference"
     ),
