@@ -18,7 +18,6 @@ from service.db.engine import parse_url
 from service.db.migrate import upgrade
 from service.files import SEED
 from service.importers.load_seed import load_seed
-from service.server.process import SEARCHES_OF_NEW_OBJECTS
 from service.settings import Settings
 from tests.api.keys import TOKEN, add_key, bearer
 from tests.databases import copied_database, filled, postgres_database
@@ -35,7 +34,6 @@ settings.load_profile("without a deadline")
 def pytest_collection_finish() -> None:
     """Keeps the garbage collector from searching a million objects that live as long as the tests, again and again."""
     gc.freeze()
-    gc.set_threshold(gc.get_threshold()[0], SEARCHES_OF_NEW_OBJECTS)  # as in a server
 
 
 @pytest.fixture(autouse=True)
