@@ -27,6 +27,18 @@ SERVING: Body = {
     },
     "machine": {"gpu": "h100-sxm5-80gb", "usd_per_hour": 3.0},
 }
+HF_LLAMA: Body = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+}
+"""The config.json of Llama 3 8B."""
 NETWORK: Body = {
     "workload": {
         "task": "training",

@@ -24,7 +24,7 @@ from service.api.http.listing import Page, page_answer, require_column
 from service.api.http.query import QueryRoute, query_parameters, query_reader
 from service.db.live_catalog import PinnedCatalog
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.hardware import LifecycleEvent
+from service.domain.catalog.hardware import RENTED, LifecycleEvent
 from service.domain.catalog.names import resolve_instance
 from service.domain.catalog.precision import Rate
 from service.domain.catalog.reference import SoftwareRule
@@ -37,9 +37,6 @@ from service.domain.selection.successors import successor
 
 router = APIRouter(tags=["catalog"])
 list_router = APIRouter(tags=["catalog"], route_class=QueryRoute)
-
-IN_USE = ("available", "closed_to_new", "preview")
-"""Lifecycle states that a list shows unless the caller asks for others."""
 
 
 class InstancesRequest(InstanceFilters, PageRequest):
@@ -135,7 +132,7 @@ def _constraints(query: InstancesRequest, catalog: Catalog) -> Constraints:
         query,
         catalog,
         market=query.market,
-        usual_lifecycle=IN_USE,
+        usual_lifecycle=RENTED,
         precision_all=precisions,
         precision_support=query.precision_support,
         task=query.task,
@@ -304,7 +301,7 @@ def get_similar(provider: Name, name: Name, query: Annotated[SimilarRequest, Que
     """The nearest types by GPU memory, peak rates, host and network, and what each gains or loses."""
     catalog = catalog_on(live, query)
     index = _index_of(provider, name, catalog)
-    nearest = similar_types(catalog, index, IN_USE, query.limit)
+    nearest = similar_types(catalog, index, RENTED, query.limit)
     items = [
         SimilarInstanceResponse.like(similar, instance=instance_response(catalog, similar.index)) for similar in nearest
     ]

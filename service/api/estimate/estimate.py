@@ -218,9 +218,7 @@ def _notes(body: EstimateRequest, answer: EstimateAnswer) -> list[str]:
     notes = [OWN_MACHINE] if answer.question.instance_type is None else []
     notes += [] if answer.measured is None else [answer.measured.text]
     assumed = assumed_of(body.checkpoint_of(body.workload), body.workload)
-    held, offers = answer.question.run.commitments_held, [bill.option.offer for bill in answer.bills if bill.option]
-    if held and not any(offer.market in held or offer.term in held for offer in offers):
-        notes.append(COMMITMENT_UNUSED)
+    notes += [COMMITMENT_UNUSED] if answer.holds_unused_commitments else []
     billed = [bill.option for bill in answer.bills if bill.bill is not None]
     at_spot = any(option is not None and option.offer.market == "spot" for option in billed)
     return [*notes, assumed] if assumed is not None and at_spot else notes

@@ -16,6 +16,7 @@ from service.domain.bill.market_bills import (
 )
 from service.domain.bill.payment_options import GpuHour, cheapest_gpu_hours, payment_options
 from service.domain.bill.run import BilledRun, RunAmount
+from service.domain.bill.seller_terms import is_held
 from service.domain.bill.verdict import Gate, Verdict
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import ENDED, InstanceType
@@ -135,6 +136,12 @@ class EstimateAnswer:
     code_change: str | None = None
     """The change that code written for CUDA needs; None if it needs none, and without a job."""
 
+    @property
+    def holds_unused_commitments(self) -> bool:
+        """Whether the caller holds commitments, and no offer of the machine is under one of them."""
+        held, options = self.question.run.commitments_held, [bill.option for bill in self.bills if bill.option]
+        return bool(held) and not any(is_held(each.offer.market, each.offer.term, held) for each in options)
+
 
 def estimate(
     question: EstimateQuestion, catalog: Catalog, job: JobEstimate | None = None, *, changes: bool = False
@@ -165,7 +172,7 @@ def estimate(
     return EstimateAnswer(
         question=question,
         job=job,
-        joules_per_sample=None if job is None else _joules_per_sample(question, job),
+        joules_per_sample=None if job is None else _joules_per_sample(question, job, measured),
         warnings=tuple(_warnings(question, job, catalog)),
         evidence=() if job is None or cluster is None else evidence_for(job.config, cluster.gpu, cluster.gpus, catalog),
         served=served,
@@ -319,12 +326,14 @@ def _batch_warnings(job: JobEstimate) -> _Warnings:
         yield statement(EstimateWarningCode.REQUESTS_WAIT, asked=asked, running=estimate.concurrency)
 
 
-def _joules_per_sample(question: EstimateQuestion, job: JobEstimate) -> float | None:
-    """Returns the rated power of all nodes divided by the likely rate."""
+def _joules_per_sample(question: EstimateQuestion, job: JobEstimate, measured: NamedRate | None) -> float | None:
+    """Returns the power of all nodes, as given or measured with the work, else as rated, divided by the likely rate."""
     cluster, rate = question.cluster, job.estimate.samples_per_second
-    if question.own_watts is not None:
-        # The caller states the power of a node, the catalog that of a GPU.
-        watts = question.own_watts * question.run.nodes
+    run = measured.evidence if measured is not None and measured.basis == "measured" else None
+    of_node = question.own_watts or (run and run.watts)
+    if of_node:
+        # The catalog states the power of a GPU.
+        watts = of_node * question.run.nodes
     elif cluster is None or cluster.gpu.tdp_watts is None:
         return None
     else:

@@ -7,10 +7,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from service.domain.bill.seller_terms import fee_of
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import resolve
 from service.domain.catalog.offer import MARKETS, Offer
+from service.domain.catalog.reference import Fee
 from service.domain.catalog.regions import nearest_first
 from service.domain.errors import QuestionError
 
@@ -110,15 +112,9 @@ def _services_for(catalog: Catalog, instance_type: InstanceType) -> list[str]:
     """Returns managed services with a known premium on the type; none for a type whose price contains the premium."""
     if instance_type.twin_of is not None:
         return []
-    return sorted(
-        {
-            fee.service
-            for fee in catalog.reference.fees
-            if fee.provider == instance_type.provider
-            and fee.family in ("", instance_type.family)
-            and fee.valid_from <= catalog.day
-        }
-    )
+    fees = catalog.reference.fees
+    services = sorted({fee.service for fee in fees if fee.provider == instance_type.provider})
+    return [name for name in services if isinstance(fee_of(fees, instance_type, name, catalog.day), Fee)]
 
 
 class _TypeOffers:

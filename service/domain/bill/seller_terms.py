@@ -1,6 +1,6 @@
 """The terms of an offer, as the catalog knows them: its price, and the seller's other charges."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import date
 from typing import Literal
 
@@ -68,9 +68,14 @@ def rounding_rule(reference: Reference, instance_type: InstanceType, market: str
     return rule_of(rules, provider, service, machine, market, "linux", day)
 
 
+def is_held(market: str, term: str | None, held: Collection[str]) -> bool:
+    """Returns whether an offer is under a commitment that the caller pays for anyway; `reserved` means all of them."""
+    return market == "reserved" and (market in held or term in held)
+
+
 def commitment_of(market: str, term: str | None, held: Sequence[str]) -> Commitment | Unknown | None:
     """Returns the commitment that a run pays for; None if it pays for its hours, or `held` has the term already."""
-    if market != "reserved" or market in held or term in held:
+    if market != "reserved" or is_held(market, term, held):
         return None
     return commitment_in(term) or Unknown(f"The hours that {term or 'a reserved offer'} commits to are not known.")
 
@@ -126,8 +131,7 @@ def fee_of(
     if service is None:
         return None
     exactly = {"provider": instance_type.provider, "service": service}
-    of_one = any(fee.family == instance_type.name and fee.valid_from <= day for fee in fees)
-    for fee in most_specific(fees, day, exactly, {"family": instance_type.name if of_one else instance_type.family}):
+    for fee in most_specific(fees, day, exactly, {"family": (instance_type.name, instance_type.family)}):
         return fee
     return Unknown(f"The premium of {service} on {instance_type.family} machines is not known.")
 

@@ -15,8 +15,8 @@ LIFECYCLE_STATES: tuple[LifecycleState, ...] = get_args(LifecycleState)
 ENDED = frozenset({"closed_to_new", "retired"})
 """States after which an instance type in use has to be replaced."""
 
-RENTED: tuple[LifecycleState, ...] = ("preview", "available", "closed_to_new")
-"""States in which somebody can rent an instance type."""
+RENTED: tuple[LifecycleState, ...] = ("available", "closed_to_new", "preview")
+"""States in which some customers can rent an instance type."""
 
 CPU = "cpu"
 """The platform of machines without a GPU, and their kind in rules about software."""

@@ -194,18 +194,19 @@ def most_specific(rows: Sequence[Row], day: date, exactly: Mapping[str, str], or
     """Returns the rows that fit best, and of these the newest that are in force on a day.
 
     A row fits if it has all values of `exactly`, and each field of `or_any` has the value or is empty, which means any.
-    It fits better the more fields of `or_any` it states; of equally many, the earlier fields count. Rows that fit
-    equally well and differ in other fields are all returned.
+    A tuple has several values, the narrowest first. A row fits better the more fields of `or_any` it states; of equally
+    many, the earlier fields count, and of these the narrower values. Rows that fit equally well and differ in other
+    fields are all returned.
     """
     for name, value in exactly.items():
         rows = [row for row in rows if getattr(row, name) == value]
-    for name, value in or_any.items():
-        rows = [row for row in rows if getattr(row, name) in ("", value)]
-    rows = [row for row in rows if row.valid_from <= day]
+    # From the widest value, which is empty, to the narrowest one.
+    values = {name: ("", *reversed(value if isinstance(value, tuple) else (value,))) for name, value in or_any.items()}
+    rows = [row for row in rows if row.valid_from <= day and all(getattr(row, name) in values[name] for name in values)]
 
-    def fit(row: Row) -> tuple[int, list[bool], date]:
-        stated = [getattr(row, name) != "" for name in or_any]
-        return sum(stated), stated, row.valid_from
+    def fit(row: Row) -> tuple[int, list[int], date]:
+        narrowness = [known.index(getattr(row, name)) for name, known in values.items()]
+        return sum(map(bool, narrowness)), narrowness, row.valid_from
 
     best = max(map(fit, rows), default=None)
     return [row for row in rows if fit(row) == best]

@@ -176,7 +176,7 @@ class ClusterTable:
 
 
 def distinct(clusters: Sequence[Cluster]) -> tuple[tuple[Cluster, ...], Indices]:
-    """Returns the clusters that differ in hardware, and the index among them of each given cluster.
+    """Returns the clusters whose nodes differ in hardware, and the index among them of each given cluster.
 
     Many instance types have the same hardware.
     """

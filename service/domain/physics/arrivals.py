@@ -43,6 +43,9 @@ MOST_SHARE = 0.95
 HALVINGS = 24
 """Halvings of the interval that holds a percentile, down to less than one part in ten million."""
 
+LATE_FIRST_TOKEN = 0.25
+"""Share of a request's mean time from which its first token may seem to come after its end (decision 6)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ArrivalTimes:
@@ -143,10 +146,7 @@ class ArrivalTimes:
         return self.least_per_token + self.added_per_token.quantile(percentile)
 
     def per_request(self, percentile: float) -> Floats:
-        """Seconds of a whole request that this share does not exceed: from the means and variances of its parts.
-
-        An answer of one token ends with its first.
-        """
+        """Seconds of a whole request that this share does not exceed; an answer of one token ends with its first."""
         if (self.tokens <= 1.0).all():
             return self.first_token(percentile)
         per_token = self.least_per_token + self.added_per_token.mean
@@ -158,7 +158,7 @@ class ArrivalTimes:
         steady_variance = self._variance_of_lengths(self.least_per_token)
         seconds = np.asarray(self.least_first_token - self.prompt.mean + varying.quantile(percentile, steady_variance))
         # Both times are approximated apart: where the first token is most of a request, it could seem to come after it.
-        late = np.flatnonzero(self.mean_first_token > 0.25 * self.mean_request)
+        late = np.flatnonzero(self.mean_first_token > LATE_FIRST_TOKEN * self.mean_request)
         seconds[late] = np.maximum(seconds[late], taken(self, late).first_token(percentile))
         return seconds
 

@@ -265,10 +265,8 @@ def batches_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats, answ
     lengths of answers, adds rate^2 times itself to the right side.
     """
     one, full = (_batch_seconds(seconds, size, answer) for size in (np.ones_like(rate), places))
-    on_average, utilisation = (
-        (full - one) / np.maximum(places - 1.0, 1.0),
-        np.clip(rate * full / places, 1e-12, ALMOST_ONE),
-    )
+    on_average = (full - one) / np.maximum(places - 1.0, 1.0)
+    utilisation = np.clip(rate * full / places, 1e-12, ALMOST_ONE)
     size, p_no_arrival = np.ones_like(rate), np.zeros_like(rate)
     for _ in range(ROUNDS_OF_BATCHES):
         batch, varying = _batch_seconds(seconds, size, answer), variance_of_longest(seconds, size, answer) * rate**2

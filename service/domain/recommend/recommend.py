@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from service.domain.bill.seller_terms import is_held
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import UNKNOWN
 from service.domain.catalog.reference import Prior
@@ -129,8 +130,7 @@ def _unused_commitments(question: Question, admitted: AdmittedOffers, catalog: C
     if not held or not admitted.types:
         return ()
     offers = map(catalog.offers.offer, admitted.cheapest.offer[admitted.rows].tolist())
-    used = any(each.market == "reserved" and not {"reserved", each.term}.isdisjoint(held) for each in offers)
-    return () if used else held
+    return () if any(is_held(each.market, each.term, held) for each in offers) else held
 
 
 def _changed_objective(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import FLAGS, NUMBERS, WORDS
 from service.domain.catalog.hardware import RENTED
-from service.domain.selection.relax import AddWord, Check, Ground, MoveLimit, drop
+from service.domain.selection.relax import AddWord, Check, MoveLimit, drop
 from service.domain.typeset import ThresholdIndex, WordIndex, types_by_code, types_where, union
 
 INCLUDED_WORDS: dict[str, dict[str, tuple[str, ...]]] = {"interconnect": {"nvlink": ("nvswitch",)}}
@@ -42,12 +42,11 @@ def word_check(catalog: Catalog, name: str, words: tuple[str, ...]) -> Check:
     """Checks that a type has one of the words in a column."""
     index = catalog.derive(_word_index, name)
     fails = catalog.all_types & ~union(index.types_of.get(word, 0) for word in words)
-    ground: Ground = WORDS[name].ground if name in WORDS else "availability"
-    rule = AddWord(name, words, fails, index, or_drop=True)
-    if name == "lifecycle":
-        # A type that is retired or only announced cannot be rented, and without a state the usual ones are meant.
-        rule = AddWord(name, words, fails, WordIndex.of({state: index.types_of.get(state, 0) for state in RENTED}))
-    return Check(name, ground, fails, rule)
+    if name in WORDS:
+        return Check(name, WORDS[name].ground, fails, AddWord(name, words, fails, index, or_drop=True))
+    # Of the lifecycle, only states are proposed in which a type is rented; without a state the usual ones are meant.
+    rented = WordIndex.of({state: index.types_of.get(state, 0) for state in RENTED})
+    return Check(name, "availability", fails, AddWord(name, words, fails, rented))
 
 
 def flag_checks(catalog: Catalog, name: str, required: bool) -> list[Check]:

@@ -83,8 +83,9 @@ class FailedConstraint(NamedTuple):
 
     def relax(self, catalog: Catalog) -> Relaxation | None:
         """Returns the smallest change that admits some of the types; None if no change does."""
-        can_help = self.rule is not None and self.fails & self.rejected.types
-        return self.rule.relax(self.helped or self.rejected, catalog) if self.rule and can_help else None
+        if self.rule is None or not self.fails & self.rejected.types:
+            return None
+        return self.rule.relax(self.helped or self.rejected, catalog)
 
 
 class AddWord(NamedTuple):

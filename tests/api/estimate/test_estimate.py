@@ -6,19 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.api.answers import post_estimate
-from tests.builders.request_bodies import NETWORK, SERVING, TRAINING, Body, changed
-
-HF_LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": False,
-}
+from tests.builders.request_bodies import HF_LLAMA, NETWORK, SERVING, TRAINING, Body, changed
 
 
 @pytest.mark.parametrize("body", [TRAINING, SERVING, NETWORK], ids=["training", "serving", "network"])

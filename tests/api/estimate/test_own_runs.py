@@ -239,3 +239,19 @@ def test_hours_on_a_machine_count_at_the_rate_that_was_measured_there(client: Te
         client, {"workload": {"task": "training", "name": "nightly", "amount": amount}, "machine": MEASURED}
     )
     assert by_name["cost"][0]["hours"]["likely"] == pytest.approx(10)
+
+
+def test_a_sample_takes_the_power_that_was_measured_with_the_work(client: TestClient) -> None:
+    run = {
+        "name": "metered",
+        "machine": MEASURED,
+        "samples_per_second": RATE,
+        "watts": 4000,
+        "measured_at": "2026-01-01",
+    }
+    assert client.post("/measurements", json={"items": [run]}).status_code == 201
+    work = WORK | {"name": "metered"}
+    asked = {"workload": work, "constraints": {"instance": [MEASURED]}}
+    (choice,) = post_recommend(client, {**asked, "limit": 1})["choices"]
+    alone = on(client, MEASURED, workload=work)["estimate"]
+    assert alone["joules_per_sample"] == choice["estimate"]["joules_per_sample"] == pytest.approx(4000 / RATE, rel=1e-4)

@@ -6,6 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.api.answers import get_json, post_estimate, post_recommend
+from tests.builders.request_bodies import HF_LLAMA
 
 
 def training(model: str | dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -58,13 +59,7 @@ def test_full_training_in_a_format_that_only_stores_weights_equals_sixteen_bits(
 
 CHECKPOINT_OF_4_BITS = {
     "huggingface_config": {
-        "model_type": "llama",
-        "hidden_size": 4096,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "intermediate_size": 14336,
-        "vocab_size": 128256,
+        **HF_LLAMA,
         "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128},
     }
 }

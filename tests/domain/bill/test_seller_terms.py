@@ -35,6 +35,7 @@ def world(*prices: Priced) -> Catalog:
             fee(25.0, family=""),
             fee(40.0, family="p4d.small"),
             fee(50.0, family="p4d.small", valid_from=date(2099, 1, 1)),
+            fee(60.0, family="p4d.large", service="vertex-ai-training"),
         ),
         interruption_priors=(PRIOR,),
     )
@@ -85,6 +86,8 @@ def test_bare_metal_has_the_rule_of_bare_metal() -> None:
 def test_a_managed_service_has_the_premium_of_the_family_or_of_all() -> None:
     assert found(priced(), service="sagemaker-training").fee == fee(15.0)
     assert found(priced(instance_type("p4d.small")), service="sagemaker-training").fee == fee(40.0, family="p4d.small")
+    # A surcharge of another service on one machine says nothing of this service.
+    assert found(priced(instance_type("p4d.large")), service="sagemaker-training").fee == fee(15.0)
     other = priced(instance_type("g5.xlarge"))
     assert found(other, service="sagemaker-training").fee == fee(25.0, family="")
     assert isinstance(found(other, service="vertex-ai-training").fee, Unknown)

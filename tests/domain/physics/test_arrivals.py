@@ -228,6 +228,19 @@ def test_clients_of_static_batches_keep_littles_law_and_never_lower_the_rate(cas
     assert found.mean_per_token[1] >= found.mean_per_token[0] * (1 - 1e-9)
 
 
+@pytest.mark.parametrize(("step", "places"), [(1e-4, 256), (1e-3, 658)])
+@pytest.mark.parametrize("share", [0.1, 0.4, 0.7, 0.9])
+def test_batches_of_few_requests_are_not_as_slow_for_each_as_full_ones(step: float, places: int, share: float) -> None:
+    """The longest of many answers lengthens the work for every request of a full batch, and a small batch has none."""
+    times, answer, random = EngineTimes(step, 1e-3, 1e-3, 0.0), Length(200.0, 600.0), Random(1)
+    longest = float(np.asarray(answer.longest_of(places)))
+    rate = share / (longest * (step / places + times.request) + times.prompt)
+    lengths = [max(2, round(answer.at(random.uniform(0.001, 0.999)))) for _ in range(6000)]
+    requests = simulate_batches(times, float(rate), places, lengths, random)
+    whole = np.mean([request.last - request.sent for request in requests])
+    assert modelled_batches(times, float(rate), places, answer).mean_request[0] == pytest.approx(whole, rel=0.1)
+
+
 def test_a_batch_has_at_least_one_answer() -> None:
     answer = Length(2.0, 4.4)
     assert answer.longest_of(0.2) == answer.longest_of(1.0) == pytest.approx(2.0)
