@@ -155,6 +155,11 @@ def bytes_per_value(precision: str) -> float:
     return format_of(precision).stored_bits / 8
 
 
+def activation_bytes(precision: str) -> float:
+    """Bytes of a value between matrix products: formats below 16 bits apply to the products alone."""
+    return 4.0 if precision in SINGLE_PRECISIONS else 2.0
+
+
 def runs_as(precision: str) -> str:
     """Returns the precision whose arithmetic multiplies values of a precision: for most, the precision itself."""
     return format_of(precision).runs_as or precision

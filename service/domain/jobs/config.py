@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from service.domain.arrays import Indices, Number
-from service.domain.catalog.precision import bytes_per_value
+from service.domain.catalog.precision import activation_bytes, bytes_per_value
 from service.domain.jobs.serving import Serving
 from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
 from service.domain.models.counts import cache_bytes, kv_cache_bytes
@@ -74,12 +74,16 @@ class TrainingConfig:
 
 
 class NumberFormats(NamedTuple):
-    """Sizes of the numbers that an engine stores; columns if they differ between the rows of a table."""
+    """Formats of the numbers that an engine stores and computes; columns if they differ between the rows of a table."""
 
     weight_bits: Number
     """Bits of a stored weight."""
     cache_bytes: Number
     """Bytes of a cached key or value."""
+    activation_bytes: Number
+    """Bytes of a value between matrix products."""
+    plain: Number
+    """Whether the products are in fp32, without matrix units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +124,12 @@ class InferenceConfig:
 
     @property
     def formats(self) -> NumberFormats:
-        """Sizes of stored weights and of cached keys and values."""
+        """Formats of weights, of cached keys and values, and of the numbers in the products."""
         if self.by_row is not None:
             return self.by_row
         cached = bytes_per_value(self.kv_precision) if self.kv_precision else 2.0
-        return NumberFormats(self.weight_bits or 8 * bytes_per_value(self.precision), cached)
+        weight_bits = self.weight_bits or 8 * bytes_per_value(self.precision)
+        return NumberFormats(weight_bits, cached, activation_bytes(self.precision), self.precision == "fp32")
 
     @property
     def required_requests(self) -> float:

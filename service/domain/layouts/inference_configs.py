@@ -37,8 +37,7 @@ class InferenceConfigs:
         if len(self.different) == 1:
             return self.any
         rows, each = self.of_gpu[gpu_types], [config.formats for config in self.different]
-        weights, cache = (np.array(column)[rows] for column in zip(*each, strict=True))
-        return replace(self.any, by_row=NumberFormats(weights, cache))
+        return replace(self.any, by_row=NumberFormats(*(np.array(column)[rows] for column in zip(*each, strict=True))))
 
     def by_gpu(self) -> Iterator[InferenceConfig]:
         """The configuration of each GPU of the table."""

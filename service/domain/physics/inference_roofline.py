@@ -361,7 +361,7 @@ def forward_demands(config: InferenceConfig) -> ForwardDemands:
         {
             ("matrix", "flops"): flops,
             ("memory", "memory"): moved * value / 2,
-            ("power", "joules"): JOULES_PER_PLAIN_FLOP * flops * (config.precision == "fp32"),
+            ("power", "joules"): JOULES_PER_PLAIN_FLOP * flops * config.formats.plain,
         },
         {
             ("weights", "memory"): (config.steps * weights + (model.other_parameters or 0.0)) * value,

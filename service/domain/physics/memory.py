@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.domain.arrays import Number
-from service.domain.catalog.precision import SINGLE_PRECISIONS, bytes_per_value
+from service.domain.catalog.precision import activation_bytes, bytes_per_value
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.models.counts import (
     adapter_parameters,
@@ -115,11 +115,6 @@ def layer_activation_bytes(
     halves += ffn * width * (4 if t.gated else 2) + state * (4 * t.ssm_inner + 2 * t.ssm_groups * t.ssm_state)
     scores = 0.0 if flash else attention * t.heads * sequence * (2.0 * value_bytes + 1.0)
     return tokens * (halves * value_bytes + scores)
-
-
-def activation_bytes(precision: str) -> float:
-    """Bytes of a value between matrix products: formats below 16 bits apply to the products alone."""
-    return 4.0 if precision in SINGLE_PRECISIONS else 2.0
 
 
 def trainable_parameters(config: TrainingConfig) -> float:
@@ -337,7 +332,7 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
     request = {CACHE: cached(max(1.0, config.whole_length - config.shared_prompt))}
     if model.generates and stack.static_batches:
         values = VALUES_PER_TOKEN_OF_BATCH * t.hidden * config.input_length
-        request[PROMPTS] = values * activation_bytes(config.precision)
+        request[PROMPTS] = values * config.formats.activation_bytes
         empty[PROMPTS] = 0.0
     return InferenceMemory(empty, request)
 

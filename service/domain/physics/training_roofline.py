@@ -7,7 +7,7 @@ fitted factor, and the step is the sum of the terms.
 import numpy as np
 
 from service.domain.arrays import Number
-from service.domain.catalog.precision import bytes_per_value
+from service.domain.catalog.precision import activation_bytes, bytes_per_value
 from service.domain.jobs.config import TrainingConfig
 from service.domain.models.counts import (
     logits_per_token,
@@ -22,7 +22,6 @@ from service.domain.models.model import Model, Transformer
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import (
     SELECTED_SHARE,
-    activation_bytes,
     frozen_weight_bytes,
     learned_routed_share,
     on_each_gpu,

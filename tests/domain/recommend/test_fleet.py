@@ -141,6 +141,15 @@ REAL: dict[str, dict[str, Any]] = {
     },
     "int4 answers": {"task": "inference", "model": "llama-3-8b", "precisions": ("int4",), "output_length": 100.0},
     "pictures": {"model": "resnet-50", "global_batch": 6, "amount": Amount(samples=1.2e6)},
+    "classified pictures": {"task": "inference", "model": "resnet-50", "amount": Amount(samples=1e6)},
+    "static batches": {
+        "task": "inference",
+        "model": "llama-3-8b",
+        "input_length": 2048,
+        "output_length": 100.0,
+        "precisions": ("fp32", "fp16"),
+        "software": SoftwareStack("transformers"),
+    },
     "experts": {"model": "mixtral-8x7b", "sequence_length": 2048, "global_batch": 64},
 }
 
