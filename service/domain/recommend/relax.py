@@ -34,7 +34,7 @@ HOPELESS = 100.0
 """Weight of a missed constraint that no change of the question can relax; other constraints weigh 1."""
 
 HIDDEN = 2.5
-"""Weight of one missed constraint that others hide: more than two, as a job may have two limits, time and money."""
+"""Weight of one missed constraint that hides others: more than two, as a job may have two limits, time and money."""
 
 
 def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Rejection, ...]:
@@ -70,17 +70,18 @@ def nearest_miss(selection: Selection, rejected: Sequence[Rejection], catalog: C
     """Returns the type that misses the fewest constraints; None if something is admitted, if one change admits
     something, or if the catalog of the day has no instance types.
 
-    Constraints that no change of the question relaxes, such as those on data or hardware, count more. So does the only
-    constraint that a type misses, if it is one on offers: a change would admit the type, unless the job missed its own
-    limits there. Of types that miss equally few, the one with the most memory is returned, since most jobs that fit
-    nowhere lack memory.
+    Constraints that no change of the question relaxes, such as those on data or hardware, count more. So does memory,
+    as a job that does not fit has no hours or cost to compare with its limits. So does the only constraint that a type
+    misses, if it is one on offers: a change would admit the type, unless the job missed its own limits there. Of types
+    that miss equally few, the one with the most memory is returned, since most jobs that fit nowhere lack memory.
     """
     is_helped = any(rejection.relaxation is not None for rejection in rejected)
     if selection.admitted.types or is_helped or not catalog.instance_types:
         return None
     missed = np.zeros(len(catalog.instance_types))
     for constraint in selection.failed:
-        missed += catalog.mask(constraint.fails) * (1.0 if constraint.rule is not None else HOPELESS)
+        weight = HIDDEN if constraint.code == "gpu_memory" else 1.0
+        missed += catalog.mask(constraint.fails) * (weight if constraint.rule is not None else HOPELESS)
     by_offers = catalog.mask(union(each.fails for each in selection.failed if each.code in OFFER_CODES))
     missed[by_offers & (missed == 1.0)] = HIDDEN
     memory = np.nan_to_num(catalog.columns.numbers["total_gpu_memory_gb"])

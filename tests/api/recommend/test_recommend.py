@@ -489,6 +489,13 @@ def test_the_nearest_machine_misses_all_that_one_change_cannot_admit(client: Tes
     assert not text.endswith(": market.")
 
 
+def test_a_machine_without_the_memory_is_not_nearer_than_one_that_misses_the_limits(client: TestClient) -> None:
+    job = {"task": "training", "model": "llama-3.1-70b", "method": "lora", "amount": {"tokens": 1e9}}
+    answer = post_recommend(client, {"workload": job, "constraints": {"budget_usd": 10, "deadline_hours": 2}})
+    (text,) = (note["text"] for note in answer["notes"] if note["code"] == "several_constraints")
+    assert text.endswith(": deadline_hours, budget_usd.")
+
+
 def test_a_name_that_was_not_measured_comes_with_a_similar_one(client: TestClient) -> None:
     asked = question(workload={"task": "training", "name": "resnet-50"})
     notes = {note["code"]: note["text"] for note in post_recommend(client, asked)["notes"]}
