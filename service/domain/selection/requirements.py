@@ -177,8 +177,8 @@ def requirement_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]
     yield from _software_checks(needs, catalog)
     if needs.platforms:
         stack = needs.engine or needs.framework
-        named = stack and stack.software
-        yield catalog.derive(_platforms_check, needs.platforms, named, needs.cpu_suffices, needs.of_a_job)
+        written_in = MAINSTREAM if stack is None else stack.software
+        yield catalog.derive(_platforms_check, needs.platforms, written_in, needs.cpu_suffices, needs.of_a_job)
     if needs.host_memory_gib is not None:
         # Too little memory ends a run, because there is no swap. Unknown memory passes with a warning.
         index = number_index(catalog, "memory_gib")
@@ -266,9 +266,9 @@ class WidenVersions(NamedTuple):
 
 
 def _platforms_check(
-    catalog: Catalog, platforms: tuple[str, ...], stack: str | None, cpu_suffices: bool, of_a_job: bool
+    catalog: Catalog, platforms: tuple[str, ...], stack: str, cpu_suffices: bool, of_a_job: bool
 ) -> Check:
-    """Checks that code for one of the platforms runs, in the stack that the question names.
+    """Checks that code for one of the platforms runs, in the stack that it is written in.
 
     Code for CPUs alone also runs on machines with GPUs, except if a job is estimated, which would leave the GPU idle.
     With a platform of GPUs besides, `cpu` admits machines without a GPU only.
@@ -279,7 +279,7 @@ def _platforms_check(
     column = catalog.columns.words["platform"]
     made_for = {name: types_where(column.among([name])) for name in runs}
     for name in runs.keys() - {CPU}:
-        if stack is not None and has_own_code(stack, name, catalog):
+        if has_own_code(stack, name, catalog):
             runs[name] &= made_for[name]
     fails = catalog.all_types & ~union(runs[name] for name in platforms)
     others = {name: types for name, types in runs.items() if name not in platforms}

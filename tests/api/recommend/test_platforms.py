@@ -110,11 +110,11 @@ def test_each_choice_says_its_platform_and_what_code_has_to_change(client: TestC
     assert {(each["platform"], each["code_change_required"]) for each in answer["choices"]} == {("xla", None)}
 
 
-@pytest.mark.parametrize(("framework", "expected"), [("pytorch", {"xla"}), ("jax", {"xla", "cuda"})])
+@pytest.mark.parametrize(("framework", "expected"), [(None, {"xla"}), ("pytorch", {"xla"}), ("jax", {"xla", "cuda"})])
 def test_code_for_xla_runs_on_cuda_only_if_its_framework_needs_no_other_code_there(
-    client: TestClient, framework: str, expected: set[str]
+    client: TestClient, framework: str | None, expected: set[str]
 ) -> None:
-    """PyTorch/XLA is for TPUs; JAX compiles the same code for both."""
+    """PyTorch/XLA, which is also meant without a framework, is for TPUs; JAX compiles the same code for both."""
     work: Answer = {"task": "training", "model": "bert-large"}
     work["software"] = {"framework": framework, "platforms": ["xla"]}
     ask: Answer = {"workload": work, "constraints": {"provider": ["gcp"]}, "limit": 100}
