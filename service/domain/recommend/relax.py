@@ -12,7 +12,8 @@ from service.domain.recommend.basis import Basis, best_by, known, rank_by, ranke
 from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.plans import LIMITS_BY_FIELD, Planner, plans_of
 from service.domain.selection.constraints import Constraints
-from service.domain.selection.relax import FailedConstraint, Relaxation
+from service.domain.selection.offers import AdmittedOffers
+from service.domain.selection.relax import AddWord, FailedConstraint, Relaxation
 from service.domain.selection.requirements import Requirements
 from service.domain.selection.selection import OFFER_CODES, Selection
 from service.domain.typeset import first_of, union
@@ -111,6 +112,8 @@ def _rejection(
     basis: Basis, constraint: FailedConstraint, resuming: FailedConstraint | None, catalog: Catalog
 ) -> Rejection:
     alone, relaxation = constraint.fails_alone, _relaxed(constraint, resuming, catalog)
+    if relaxation is not None and isinstance(constraint.rule, AddWord) and constraint.code == "instance":
+        relaxation = _with_best_type(basis, constraint.rule, constraint.helped or constraint.rejected, catalog)
     return Rejection(
         code=constraint.code,
         ground=constraint.ground,
@@ -138,6 +141,26 @@ def _relaxed(constraint: FailedConstraint, resuming: FailedConstraint | None, ca
     )
 
 
+def _with_best_type(basis: Basis, rule: AddWord, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+    """Returns the relaxation that adds the best instance type to those named; None if none keeps the limits.
+
+    Every name admits one type, so that the objective has to decide between the names.
+    """
+    admitted = _keeping_limits(basis, rejected.only(rejected.types & rule.fails), catalog)
+    if not admitted.types:
+        return None
+    index, _ = best_by(basis, admitted, catalog)
+    return Relaxation({rule.field: [*rule.words, catalog.ids[index]]}, admitted.only(1 << index))
+
+
+def _keeping_limits(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> AdmittedOffers:
+    """Returns the offers of the types on which the job keeps its own limits with one of these offers."""
+    if basis.planner is None:
+        return admitted
+    keeps = plans_of(basis.planner, admitted.cheapest, catalog).keeps
+    return admitted.only(admitted.cheapest.types_at(keeps, admitted.limit))
+
+
 def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> tuple[Explained, ...]:
     """Returns for each instance type whether it is admitted, and every ground on which it fails."""
     indices = [catalog.index_of[name] for name in names]
@@ -154,10 +177,8 @@ def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> t
 def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> RelaxationOutcome | None:
     to, admitted = relaxation
     if basis.planner is not None and not _has_own_estimates(basis.planner, to):
-        planner = _with_limits(basis.planner, to, catalog)
-        keeps = plans_of(planner, admitted.cheapest, catalog).keeps
-        basis = basis._replace(planner=planner)
-        admitted = admitted.only(admitted.cheapest.types_at(keeps, admitted.limit))
+        basis = basis._replace(planner=_with_limits(basis.planner, to, catalog))
+        admitted = _keeping_limits(basis, admitted, catalog)
     if not admitted.types:
         return None
     index, offer = best_by(basis, admitted, catalog)

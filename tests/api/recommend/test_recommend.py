@@ -460,6 +460,20 @@ def test_spot_comes_with_the_fault_tolerance_that_it_needs(client: TestClient) -
     )
 
 
+@pytest.mark.parametrize("objective", ["cheapest", "fastest"])
+@pytest.mark.parametrize("work", [{}, {"model": "resnet-50", "amount": {"samples": 1e7}}], ids=["peak", "job"])
+def test_a_further_instance_type_is_the_best_by_the_objective(
+    client: TestClient, work: dict[str, object], objective: str
+) -> None:
+    limits: dict[str, object] = {"provider": ["aws", "lambda"]} | ({"deadline_hours": 3} if work else {})
+    best = post_recommend(client, question(workload=work, constraints=limits, objective=objective))["choices"][0]
+    named = {**limits, "instance": ["g4dn.xlarge"]}
+    answer = post_recommend(client, question(workload=work, constraints=named, objective=objective))
+    (relax,) = [each["relax"] for each in answer["rejections"] if each["code"] == "instance"]
+    assert relax["to"] == {"instance": ["aws/g4dn.xlarge", f"{best['provider']}/{best['instance']}"]}
+    assert (relax["admits"], relax["best"]["usd_per_hour"]) == (1, best["usd_per_hour"])
+
+
 def test_constraints_that_exclude_everything_together_name_the_nearest_machine(client: TestClient) -> None:
     asked = question(constraints={"provider": ["aws"], "family": ["NC"], "gpu_vendor": ["amd"]})
     answer = post_recommend(client, asked)
