@@ -28,7 +28,7 @@ from service.domain.physics.inference_roofline import (
     step_demands,
     step_weight_bytes,
 )
-from service.domain.physics.load import TIMES, Engines, Replicas, Served
+from service.domain.physics.load import TIMES, Engines, Replicas, Served, missed_limits
 from service.domain.physics.memory import (
     CACHE,
     PROMPTS,
@@ -174,7 +174,8 @@ class ServedLoad:
     the low end of their band; where no number keeps the limits, the fewest that carry the load.
     """
     missed: Mapping[str, float]
-    """By field of each limit that these instances do not keep, the least figure that other numbers would reach."""
+    """By field of each limit that these instances do not keep, the least figure that other numbers would reach, in this
+    layout or, if it was chosen freely, in any."""
     replicas: float
     """Copies of the model on one instance."""
     places: float
@@ -328,7 +329,7 @@ def served_load(
         serving=serving,
         # Slow engines may keep the limits on no number of instances; the fewest that carry the load may then be fewer.
         instances=Band(min(low, instances), instances, max(low, instances, high)),
-        missed=served.missed(serving),
+        missed=missed_limits(serving, served.least_alone[0], served.least_together[0]),
         replicas=count,
         places=room,
         running=running,
