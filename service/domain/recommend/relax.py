@@ -11,6 +11,7 @@ from service.domain.recommend.answer import Explained, RankedOffer, Rejection, R
 from service.domain.recommend.basis import Basis, best_by, known, rank_by, ranked_offer, select_by
 from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.plans import LIMITS_BY_FIELD, Planner, plans_of
+from service.domain.recommend.ranking import Ranked
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import AddWord, FailedConstraint, Relaxation
@@ -100,12 +101,19 @@ def nearest(
         return None, None
     in_time = basis.under(OBJECTIVES["cheapest"], planner.limits._replace(budget_usd=None))
     in_budget = basis.under(OBJECTIVES["fastest"], planner.limits._replace(deadline_hours=None))
-    return _best(in_time, constraints, needs, catalog), _best(in_budget, constraints, needs, catalog)
+    ranked = _keeping(in_time, constraints, needs, catalog)
+    # Budgets limit the likely cost, whereas an old price ranks at its high end.
+    least_cost = int(np.nan_to_num(ranked.cost, nan=np.inf).argmin()) if len(ranked.cost) else 0
+    fastest = _keeping(in_budget, constraints, needs, catalog)
+    return _row(in_time, ranked, least_cost, catalog), _row(in_budget, fastest, 0, catalog)
 
 
-def _best(basis: Basis, constraints: Constraints, needs: Requirements, catalog: Catalog) -> RankedOffer | None:
-    ranked = rank_by(basis, select_by(basis, constraints, needs, catalog).admitted, catalog).keeping_limits()
-    return ranked_offer(basis, ranked, 0, catalog) if len(ranked.score) else None
+def _keeping(basis: Basis, constraints: Constraints, needs: Requirements, catalog: Catalog) -> Ranked:
+    return rank_by(basis, select_by(basis, constraints, needs, catalog).admitted, catalog).keeping_limits()
+
+
+def _row(basis: Basis, ranked: Ranked, row: int, catalog: Catalog) -> RankedOffer | None:
+    return ranked_offer(basis, ranked, row, catalog) if len(ranked.score) else None
 
 
 def _rejection(

@@ -482,6 +482,17 @@ def test_constraints_that_exclude_everything_together_name_the_nearest_machine(c
     assert "several_constraints" in [note["code"] for note in answer["notes"]]
 
 
+def test_the_cheapest_in_time_costs_what_the_relaxed_budget_is(client: TestClient) -> None:
+    """Both go by the likely cost, also of a price that ranks at its high end because it is old."""
+    job = {"task": "training", "model": "resnet-50", "amount": {"samples": 1e7}}
+    limits = {"provider": ["runpod", "vast"], "budget_usd": 0.37, "deadline_hours": 0.182}
+    answer = post_recommend(client, {"workload": job, "constraints": limits})
+    (budget,) = [each["relax"]["to"] for each in answer["rejections"] if each["code"] == "budget_usd"]
+    (text,) = [note["text"] for note in answer["notes"] if note["code"] == "nearest"]
+    usd = float(text.partition(" for $")[2].partition(";")[0])
+    assert budget["budget_usd"] == pytest.approx(usd, abs=0.011)
+
+
 def test_a_job_that_fits_nowhere_is_nearest_to_fit_where_memory_is_largest(client: TestClient) -> None:
     job = {"task": "training", "model": "llama-3.1-405b", "amount": {"tokens": 1e12}}
     limits = {"provider": ["aws"], "family": ["g5", "p4d"], "budget_usd": 1000, "deadline_hours": 1}
