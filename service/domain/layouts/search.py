@@ -31,8 +31,9 @@ def best_layout(calibration: Calibration, config: Config, cluster: Cluster, fixe
     if estimate.served is None or not estimate.served.missed or not fastest.fits[0]:
         return estimate
     # Where no layout keeps the limits of a load, another one may come nearer to them than the fastest.
-    missed = missed_limits(estimate.served.serving, fastest.least_alone[0], fastest.least_together[0])
-    return replace(estimate, served=replace(estimate.served, missed=missed))
+    served = estimate.served
+    missed = missed_limits(served.serving, fastest.least_alone[0], fastest.least_together[0]) or served.missed
+    return replace(estimate, served=replace(served, missed=missed))
 
 
 def fastest_layouts(

@@ -28,7 +28,7 @@ from service.domain.physics.inference_roofline import (
     step_demands,
     step_weight_bytes,
 )
-from service.domain.physics.load import TIMES, Engines, Replicas, Served, missed_limits
+from service.domain.physics.load import TIMES, Engines, Replicas, Served
 from service.domain.physics.memory import (
     CACHE,
     PROMPTS,
@@ -329,7 +329,7 @@ def served_load(
         serving=serving,
         # Slow engines may keep the limits on no number of instances; the fewest that carry the load may then be fewer.
         instances=Band(min(low, instances), instances, max(low, instances, high)),
-        missed=missed_limits(serving, served.least_alone[0], served.least_together[0]),
+        missed=served.missed(serving),
         replicas=count,
         places=room,
         running=running,

@@ -107,6 +107,10 @@ class Served(NamedTuple):
         """Fewest instances that keep the limits; where no number of them does, the fewest that carry the load."""
         return np.where(np.isfinite(self.instances), self.instances, self.least_alone[:, -1])
 
+    def missed(self, serving: Serving) -> dict[str, float]:
+        """Returns the limits that the first row does not keep, each with the least figure that the row could have."""
+        return missed_limits(serving, self.least_alone[0], self.least_together[0])
+
 
 def missed_limits(serving: Serving, least_alone: Floats, least_together: Floats) -> dict[str, float]:
     """Returns the limits that are not kept, each with the least figure that is possible, given those of `Served`.
