@@ -135,7 +135,7 @@ class ModelledEstimateResponse(Described):
     model_tflops_per_gpu: float | None
     """Rate as papers count it: with attention to the whole sequence and training of all weights."""
     hardware_tflops_per_gpu: float | None
-    """Rate of all operations, including recomputation."""
+    """Model FLOP/s plus those of recomputation, counted the same way."""
     bottleneck: str | None
     """The resource that takes most of a step; on a machine without a GPU, CPUs count as the GPU."""
     step_seconds: dict[str, float] | None

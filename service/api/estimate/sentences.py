@@ -1,6 +1,7 @@
 """The sentences of POST /estimate, which put figures of the domain into words."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from math import inf
 
 from service.api.estimate.response import memory_response
 from service.domain.bill.bill import MachineTime, Part, PartName, StoredVolume
@@ -356,8 +357,10 @@ def month_text(bill: MarketBill) -> str:
 
 def missed_text(served: ServedLoad) -> str:
     """Returns the limits of a load that no allowed number of instances keeps, with what would be possible."""
-    limits = served.serving.limits
-    faults = (f"{name} is {limits[name]:g}, and the least is {least:.4g}" for name, least in served.missed.items())
+    limits, reached = served.serving.limits, {name: least for name, least in served.missed.items() if least < inf}
+    if not reached:
+        return "The load is not served within its limits, and no change of a single limit is enough."
+    faults = (f"{name} is {limits[name]:g}, and the least is {least:.4g}" for name, least in reached.items())
     return f"The load is not served within its limits: {'; '.join(faults)}."
 
 

@@ -230,9 +230,9 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
         f"It {'is retired' if state == 'retired' else 'admits no new customers'} from {starts_on} on, in "
         f"{plural(days, 'day')}."
     ),
-    WarningCode.SUPERSEDED: "{successor.instance_type.name} is newer: {successor.peak_tflops:g} TFLOPS at peak for "
-    "${successor.usd_per_hour:g} an hour on demand; this has {successor.old_peak_tflops:g} for "
-    "${successor.old_usd_per_hour:g}.",
+    WarningCode.SUPERSEDED: "{successor.instance_type.name} is newer: {successor.peak_tflops:g} TFLOPS at peak, "
+    "from ${successor.usd_per_hour:g} an hour on demand; this type has {successor.old_peak_tflops:g}, "
+    "from ${successor.old_usd_per_hour:g}.",
     WarningCode.NO_FRAMEWORK: "No deep-learning framework is known to run on the {gpu}.",
     WarningCode.SLOW_NETWORK: _slow_network,
     WarningCode.FEW_VCPUS: _few_vcpus,

@@ -44,7 +44,10 @@ MODELS_CAN_BE_DESCRIBED = (
 
 
 def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Returns up to three known names that are similar to a name, contain it, or are of its series (T4 for T100)."""
+    """Returns up to three known names that are similar to a name, contain it, or are of its series (T4 for T100).
+
+    Without any of these, names of several words count by each word: `Google Cloud` for `googel`.
+    """
     folded: dict[str, str] = {}
     for candidate in known:
         folded.setdefault(candidate.lower(), candidate)
@@ -63,9 +66,15 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     beginning = sorted(name for name in folded if len(joined) > 1 and name.startswith((f"{word}-", f"{word}.")))
     series = _letters(word)
     same_series = sorted((candidate for candidate in folded if series and _letters(candidate) == series), key=len)
-    return tuple(folded[near] for near in dict.fromkeys([*very, *beginning, *same_series[:1], *close, *containing]))[
-        :NEAR
-    ]
+    near = [*very, *beginning, *same_series[:1], *close, *containing] or _with_a_word_near(word, folded)
+    return tuple(folded[each] for each in dict.fromkeys(near))[:NEAR]
+
+
+def _with_a_word_near(word: str, names: Iterable[str]) -> list[str]:
+    """Returns the names of several words of which one is very close to a word."""
+    by_word = grouped((part, name) for name in names if " " in name for part in name.split())
+    close = get_close_matches(word, by_word, n=NEAR, cutoff=VERY_CLOSE)
+    return [name for part in close for name in by_word[part]]
 
 
 def unknown(what: str, name: str, known: Collection[str], field: str, hint: str = "") -> UnknownName:

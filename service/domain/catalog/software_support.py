@@ -88,13 +88,15 @@ def code_change(software: str | None, platforms: Collection[str], gpu: Gpu | Non
     return next((rule.code_change for rule in rules if rule.supported in RUNS and rule.code_change), None)
 
 
-def has_own_code(software: str, platform: str, catalog: Catalog) -> bool:
-    """Returns whether code in a framework or engine differs between a platform and CUDA.
+def has_one_code(framework: str, platform: str, catalog: Catalog) -> bool:
+    """Returns whether code in a framework runs on the GPUs of a platform in full, and is the same as for CUDA.
 
-    It then runs only on GPUs of that platform: XLA also compiles for CUDA, but code for PyTorch/XLA is not for CUDA.
+    XLA also compiles for CUDA: code in JAX is for both, whereas code for PyTorch/XLA is for TPUs alone.
     """
-    gpus = (gpu for gpu in catalog.reference.gpus.values() if gpu.platform == platform)
-    return any(code_change(software, (), gpu, catalog) for gpu in gpus)
+    gpus = [gpu for gpu in catalog.reference.gpus.values() if gpu.platform == platform]
+    rules = (catalog.derive(rules_on_gpu, framework, gpu.id) for gpu in gpus)
+    in_full = any(support_by(each) in RUNS[:1] for each in rules)
+    return in_full and not any(code_change(framework, (), gpu, catalog) for gpu in gpus)
 
 
 def mainstream_gpus_mask(catalog: Catalog, method: str | None = None) -> Mask:

@@ -73,10 +73,16 @@ def _check_batch(job: Job) -> None:
 
 
 def _check_images(job: Job) -> None:
-    """Raises `QuestionError` for tokens of images if the model reads no images, or if they exceed the prompt."""
+    """Raises `QuestionError` for tokens of images in training, of a model that reads none, or beyond the prompt."""
     if not job.image_tokens:
         return
-    if job.task != "inference" or not job.model.generates or job.model.other_flops_per_sample is None:
+    if job.task != "inference":
+        raise QuestionError(
+            "image_tokens are counted in inference only. Leave them out: an estimate of training has no time of an "
+            "encoder of images.",
+            field="workload.image_tokens",
+        )
+    if not job.model.generates or job.model.other_flops_per_sample is None:
         raise QuestionError(
             f"{job.model.name} is not known to read images: leave image_tokens out, or give the model's config.json "
             "with its vision_config as model.huggingface_config.",

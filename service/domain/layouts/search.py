@@ -1,5 +1,7 @@
 """The best layout of a configuration, whether it trains or not."""
 
+from dataclasses import replace
+
 from service.domain.calibration.calibration import Calibration
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import Config, TrainingConfig
@@ -12,6 +14,7 @@ from service.domain.layouts.training_search import fastest_training_layouts
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
+from service.domain.physics.load import missed_limits
 
 
 def best_layout(calibration: Calibration, config: Config, cluster: Cluster, fixed: FixedLayout = FREE) -> Estimate:
@@ -24,7 +27,13 @@ def best_layout(calibration: Calibration, config: Config, cluster: Cluster, fixe
     fastest = fastest_layouts(calibration, config, cluster_table([cluster]), fixed)
     if not fastest.exists[0]:
         raise _no_layout(config, cluster, fixed)
-    return estimate_config(calibration, config, cluster, fastest.layouts.row(0))
+    estimate = estimate_config(calibration, config, cluster, fastest.layouts.row(0))
+    if estimate.served is None or not estimate.served.missed or not fastest.fits[0]:
+        return estimate
+    # Where no layout keeps the limits of a load, another one may come nearer to them than the fastest.
+    served = estimate.served
+    missed = missed_limits(served.serving, fastest.least_alone[0], fastest.least_together[0]) or served.missed
+    return replace(estimate, served=replace(served, missed=missed))
 
 
 def fastest_layouts(

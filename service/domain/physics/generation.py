@@ -174,7 +174,8 @@ class ServedLoad:
     the low end of their band; where no number keeps the limits, the fewest that carry the load.
     """
     missed: Mapping[str, float]
-    """By field of each limit that these instances do not keep, the least figure that other numbers would reach."""
+    """By field of each limit that these instances do not keep, the least figure that other numbers would reach, in this
+    layout or, if it was chosen freely, in any."""
     replicas: float
     """Copies of the model on one instance."""
     places: float

@@ -109,14 +109,20 @@ class Served(NamedTuple):
 
     def missed(self, serving: Serving) -> dict[str, float]:
         """Returns the limits that the first row does not keep, each with the least figure that the row could have."""
-        limits = {name: np.inf if limit is None else limit for name, limit in serving.limits.items()}
-        if keeps_limits(self.least_together, np.array(list(limits.values())))[0]:
-            return {}
-        alone, together = (
-            dict(zip(limits, figures[0].tolist(), strict=True)) for figures in (self.least_alone, self.least_together)
-        )
-        unreachable = {name: figure for name, figure in alone.items() if figure > limits[name]}
-        return unreachable or {name: figure for name, figure in together.items() if limits[name] < np.inf}
+        return missed_limits(serving, self.least_alone[0], self.least_together[0])
+
+
+def missed_limits(serving: Serving, least_alone: Floats, least_together: Floats) -> dict[str, float]:
+    """Returns the limits that are not kept, each with the least figure that is possible, given those of `Served`.
+
+    The figures are those of one row, or the least of several rows, such as the layouts of a cluster.
+    """
+    limits = {name: np.inf if limit is None else limit for name, limit in serving.limits.items()}
+    if keeps_limits(least_together, np.array(list(limits.values()))):
+        return {}
+    alone, together = (dict(zip(limits, figures.tolist(), strict=True)) for figures in (least_alone, least_together))
+    unreachable = {name: figure for name, figure in alone.items() if figure > limits[name]}
+    return unreachable or {name: figure for name, figure in together.items() if limits[name] < np.inf}
 
 
 def keeps_limits(least_together: Floats, limits: Floats) -> Mask:

@@ -11,8 +11,10 @@ from service.domain.recommend.answer import Explained, RankedOffer, Rejection, R
 from service.domain.recommend.basis import Basis, best_by, known, rank_by, ranked_offer, select_by
 from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.plans import LIMITS_BY_FIELD, Planner, plans_of
+from service.domain.recommend.ranking import Ranked
 from service.domain.selection.constraints import Constraints
-from service.domain.selection.relax import FailedConstraint, Relaxation
+from service.domain.selection.offers import AdmittedOffers
+from service.domain.selection.relax import AddWord, FailedConstraint, Relaxation
 from service.domain.selection.requirements import Requirements
 from service.domain.selection.selection import OFFER_CODES, Selection
 from service.domain.typeset import first_of, union
@@ -34,7 +36,7 @@ HOPELESS = 100.0
 """Weight of a missed constraint that no change of the question can relax; other constraints weigh 1."""
 
 HIDDEN = 2.5
-"""Weight of one missed constraint that others hide: more than two, as a job may have two limits, time and money."""
+"""Weight of one missed constraint that hides others: more than two, as a job may have two limits, time and money."""
 
 
 def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Rejection, ...]:
@@ -70,17 +72,18 @@ def nearest_miss(selection: Selection, rejected: Sequence[Rejection], catalog: C
     """Returns the type that misses the fewest constraints; None if something is admitted, if one change admits
     something, or if the catalog of the day has no instance types.
 
-    Constraints that no change of the question relaxes, such as those on data or hardware, count more. So does the only
-    constraint that a type misses, if it is one on offers: a change would admit the type, unless the job missed its own
-    limits there. Of types that miss equally few, the one with the most memory is returned, since most jobs that fit
-    nowhere lack memory.
+    Constraints that no change of the question relaxes, such as those on data or hardware, count more. So does memory,
+    as a job that does not fit has no hours or cost to compare with its limits. So does the only constraint that a type
+    misses, if it is one on offers: a change would admit the type, unless the job missed its own limits there. Of types
+    that miss equally few, the one with the most memory is returned, since most jobs that fit nowhere lack memory.
     """
     is_helped = any(rejection.relaxation is not None for rejection in rejected)
     if selection.admitted.types or is_helped or not catalog.instance_types:
         return None
     missed = np.zeros(len(catalog.instance_types))
     for constraint in selection.failed:
-        missed += catalog.mask(constraint.fails) * (1.0 if constraint.rule is not None else HOPELESS)
+        weight = HIDDEN if constraint.code == "gpu_memory" else 1.0
+        missed += catalog.mask(constraint.fails) * (weight if constraint.rule is not None else HOPELESS)
     by_offers = catalog.mask(union(each.fails for each in selection.failed if each.code in OFFER_CODES))
     missed[by_offers & (missed == 1.0)] = HIDDEN
     memory = np.nan_to_num(catalog.columns.numbers["total_gpu_memory_gb"])
@@ -98,18 +101,27 @@ def nearest(
         return None, None
     in_time = basis.under(OBJECTIVES["cheapest"], planner.limits._replace(budget_usd=None))
     in_budget = basis.under(OBJECTIVES["fastest"], planner.limits._replace(deadline_hours=None))
-    return _best(in_time, constraints, needs, catalog), _best(in_budget, constraints, needs, catalog)
+    ranked = _keeping(in_time, constraints, needs, catalog)
+    # Budgets limit the likely cost, whereas an old price ranks at its high end.
+    least_cost = int(np.nan_to_num(ranked.cost, nan=np.inf).argmin()) if len(ranked.cost) else 0
+    fastest = _keeping(in_budget, constraints, needs, catalog)
+    return _row(in_time, ranked, least_cost, catalog), _row(in_budget, fastest, 0, catalog)
 
 
-def _best(basis: Basis, constraints: Constraints, needs: Requirements, catalog: Catalog) -> RankedOffer | None:
-    ranked = rank_by(basis, select_by(basis, constraints, needs, catalog).admitted, catalog).keeping_limits()
-    return ranked_offer(basis, ranked, 0, catalog) if len(ranked.score) else None
+def _keeping(basis: Basis, constraints: Constraints, needs: Requirements, catalog: Catalog) -> Ranked:
+    return rank_by(basis, select_by(basis, constraints, needs, catalog).admitted, catalog).keeping_limits()
+
+
+def _row(basis: Basis, ranked: Ranked, row: int, catalog: Catalog) -> RankedOffer | None:
+    return ranked_offer(basis, ranked, row, catalog) if len(ranked.score) else None
 
 
 def _rejection(
     basis: Basis, constraint: FailedConstraint, resuming: FailedConstraint | None, catalog: Catalog
 ) -> Rejection:
     alone, relaxation = constraint.fails_alone, _relaxed(constraint, resuming, catalog)
+    if relaxation is not None and isinstance(constraint.rule, AddWord) and constraint.code == "instance":
+        relaxation = _with_best_type(basis, constraint.rule, constraint.helped or constraint.rejected, catalog)
     return Rejection(
         code=constraint.code,
         ground=constraint.ground,
@@ -137,6 +149,26 @@ def _relaxed(constraint: FailedConstraint, resuming: FailedConstraint | None, ca
     )
 
 
+def _with_best_type(basis: Basis, rule: AddWord, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+    """Returns the relaxation that adds the best instance type to those named; None if none keeps the limits.
+
+    Every name admits one type, so that the objective has to decide between the names.
+    """
+    admitted = _keeping_limits(basis, rejected.only(rejected.types & rule.fails), catalog)
+    if not admitted.types:
+        return None
+    index, _ = best_by(basis, admitted, catalog)
+    return Relaxation({rule.field: [*rule.words, catalog.ids[index]]}, admitted.only(1 << index))
+
+
+def _keeping_limits(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> AdmittedOffers:
+    """Returns the offers of the types on which the job keeps its own limits with one of these offers."""
+    if basis.planner is None:
+        return admitted
+    keeps = plans_of(basis.planner, admitted.cheapest, catalog).keeps
+    return admitted.only(admitted.cheapest.types_at(keeps, admitted.limit))
+
+
 def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> tuple[Explained, ...]:
     """Returns for each instance type whether it is admitted, and every ground on which it fails."""
     indices = [catalog.index_of[name] for name in names]
@@ -153,10 +185,8 @@ def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> t
 def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> RelaxationOutcome | None:
     to, admitted = relaxation
     if basis.planner is not None and not _has_own_estimates(basis.planner, to):
-        planner = _with_limits(basis.planner, to, catalog)
-        keeps = plans_of(planner, admitted.cheapest, catalog).keeps
-        basis = basis._replace(planner=planner)
-        admitted = admitted.only(admitted.cheapest.types_at(keeps, admitted.limit))
+        basis = basis._replace(planner=_with_limits(basis.planner, to, catalog))
+        admitted = _keeping_limits(basis, admitted, catalog)
     if not admitted.types:
         return None
     index, offer = best_by(basis, admitted, catalog)

@@ -15,7 +15,7 @@ from service.domain.catalog.precision import FORMATS, SupportAsked, runs_as
 from service.domain.catalog.software_support import (
     MAINSTREAM,
     RUNS,
-    has_own_code,
+    has_one_code,
     mainstream_gpus_mask,
     rules_by_type,
     software_mask,
@@ -176,9 +176,10 @@ def requirement_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]
     """Yields the checks of all requirements."""
     yield from _software_checks(needs, catalog)
     if needs.platforms:
-        stack = needs.engine or needs.framework
-        named = stack and stack.software
-        yield catalog.derive(_platforms_check, needs.platforms, named, needs.cpu_suffices, needs.of_a_job)
+        framework = MAINSTREAM if needs.framework is None else needs.framework.software
+        # An engine has a build for each platform.
+        code = framework if needs.engine is None else None
+        yield catalog.derive(_platforms_check, needs.platforms, code, needs.cpu_suffices, needs.of_a_job)
     if needs.host_memory_gib is not None:
         # Too little memory ends a run, because there is no swap. Unknown memory passes with a warning.
         index = number_index(catalog, "memory_gib")
@@ -266,9 +267,9 @@ class WidenVersions(NamedTuple):
 
 
 def _platforms_check(
-    catalog: Catalog, platforms: tuple[str, ...], stack: str | None, cpu_suffices: bool, of_a_job: bool
+    catalog: Catalog, platforms: tuple[str, ...], framework: str | None, cpu_suffices: bool, of_a_job: bool
 ) -> Check:
-    """Checks that code for one of the platforms runs, in the stack that the question names.
+    """Checks that code for one of the platforms runs, in the framework that it is written in; None for an engine.
 
     Code for CPUs alone also runs on machines with GPUs, except if a job is estimated, which would leave the GPU idle.
     With a platform of GPUs besides, `cpu` admits machines without a GPU only.
@@ -279,7 +280,7 @@ def _platforms_check(
     column = catalog.columns.words["platform"]
     made_for = {name: types_where(column.among([name])) for name in runs}
     for name in runs.keys() - {CPU}:
-        if stack is not None and has_own_code(stack, name, catalog):
+        if framework is None or not has_one_code(framework, name, catalog):
             runs[name] &= made_for[name]
     fails = catalog.all_types & ~union(runs[name] for name in platforms)
     others = {name: types for name, types in runs.items() if name not in platforms}

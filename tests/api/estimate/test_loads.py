@@ -392,3 +392,28 @@ def test_a_percentile_may_have_a_decimal_place(client: TestClient, asked: dict[s
         assert rare[name] >= common[name]
     if "concurrency" not in asked:
         assert rare["seconds_per_request"] > common["seconds_per_request"]
+
+
+def test_the_least_time_of_a_load_is_that_of_any_layout(client: TestClient) -> None:
+    """The fastest layout of a node serves long prompts late; others answer in less than its least time."""
+    load: dict[str, float] = {"requests_per_second": 1, "input_length": 30_000, "output_length": 100}
+    work = {"task": "inference", "model": "llama-3.1-70b", "precision": ["fp8"], "software": {"engine": "vllm"}}
+
+    def served(limit: float) -> Any:
+        limited = {**load, "max_seconds_to_first_token": limit}
+        return post_estimate(client, {"workload": work, "load": limited, "machine": "aws/p5.48xlarge"})["load"]
+
+    reason = served(0.1)["reason"]
+    least = float(reason.removesuffix(".").rpartition("the least is ")[2])
+    assert served(1.001 * least)["keeps_limits"]
+    assert not served(0.99 * least)["keeps_limits"]
+
+
+def test_limits_that_exclude_each_other_name_no_infinite_figure(client: TestClient) -> None:
+    limits = {"max_seconds_to_first_token": 0.969769, "max_seconds_per_request": 4.18818}
+    load = {"requests_per_second": 1, "input_length": 16_000, "output_length": 400, **limits}
+    work = {"task": "inference", "model": "llama-3.1-8b", "software": {"engine": "vllm"}}
+    served = post_estimate(client, {"workload": work, "load": load, "machine": "aws/g6e.12xlarge"})["load"]
+    assert not served["keeps_limits"]
+    assert set(limits) <= set(served["reason"].split())
+    assert "inf" not in served["reason"]

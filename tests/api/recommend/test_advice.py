@@ -191,6 +191,8 @@ def test_g3_is_superseded_and_p4_was_not(client: TestClient) -> None:
     assert superseded >= {name for name in response if name.startswith(("g3.", "g3s."))}
     assert "p4d.24xlarge" not in superseded
     assert "g4dn.xlarge is newer: 65 TFLOPS" in response["g3s.xlarge"]["superseded"]
+    # The choice may be in a region that costs more than the lowest price of its type.
+    assert "this type has 4.83, from $0.75." in response["g3s.xlarge"]["superseded"]
 
 
 def test_a_choice_states_the_needs_of_its_host_as_far_as_they_are_known(client: TestClient) -> None:

@@ -110,13 +110,25 @@ def test_each_choice_says_its_platform_and_what_code_has_to_change(client: TestC
     assert {(each["platform"], each["code_change_required"]) for each in answer["choices"]} == {("xla", None)}
 
 
-@pytest.mark.parametrize(("framework", "expected"), [("pytorch", {"xla"}), ("jax", {"xla", "cuda"})])
+@pytest.mark.parametrize(
+    ("task", "software", "expected"),
+    [
+        ("training", {}, {"xla"}),
+        ("training", {"framework": "pytorch"}, {"xla"}),
+        ("training", {"framework": "torchtune"}, set()),
+        ("training", {"framework": "jax"}, {"xla", "cuda"}),
+        ("inference", {"engine": "vllm"}, {"xla"}),
+    ],
+)
 def test_code_for_xla_runs_on_cuda_only_if_its_framework_needs_no_other_code_there(
-    client: TestClient, framework: str, expected: set[str]
+    client: TestClient, task: str, software: Answer, expected: set[str]
 ) -> None:
-    """PyTorch/XLA is for TPUs; JAX compiles the same code for both."""
-    work: Answer = {"task": "training", "model": "bert-large"}
-    work["software"] = {"framework": framework, "platforms": ["xla"]}
+    """PyTorch/XLA, which is also meant without a framework, is for TPUs; JAX compiles the same code for both.
+
+    An engine has a build for each platform, and torchtune none for XLA.
+    """
+    work: Answer = {"task": task, "model": "bert-large" if task == "training" else "llama-3.1-8b"}
+    work["software"] = {**software, "platforms": ["xla"]}
     ask: Answer = {"workload": work, "constraints": {"provider": ["gcp"]}, "limit": 100}
     answer = post(client, "/recommend", **ask)
     assert platforms(answer) == expected

@@ -460,12 +460,37 @@ def test_spot_comes_with_the_fault_tolerance_that_it_needs(client: TestClient) -
     )
 
 
+@pytest.mark.parametrize("objective", ["cheapest", "fastest"])
+@pytest.mark.parametrize("work", [{}, {"model": "resnet-50", "amount": {"samples": 1e7}}], ids=["peak", "job"])
+def test_a_further_instance_type_is_the_best_by_the_objective(
+    client: TestClient, work: dict[str, object], objective: str
+) -> None:
+    limits: dict[str, object] = {"provider": ["aws", "lambda"]} | ({"deadline_hours": 3} if work else {})
+    best = post_recommend(client, question(workload=work, constraints=limits, objective=objective))["choices"][0]
+    named = {**limits, "instance": ["g4dn.xlarge"]}
+    answer = post_recommend(client, question(workload=work, constraints=named, objective=objective))
+    (relax,) = [each["relax"] for each in answer["rejections"] if each["code"] == "instance"]
+    assert relax["to"] == {"instance": ["aws/g4dn.xlarge", f"{best['provider']}/{best['instance']}"]}
+    assert (relax["admits"], relax["best"]["usd_per_hour"]) == (1, best["usd_per_hour"])
+
+
 def test_constraints_that_exclude_everything_together_name_the_nearest_machine(client: TestClient) -> None:
     asked = question(constraints={"provider": ["aws"], "family": ["NC"], "gpu_vendor": ["amd"]})
     answer = post_recommend(client, asked)
     assert not answer["choices"]
     assert not any(each["relax"] for each in answer["rejections"])
     assert "several_constraints" in [note["code"] for note in answer["notes"]]
+
+
+def test_the_cheapest_in_time_costs_what_the_relaxed_budget_is(client: TestClient) -> None:
+    """Both go by the likely cost, also of a price that ranks at its high end because it is old."""
+    job = {"task": "training", "model": "resnet-50", "amount": {"samples": 1e7}}
+    limits = {"provider": ["runpod", "vast"], "budget_usd": 0.37, "deadline_hours": 0.182}
+    answer = post_recommend(client, {"workload": job, "constraints": limits})
+    (budget,) = [each["relax"]["to"] for each in answer["rejections"] if each["code"] == "budget_usd"]
+    (text,) = [note["text"] for note in answer["notes"] if note["code"] == "nearest"]
+    usd = float(text.partition(" for $")[2].partition(";")[0])
+    assert budget["budget_usd"] == pytest.approx(usd, abs=0.011)
 
 
 def test_a_job_that_fits_nowhere_is_nearest_to_fit_where_memory_is_largest(client: TestClient) -> None:
@@ -487,6 +512,13 @@ def test_the_nearest_machine_misses_all_that_one_change_cannot_admit(client: Tes
     assert market["count"]
     (text,) = (note["text"] for note in answer["notes"] if note["code"] == "several_constraints")
     assert not text.endswith(": market.")
+
+
+def test_a_machine_without_the_memory_is_not_nearer_than_one_that_misses_the_limits(client: TestClient) -> None:
+    job = {"task": "training", "model": "llama-3.1-70b", "method": "lora", "amount": {"tokens": 1e9}}
+    answer = post_recommend(client, {"workload": job, "constraints": {"budget_usd": 10, "deadline_hours": 2}})
+    (text,) = (note["text"] for note in answer["notes"] if note["code"] == "several_constraints")
+    assert text.endswith(": deadline_hours, budget_usd.")
 
 
 def test_a_name_that_was_not_measured_comes_with_a_similar_one(client: TestClient) -> None:

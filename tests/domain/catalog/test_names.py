@@ -32,6 +32,14 @@ def test_what_begins_otherwise_is_another_thing(name: str, known: list[str], nea
     assert near_names(name, known) == near
 
 
+@pytest.mark.parametrize(
+    ("name", "near"), [("googel", "Google Cloud"), ("amazn", "Amazon Web Services"), ("watson", None)]
+)
+def test_a_slip_in_one_word_of_a_name_is_near(name: str, near: str | None) -> None:
+    known = ["gcp", "Google Cloud", "aws", "Amazon Web Services", "vast"]
+    assert near_names(name, known) == ((near,) if near else ())
+
+
 def test_nothing_is_near_nonsense() -> None:
     assert near_names("qqqqqqq", CARDS) == ()
 

@@ -38,6 +38,11 @@ def test_a_contradiction_names_the_field_to_change(job: Job, field: str) -> None
     assert refusal.value.field == field
 
 
+def test_images_in_training_are_refused_because_it_is_training() -> None:
+    with pytest.raises(QuestionError, match="counted in inference only"):
+        check_job(replace(TRAINING, model=replace(model(), other_flops_per_sample=1e9), image_tokens=10.0))
+
+
 def test_a_job_without_contradictions_passes() -> None:
     check_job(TRAINING)
     check_job(replace(TRAINING, micro_batch=32, global_batch=32, amount=Amount(tokens=1e9), sequence_length=2048))

@@ -27,7 +27,8 @@ SIXTEEN = (rate("fp16", "accelerated", 100.0), rate("fp32", "native", 10.0))
 K80 = instance_type("k80", gpu=gpu("k80-12gb", architecture="kepler", rates=(rate("fp32", "native", 4.0),)))
 V100 = instance_type("v100", gpu=gpu("v100-16gb", architecture="volta", rates=SIXTEEN), memory_gib=None)
 H100 = instance_type("h100", gpu=gpu("h100-80gb", architecture="hopper"), memory_gib=2000.0)
-MI300 = instance_type("mi300", gpu=gpu("mi300x-192gb", vendor="amd", architecture="cdna-3"), memory_gib=1000.0)
+MI300X = gpu("mi300x-192gb", vendor="amd", architecture="cdna-3", platform="rocm")
+MI300 = instance_type("mi300", gpu=MI300X, memory_gib=1000.0)
 CPU = instance_type("cpu", gpu=None, memory_gib=16.0)
 RULES = (
     software_rule("cuda", kind="toolkit"),
