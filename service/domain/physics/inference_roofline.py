@@ -117,6 +117,11 @@ JOULES_PER_PLAIN_FLOP = 2e-11
 15.7 TFLOP/s of a V100. Power limits such work: an A10, with 31.2 TFLOP/s and 150 W, runs BERT in fp32 0.9 times as fast
 as a V100 (FasterTransformer)."""
 
+FLOPS_PER_UNPACKED_WEIGHT = 2.0
+"""Operations outside of matrix engines for each weight that a stack with kernels of its own reads: a multiplication and
+an addition, up to a fitted factor for the loads and conversions around them. They take 8 of the 18 ms in which
+llama.cpp writes a token of an 8B in fp16 on an A100, which has 0.24 times the fp32 rate of an RTX 4090."""
+
 EXPANDED_BYTES = 2.0
 """Bytes of a weight at 16 bits, to which stacks without kernels for narrow formats expand it."""
 
@@ -147,6 +152,11 @@ def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Numbe
     load = config.any_load
     adapters = np.minimum(running, load.adapters) * adapter_bytes(config) / layout.tensor
     return (weight_bytes_read(config, layout, running * load.tokens_verified) + adapters) * load.steps_per_token
+
+
+def unpacking_flops_per_byte(config: InferenceConfig) -> Number:
+    """Returns the operations outside of matrix engines for each byte of the weights that a step reads."""
+    return FLOPS_PER_UNPACKED_WEIGHT / _weight_bytes(config) * config.software.stack_class.unpacks_weights
 
 
 def least_step_bytes(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
@@ -311,10 +321,14 @@ def engine_terms(config: InferenceConfig, cluster: Cluster, layout: Layout, runn
     """Ideal seconds of each part of an engine's work while this number of requests runs on a replica."""
     rates, linked_gpus = seconds_per_unit(config, cluster), cluster.linked_gpus
     passes = passes_of_prompt(config, running)
-    weights = float(step_weight_bytes(config, layout, running)) * rates["memory"]
+    read = float(step_weight_bytes(config, layout, running))
+    of_weights = {
+        "weights": read * rates["memory"],
+        "unpacking": read * float(unpacking_flops_per_byte(config)) * rates["plain_flops"],
+    }
     of_passes = {key: amount * passes for key, amount in pass_demands(config, layout).items()}
     return EngineTerms(
-        {"weights": weights, **ideal_seconds(step_demands(config, layout), rates)},
+        of_weights | ideal_seconds(step_demands(config, layout), rates),
         ideal_seconds(request_demands(config, layout, linked_gpus), rates),
         ideal_seconds(prompt_demands(config, layout, linked_gpus) | of_passes, rates),
         ideal_seconds(arrival_demands(config, layout, linked_gpus), rates),
