@@ -208,6 +208,7 @@ DENOISING = _kind(
         "matrix": (1.5, {WIDE: (EVERYTHING,), MIDDLE: ("class",), NARROW: ("architecture precision",)}),
         "memory": (0.5, {WIDE: (EVERYTHING,), MIDDLE: ("class", "model"), NARROW: ("architecture",)}),
         "power": (1.0, {BROAD: (EVERYTHING,)}),
+        "matrix_power": (1.0, {BROAD: (EVERYTHING,)}),
         "weights": (1.0, {WIDE: (EVERYTHING,)}),
         "launch": (4.0, {WIDE: (EVERYTHING, "stack", "release")}),
         "step": (0.3, {WIDE: (EVERYTHING, "stack", "release")}),

@@ -117,6 +117,10 @@ JOULES_PER_PLAIN_FLOP = 2e-11
 15.7 TFLOP/s of a V100. Power limits such work: an A10, with 31.2 TFLOP/s and 150 W, runs BERT in fp32 0.9 times as fast
 as a V100 (FasterTransformer)."""
 
+JOULES_PER_MATRIX_FLOP = 1e-13
+"""Energy of an operation of matrix engines, up to a fitted factor. A sample of a diffusion model is mostly such work,
+so that the power of its card limits it: an A100 has 400 W for 312 TFLOP/s, and an H100 with PCIe 350 W for 757."""
+
 FLOPS_PER_UNPACKED_WEIGHT = 2.0
 """Operations outside of matrix engines for each weight that a stack with kernels of its own reads: a multiplication and
 an addition, up to a fitted factor for the loads and conversions around them. They take 8 of the 18 ms in which
@@ -370,13 +374,16 @@ def forward_demands(config: InferenceConfig) -> ForwardDemands:
         kernels = kernels_forward(model)
     if config.software.stack.fuses_kernels:
         kernels /= FUSED_KERNELS
-    weights = model.parameters - table_parameters(model)
+    weights, formats = model.parameters - table_parameters(model), config.formats
+    sample: Demands = {
+        ("matrix", "flops"): flops,
+        ("memory", "memory"): moved * value / 2,
+        ("power", "joules"): JOULES_PER_PLAIN_FLOP * flops * formats.plain,
+    }
+    if config.steps > 1.0:
+        sample["matrix_power", "joules"] = JOULES_PER_MATRIX_FLOP * flops * np.logical_not(formats.plain)
     return ForwardDemands(
-        {
-            ("matrix", "flops"): flops,
-            ("memory", "memory"): moved * value / 2,
-            ("power", "joules"): JOULES_PER_PLAIN_FLOP * flops * config.formats.plain,
-        },
+        sample,
         {
             ("weights", "memory"): (config.steps * weights + (model.other_parameters or 0.0)) * value,
             ("launch", "seconds"): config.steps * kernels * LAUNCH_SECONDS,
