@@ -123,8 +123,8 @@ so that the power of its card limits it: an A100 has 400 W for 312 TFLOP/s, and 
 
 FLOPS_PER_UNPACKED_WEIGHT = 2.0
 """Operations outside of matrix engines for each weight that a stack with kernels of its own reads: a multiplication and
-an addition, up to a fitted factor for the loads and conversions around them. They take 8 of the 18 ms in which
-llama.cpp writes a token of an 8B in fp16 on an A100, which has 0.24 times the fp32 rate of an RTX 4090."""
+an addition, up to a fitted factor for the loads and conversions around them. llama.cpp takes 18 ms for a token of an 8B
+in fp16 both on an A100 and on an RTX 4090, which has half of the bandwidth and 4.2 times the fp32 rate."""
 
 EXPANDED_BYTES = 2.0
 """Bytes of a weight at 16 bits, to which stacks without kernels for narrow formats expand it."""
