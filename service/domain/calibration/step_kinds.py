@@ -115,6 +115,7 @@ GENERATION = _kind(
             NARROW: ("stack bits",),
             0.05: ("architecture", "tier"),
         }),
+        "unpacking": (3.0, {BROAD: (EVERYTHING,), WIDE: ("stack",)}),
         "cache": (1.15, {WIDE: ("apart",), NARROW: (EVERYTHING, "stack", "architecture")}),
         "matrix": (1.5, {WIDE: ("apart",), NARROW: (EVERYTHING, "stack", "family", "architecture precision")}),
         "prefill": (1.8, {
@@ -207,6 +208,7 @@ DENOISING = _kind(
         "matrix": (1.5, {WIDE: (EVERYTHING,), MIDDLE: ("class",), NARROW: ("architecture precision",)}),
         "memory": (0.5, {WIDE: (EVERYTHING,), MIDDLE: ("class", "model"), NARROW: ("architecture",)}),
         "power": (1.0, {BROAD: (EVERYTHING,)}),
+        "matrix_power": (1.0, {BROAD: (EVERYTHING,)}),
         "weights": (1.0, {WIDE: (EVERYTHING,)}),
         "launch": (4.0, {WIDE: (EVERYTHING, "stack", "release")}),
         "step": (0.3, {WIDE: (EVERYTHING, "stack", "release")}),

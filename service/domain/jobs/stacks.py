@@ -29,6 +29,9 @@ class StackClass:
     """Whether prompts of new requests are processed between the decoding steps of running requests."""
     distributes: bool = False
     """Whether these stacks train one model on many GPUs by themselves; code of other ones has to be written for it."""
+    unpacks_weights: bool = False
+    """Whether kernels of their own unpack weights and multiply them by the values of a token outside of matrix engines,
+    as those of llama.cpp do."""
     pads_heads: bool = False
     """Whether heads are padded, so that the tensor-parallel degree need not divide their number: 12 NeuronCores run
     models of 32 heads (AWS)."""
@@ -41,7 +44,7 @@ _MEGATRON = StackClass("megatron", zero_stages=(0, 1), prefers_model_parallelism
 _TUNED = StackClass("tuned", zero_stages=(0, 1), prefers_model_parallelism=True, distributes=True)
 _FSDP = StackClass("fsdp", distributes=True)
 _EAGER = StackClass("eager", has_model_parallelism=False)
-_GRAPH = StackClass("graph", zero_stages=(0,), has_model_parallelism=False)
+_GRAPH = StackClass("graph", zero_stages=(0,), has_model_parallelism=False, unpacks_weights=True)
 _ENGINE = StackClass("engine", batches_continuously=True)
 # The GPU waits for the server and the scheduler in each step.
 _EARLY_ENGINE = StackClass("early_engine", batches_continuously=True)

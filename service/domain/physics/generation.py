@@ -27,6 +27,7 @@ from service.domain.physics.inference_roofline import (
     request_demands,
     step_demands,
     step_weight_bytes,
+    unpacking_flops_per_byte,
 )
 from service.domain.physics.load import TIMES, Engines, Replicas, Served
 from service.domain.physics.memory import (
@@ -218,7 +219,7 @@ class CalibratedEngines:
     memory: Number
     """Seconds per byte of memory at its rated speed."""
     weights: Number
-    """Calibrated seconds per byte of weights."""
+    """Calibrated seconds per byte of weights, with those of unpacking it."""
     step: Number
     """Seconds of a step apart from its weights."""
     request: Number
@@ -243,7 +244,7 @@ class CalibratedEngines:
             config,
             layouts,
             memory,
-            rate("weights", "memory"),
+            rate("weights", "memory") + unpacking_flops_per_byte(config) * rate("unpacking", "plain_flops"),
             total(step_demands(config, layouts)),
             np.maximum(total(request), request["cache", "memory"] * memory),
             total(prompt_demands(config, layouts, linked_gpus)),

@@ -117,6 +117,15 @@ JOULES_PER_PLAIN_FLOP = 2e-11
 15.7 TFLOP/s of a V100. Power limits such work: an A10, with 31.2 TFLOP/s and 150 W, runs BERT in fp32 0.9 times as fast
 as a V100 (FasterTransformer)."""
 
+JOULES_PER_MATRIX_FLOP = 1e-13
+"""Energy of an operation of matrix engines, up to a fitted factor. A sample of a diffusion model is mostly such work,
+so that the power of its card limits it: an A100 has 400 W for 312 TFLOP/s, and an H100 with PCIe 350 W for 757."""
+
+FLOPS_PER_UNPACKED_WEIGHT = 2.0
+"""Operations outside of matrix engines for each weight that a stack with kernels of its own reads: a multiplication and
+an addition, up to a fitted factor for the loads and conversions around them. llama.cpp takes 18 ms for a token of an 8B
+in fp16 both on an A100 and on an RTX 4090, which has half of the bandwidth and 4.2 times the fp32 rate."""
+
 EXPANDED_BYTES = 2.0
 """Bytes of a weight at 16 bits, to which stacks without kernels for narrow formats expand it."""
 
@@ -147,6 +156,11 @@ def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Numbe
     load = config.any_load
     adapters = np.minimum(running, load.adapters) * adapter_bytes(config) / layout.tensor
     return (weight_bytes_read(config, layout, running * load.tokens_verified) + adapters) * load.steps_per_token
+
+
+def unpacking_flops_per_byte(config: InferenceConfig) -> Number:
+    """Returns the operations outside of matrix engines for each byte of the weights that a step reads."""
+    return FLOPS_PER_UNPACKED_WEIGHT / _weight_bytes(config) * config.software.stack_class.unpacks_weights
 
 
 def least_step_bytes(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
@@ -311,10 +325,14 @@ def engine_terms(config: InferenceConfig, cluster: Cluster, layout: Layout, runn
     """Ideal seconds of each part of an engine's work while this number of requests runs on a replica."""
     rates, linked_gpus = seconds_per_unit(config, cluster), cluster.linked_gpus
     passes = passes_of_prompt(config, running)
-    weights = float(step_weight_bytes(config, layout, running)) * rates["memory"]
+    read = float(step_weight_bytes(config, layout, running))
+    of_weights = {
+        "weights": read * rates["memory"],
+        "unpacking": read * float(unpacking_flops_per_byte(config)) * rates["plain_flops"],
+    }
     of_passes = {key: amount * passes for key, amount in pass_demands(config, layout).items()}
     return EngineTerms(
-        {"weights": weights, **ideal_seconds(step_demands(config, layout), rates)},
+        of_weights | ideal_seconds(step_demands(config, layout), rates),
         ideal_seconds(request_demands(config, layout, linked_gpus), rates),
         ideal_seconds(prompt_demands(config, layout, linked_gpus) | of_passes, rates),
         ideal_seconds(arrival_demands(config, layout, linked_gpus), rates),
@@ -356,13 +374,16 @@ def forward_demands(config: InferenceConfig) -> ForwardDemands:
         kernels = kernels_forward(model)
     if config.software.stack.fuses_kernels:
         kernels /= FUSED_KERNELS
-    weights = model.parameters - table_parameters(model)
+    weights, formats = model.parameters - table_parameters(model), config.formats
+    sample: Demands = {
+        ("matrix", "flops"): flops,
+        ("memory", "memory"): moved * value / 2,
+        ("power", "joules"): JOULES_PER_PLAIN_FLOP * flops * formats.plain,
+    }
+    if config.steps > 1.0:
+        sample["matrix_power", "joules"] = JOULES_PER_MATRIX_FLOP * flops * np.logical_not(formats.plain)
     return ForwardDemands(
-        {
-            ("matrix", "flops"): flops,
-            ("memory", "memory"): moved * value / 2,
-            ("power", "joules"): JOULES_PER_PLAIN_FLOP * flops * config.formats.plain,
-        },
+        sample,
         {
             ("weights", "memory"): (config.steps * weights + (model.other_parameters or 0.0)) * value,
             ("launch", "seconds"): config.steps * kernels * LAUNCH_SECONDS,

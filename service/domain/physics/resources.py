@@ -17,9 +17,10 @@ from service.domain.physics.cluster import DEFAULT_VCPUS_PER_GPU, Cluster
 Demands: TypeAlias = dict[tuple[str, str], Number]
 """Amount for one GPU by term and resource. A term may use several resources, one after another.
 
-Resources are FLOPs at the job's precision (`flops`) and at 16 bits at least (`wide_flops`); bytes of GPU memory
-(`memory`), of the fast link, of the slower of link and network (`slow_link`), and of the network; energy (`joules`),
-which takes time at the rated power; seconds of one vCPU (`vcpu`); and `seconds` that no hardware shortens.
+Resources are FLOPs at the job's precision (`flops`), at 16 bits at least (`wide_flops`) and in fp32 (`plain_flops`);
+bytes of GPU memory (`memory`), of the fast link, of the slower of link and network (`slow_link`), and of the network;
+energy (`joules`), which takes time at the rated power; seconds of one vCPU (`vcpu`); and `seconds` that no hardware
+shortens.
 """
 
 
@@ -60,6 +61,7 @@ def seconds_per_flop(config: Config, gpu: Gpu) -> dict[str, float]:
 def seconds_per_unit_of_hardware(cluster: Cluster) -> dict[str, float]:
     """Returns seconds per unit of each resource that does not depend on the precision."""
     return {
+        "plain_flops": 1 / peak_flops(cluster.gpu, "fp32"),
         "memory": 1 / cluster.memory_bandwidth,
         "link": 1 / cluster.link_bytes_per_second,
         "slow_link": 1 / min(cluster.link_bytes_per_second, cluster.network_bytes_per_second),
