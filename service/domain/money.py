@@ -67,12 +67,6 @@ class Micros:
     likely: int
     high: int
 
-    def __add__(self, other: "Micros") -> "Micros":
-        return Micros(self.low + other.low, self.likely + other.likely, self.high + other.high)
-
-    def __sub__(self, other: "Micros") -> "Micros":
-        return Micros(self.low - other.low, self.likely - other.likely, self.high - other.high)
-
 
 NO_MICROS = Micros(0, 0, 0)
 
@@ -100,6 +94,11 @@ class Exact:
         """Returns a certain figure: low, likely and high are equal."""
         value = figure if isinstance(figure, Fraction) else exact(figure)
         return cls((value.numerator,) * 3, value.denominator)
+
+    @property
+    def likely(self) -> float:
+        """The likely figure as the nearest float."""
+        return self.numerators[1] / self.denominator
 
     @property
     def band(self) -> Band:
@@ -169,8 +168,13 @@ def settle(amounts: Sequence[Exact | None]) -> Settled:
     A part that is unknown (None) stays None and counts as 0.
     """
     parts = tuple(None if amount is None else amount.micros for amount in amounts)
-    total = total_of(amounts).micros
-    return Settled(parts, total - sum((part for part in parts if part is not None), NO_MICROS), total)
+    total, known = total_of(amounts).micros, [part for part in parts if part is not None]
+    rounding = Micros(
+        total.low - sum(part.low for part in known),
+        total.likely - sum(part.likely for part in known),
+        total.high - sum(part.high for part in known),
+    )
+    return Settled(parts, rounding, total)
 
 
 # Currencies

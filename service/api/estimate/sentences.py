@@ -254,7 +254,7 @@ def cost_text(bill: MarketBill, instance: str | None) -> str:
     if usd is None or bill.bill is None:
         work = "run" if bill.priced.served is None else "load"
         return f"The cost of the {work} on {where} is not known. {' '.join(missing)}".strip()
-    hours = f"{bill.bill.hours.band.likely:.4g} h on {'' if bill.machines == 1 else f'{bill.machines} x '}{where}"
+    hours = f"{bill.bill.hours.likely:.4g} h on {'' if bill.machines == 1 else f'{bill.machines} x '}{where}"
     unknown = f" {missing[0]}" if missing else ""
     return f"{hours} cost {'at least ' if missing else ''}{_dollar_band(usd)}.{unknown}"
 
@@ -312,7 +312,7 @@ def _machines(count: int) -> str:
 
 def commitment_text(cost: CommittedCost) -> str:
     """Returns how much of a commitment a run uses and pays, and from which hours on the commitment pays off."""
-    used, hours = "The hours of the run are not known", cost.committed_hours.band.likely
+    used, hours = "The hours of the run are not known", cost.committed_hours.likely
     if cost.used_share is not None:
         paid = "pays only these, since the term is held" if cost.held else "pays all of them"
         used = f"The run uses {cost.used_share * hours:,.4g} of {hours:,.0f} committed hours and {paid}"

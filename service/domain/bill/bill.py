@@ -5,7 +5,7 @@ A part that is unknown is null with its reason. The total of the others is then 
 Where the price of the machine itself is unknown there is no total, because the rest alone would look like a price.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -190,7 +190,7 @@ def bill_of(run: BilledRun, terms: SellerTerms) -> Bill:
     # Storage is paid while a run waits for capacity; machines are not.
     elapsed = _elapsed_hours(used, terms.interruptions)
     lines = [
-        *(_machine_line(run, terms, name, time) for name, time in hours.items()),
+        *_machine_lines(run, terms, hours),
         _fee_line(run, terms, billed),
         *_storage_lines(run, terms, elapsed or used),
         *_transfer_lines(run, terms),
@@ -223,7 +223,7 @@ def _machine_hours(run: BilledRun, terms: SellerTerms) -> tuple[dict[PartName, E
     busy = total_of(time for time in (work, lost, setup) if isinstance(time, Exact))
     # The idle fraction is a share of all hours, idle ones included. A managed service stops its machines when idle.
     share, whole = exact_ratio(0 if terms.managed else run.idle_fraction)
-    idle = busy.times(Fraction(share, whole - share))
+    idle = busy.times(Fraction(share, whole - share)) if share else NOTHING
     used = busy + idle
     rounding: Exact | Unknown = NOTHING
     if rule is not None:
@@ -250,18 +250,23 @@ def _elapsed_hours(used: Exact, interruptions: Expectation | Unknown | None) -> 
 # Lines
 
 
-def _machine_line(run: BilledRun, terms: SellerTerms, name: PartName, hours: Exact | Unknown) -> _Line:
-    price = terms.price
-    if isinstance(hours, Unknown) or not hours:
-        return _Line(name, hours, terms.currency)
-    if isinstance(price, Unknown):
-        return _Line(name, price, terms.currency)
+def _machine_lines(run: BilledRun, terms: SellerTerms, hours: Mapping[PartName, Exact | Unknown]) -> list[_Line]:
+    """Returns a line for the hours of each purpose."""
+    price, currency, lines = terms.price, terms.currency, list[_Line]()
+    per_hour = NOTHING if isinstance(price, Unknown) else price.per_hour.times(run.machines)
     # The basis is that of the hours; their price has a kind of its own.
-    basis = {PartName.COMPUTE: run.basis, PartName.BILLING_ROUNDING: "rule"}.get(name, "given")
-    if name == PartName.INTERRUPTION and isinstance(terms.interruptions, Expectation):
-        basis = terms.interruptions.basis
-    time = MachineTime(hours.band.likely, run.machines, price)
-    return _Line(name, hours.times(run.machines).by(price.per_hour), price.currency, basis, time, price.source)
+    bases = {PartName.COMPUTE: run.basis, PartName.BILLING_ROUNDING: "rule"}
+    if isinstance(terms.interruptions, Expectation):
+        bases[PartName.INTERRUPTION] = terms.interruptions.basis
+    for name, each in hours.items():
+        if isinstance(each, Unknown) or not each:
+            lines.append(_Line(name, each, currency))
+        elif isinstance(price, Unknown):
+            lines.append(_Line(name, price, currency))
+        else:
+            time = MachineTime(each.likely, run.machines, price)
+            lines.append(_Line(name, each.by(per_hour), currency, bases.get(name, "given"), time, price.source))
+    return lines
 
 
 def _fee_line(run: BilledRun, terms: SellerTerms, billed: Exact) -> _Line:
@@ -282,7 +287,7 @@ def _storage_lines(run: BilledRun, terms: SellerTerms, elapsed: Exact) -> list[_
     for data, price in zip(run.stored, terms.storage, strict=True):
         hours = elapsed if data.hours is None else Exact.same(data.hours)
         known = None if isinstance(price, Unknown) else price
-        volume = StoredVolume(data, known, hours.band.likely, run.machines)
+        volume = StoredVolume(data, known, hours.likely, run.machines)
         if isinstance(price, Unknown):
             lines.append(_Line(PartName.STORAGE, price, USD, calculation=volume))
         else:
@@ -308,11 +313,12 @@ def _transfer_lines(run: BilledRun, terms: SellerTerms) -> list[_Line]:
 
 def _settled(lines: Sequence[_Line], terms: SellerTerms) -> tuple[Micros, Micros, tuple[Part, ...]]:
     """Returns both totals and the parts. Each currency is settled separately, so that the parts add up in both."""
+    currency = terms.currency
     usd = native = settle([_amount_in(line, USD, terms.rate) for line in lines])
     # Most sellers charge dollars, and the bill is then settled once.
-    if terms.currency != USD:
-        native = settle([_amount_in(line, terms.currency, terms.rate) for line in lines])
-    parts = (_part(*line, terms.currency) for line in zip(lines, usd.parts, native.parts, strict=True))
+    if currency != USD:
+        native = settle([_amount_in(line, currency, terms.rate) for line in lines])
+    parts = (_part(*line, currency) for line in zip(lines, usd.parts, native.parts, strict=True))
     return usd.total, native.total, (*parts, Part(PartName.ROUNDING, usd.rounding, native.rounding, "exact"))
 
 

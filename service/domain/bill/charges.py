@@ -178,11 +178,11 @@ def _data_cost(
             continue
         hours = Exact.same(1 if data.hours is None else data.hours)
         column = 2 * (price.kind == "block") + (data.hours is not None)
-        cost[column] += price.cost(data.gib, hours, machines=1).band.likely
+        cost[column] += price.cost(data.gib, hours, machines=1).likely
     for sending, tiers in zip(sent, transfer, strict=True):
         usd = tiers if isinstance(tiers, Unknown) else transfer_cost(tiers, sending.gb, sending.already_gb)
         if isinstance(usd, Unknown):
             cost[-1] = 1.0
         else:
-            cost[1] += usd.band.likely
+            cost[1] += usd.likely
     return DataCost(*cost)

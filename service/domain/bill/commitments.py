@@ -63,7 +63,7 @@ def committed_cost(
         usd_committed=None if usd_committed is None else usd_committed.micros,
         usd_upfront=None if usd_upfront is None else usd_upfront.micros,
         committed_hours=committed,
-        used_share=None if used is None else used.band.likely / committed.band.likely,
+        used_share=None if used is None else used.likely / committed.likely,
         break_even_utilisation=None if share is None else float(share),
         break_even_hours=None if share is None or commitment.hours is None else float(commitment.hours * share),
     )

@@ -106,7 +106,7 @@ def deviation_seconds(expected: Number, interval: Number, checkpoints: Checkpoin
 
 @np.errstate(all="ignore")
 def hours_with_luck(
-    work_hours: Number, interval: Number, checkpoints: Checkpoints, per_hour: Number, deviations: float
+    work_hours: Number, interval: Number, checkpoints: Checkpoints, per_hour: Number, deviations: Number
 ) -> Any:
     """Mean hours plus a number of standard deviations, and no less than without interruptions.
 
@@ -156,14 +156,9 @@ def expect(
     interval = float(interval_of(checkpoints, hours.likely * SECONDS_AN_HOUR, per_hour.likely))
     if interval <= 0:
         return Expectation(hours, hours, Band(0.0, 0.0, 0.0), 0.0, per_hour, 1.0, basis, source)
-    low, likely, high = (
-        float(hours_with_luck(work, interval, checkpoints, rate, luck))
-        for work, rate, luck in (
-            (hours.low, per_hour.low, -DEVIATIONS_TO_AN_END),
-            (hours.likely, per_hour.likely, 0.0),
-            (hours.high, per_hour.high, DEVIATIONS_TO_AN_END),
-        )
-    )
+    work, rate = (np.array([band.low, band.likely, band.high]) for band in (hours, per_hour))
+    luck = np.array([-DEVIATIONS_TO_AN_END, 0.0, DEVIATIONS_TO_AN_END])
+    low, likely, high = hours_with_luck(work, interval, checkpoints, rate, luck).tolist()
     # A total with an infinite end could be neither added to other parts nor printed in JSON.
     if not isfinite(likely) or not isfinite(high):
         return Unknown(NEVER_ENDS)
@@ -206,12 +201,16 @@ def break_even_rate(work_hours: float, price_ratio: float, checkpoints: Checkpoi
         interval = interval_of(checkpoints, work, per_hour)
         return price_ratio * expected_seconds(work, interval, checkpoints, per_hour) - work
 
-    if work_hours <= 0 or more_than_on_demand(0.0) >= 0.0:
+    if work_hours <= 0:
         return None
-    rates = np.concatenate(([0.0], np.geomspace(min(1.0 / work_hours, 1.0), MOST_INTERRUPTIONS_PER_HOUR, GRID)))
+    lowest = min(1.0 / work_hours, 1.0)
+    spread = (MOST_INTERRUPTIONS_PER_HOUR / lowest) ** (np.arange(GRID) / (GRID - 1))
+    rates = np.concatenate(([0.0], lowest * spread))
     crossing = 0.0
     for _ in range(SEARCHES):
         more = more_than_on_demand(rates)
+        if more[0] >= 0.0:
+            return None
         above = int(np.argmax(more >= 0.0))
         if not above:
             return float(rates[-1])

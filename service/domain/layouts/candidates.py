@@ -58,31 +58,44 @@ DEGREES_OF_A_REPLICA = ("tensor", "pipeline", "context")
 
 @dataclass(frozen=True, slots=True)
 class LayoutCandidates:
-    """Layouts for clusters of several shapes in one table: rows starts[i] to starts[i+1] belong to shape i."""
+    """Layouts for clusters of several sizes in one table: rows starts[i] to starts[i+1] are those of group i.
+
+    Group 2 s has the layouts for size s. Group 2 s + 1 has those with tensor parallelism across slow links that the
+    caller did not ask for: for models that fit in no other layout, or that no other layout divides over the cluster.
+    """
 
     layouts: LayoutTable
     linked_gpus: Floats
-    crossing: Mask
-    """Layouts with tensor parallelism across slow links that the caller did not ask for. They are for models that fit
-    in no other layout, or that no other layout divides over the cluster."""
     starts: Indices
 
-    def by_shape(self) -> Iterator[tuple[int, slice]]:
-        """Yields each shape that has layouts, with the rows of its layouts."""
+    def by_group(self) -> Iterator[tuple[int, slice]]:
+        """Yields each group that has layouts, with the rows of its layouts."""
         starts = self.starts.tolist()
-        for shape, (start, end) in enumerate(pairwise(starts)):
+        for group, (start, end) in enumerate(pairwise(starts)):
             if start < end:
-                yield shape, slice(start, end)
+                yield group, slice(start, end)
 
     @property
-    def shape(self) -> Indices:
-        """Index of the shape of each row."""
+    def group(self) -> Indices:
+        """Group of each row."""
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def among(self, rows: Indices) -> "LayoutCandidates":
-        """Returns the layouts in these rows, in this order; those of a shape must follow those of the shapes before."""
-        starts = np.searchsorted(self.shape[rows], np.arange(len(self.starts)))
-        return LayoutCandidates(taken(self.layouts, rows), self.linked_gpus[rows], self.crossing[rows], starts)
+        """Returns the layouts in these rows, in this order; those of a group must follow those of the groups before."""
+        starts = np.searchsorted(self.group[rows], np.arange(len(self.starts)))
+        return LayoutCandidates(taken(self.layouts, rows), self.linked_gpus[rows], starts)
+
+    def least_of_groups(self, figure: Floats) -> tuple[Indices, Floats]:
+        """Returns the first row of each group with the least figure of the group, and that figure; infinite without
+        rows.
+        """
+        rows, least = np.zeros(len(self.starts) - 1, np.int64), np.full(len(self.starts) - 1, np.inf)
+        has_rows = np.flatnonzero(np.diff(self.starts))
+        if len(has_rows):
+            least[has_rows] = np.minimum.reduceat(figure, self.starts[has_rows])
+            are_least = np.flatnonzero(figure == least[self.group])
+            rows[has_rows] = are_least[np.searchsorted(are_least, self.starts[has_rows])]
+        return rows, least
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +164,9 @@ def training_candidates(
     """
     degrees = degrees_of(config, shapes, fixed)
     batch = np.array([float(assumed_batch(config, gpus)) for gpus, _, _ in shapes])[degrees["shape"]]
+    degrees["group"] = 2 * degrees.pop("shape") + degrees.pop("crossing")
+    by_group = np.argsort(degrees["group"], kind="stable")
+    batch, degrees = batch[by_group], {name: column[by_group] for name, column in degrees.items()}
     row, saving = _with_savings(degrees, np.flatnonzero(degrees["data"] <= batch), fixed, savings)
     batch, rows = batch[row], {name: column[row] for name, column in degrees.items()}
     share, ones = np.ceil(batch / rows["data"]), np.ones(len(row))
@@ -159,8 +175,8 @@ def training_candidates(
     accumulation = ones * (rounds or np.ceil(share / micro))
     # An assumed batch fills all slots.
     empty = rows["data"] * micro * accumulation - batch if config.global_batch else np.zeros(len(row))
-    starts = np.searchsorted(rows.pop("shape"), np.arange(len(shapes) + 1))
-    linked_gpus, crossing = rows.pop("linked_gpus"), rows.pop("crossing")
+    starts = np.searchsorted(rows.pop("group"), np.arange(2 * len(shapes) + 1))
+    linked_gpus = rows.pop("linked_gpus")
     layouts = LayoutTable(
         **rows,
         zero_stage=saving[:, 0].astype(np.float64),
@@ -170,7 +186,7 @@ def training_candidates(
         empty_samples=np.where((empty >= 0) & (empty < rows["data"] * micro), empty, 0.0),
         virtual_stages=ones * (fixed.virtual_stages or 1),
     )
-    return LayoutCandidates(layouts, linked_gpus, crossing, starts)
+    return LayoutCandidates(layouts, linked_gpus, starts)
 
 
 def with_all_steps(config: TrainingConfig, candidates: LayoutCandidates, fixed: FixedLayout) -> LayoutCandidates:

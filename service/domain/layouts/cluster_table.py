@@ -114,16 +114,20 @@ class ClusterTable:
         """The table of clusters that differ in GPUs or links."""
         return self if self.by_gpus is None else self.by_gpus
 
-    def shapes(self, wanted: Mask | None = None) -> tuple[ClusterShape, ...]:
-        """Returns the clusters, or the wanted ones among them, by their size."""
-        chosen = np.arange(len(self)) if wanted is None else np.flatnonzero(wanted)
-        chosen = chosen[np.argsort(self.size[chosen], kind="stable")]
-        starts = np.searchsorted(self.size[chosen], np.arange(len(self.sizes) + 1)).tolist()
+    def shapes(self) -> tuple[ClusterShape, ...]:
+        """Returns the clusters by their size."""
+        order = np.argsort(self.size, kind="stable")
+        starts = np.searchsorted(self.size[order], np.arange(len(self.sizes) + 1)).tolist()
         ranges = zip(self.sizes, pairwise(starts), strict=True)
-        return tuple(ClusterShape(size, chosen[start:end]) for size, (start, end) in ranges if start < end)
+        return tuple(ClusterShape(size, order[start:end]) for size, (start, end) in ranges if start < end)
+
+    def own_sizes(self) -> tuple[list[Size], Indices]:
+        """Returns the sizes that these clusters have, and the index of each cluster's size among them."""
+        present, size = _renumbered(self.size)
+        return [self.sizes[index] for index in present.tolist()], size
 
     def rows(self, indices: Indices) -> "ClusterTable":
-        """Returns the clusters at ascending indices, in a small part of the time that a new table takes."""
+        """Returns the clusters at these indices, in a small part of the time that a new table takes."""
         gpu_types, gpu_type = _renumbered(self.gpu_type[indices])
         by_gpus, row_by_gpus = _renumbered(self.row_by_gpus[indices])
         return ClusterTable(
@@ -145,7 +149,7 @@ class ClusterTable:
         needed = sum(host_parts(config, self.gpus_per_node, self.nodes, micro_batch).values())
         return ~(np.broadcast_to(needed, len(self)) > self.host_memory_bytes)
 
-    def hosts_fit_by_layout(self, config: Config, rows: Indices, micro_batches: Floats) -> Mask:
+    def hosts_fit_by_layout(self, config: Config, rows: slice, micro_batches: Floats) -> Mask:
         """Whether host memory is enough, or unknown: a row for each of these clusters, a column per micro-batch."""
         distinct, column_of = np.unique(micro_batches, return_inverse=True)
         fits = np.column_stack([self.hosts_fit(config, micro_batch)[rows] for micro_batch in distinct.tolist()])

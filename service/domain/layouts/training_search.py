@@ -1,12 +1,12 @@
 """The best training layout on each cluster: the fastest that fits, or else the one that needs the least memory."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import repeat
 
 import numpy as np
 
-from service.domain.arrays import Floats, Indices, Mask, either, taken
+from service.domain.arrays import Floats, Indices, Mask, taken
 from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.coefficients import Levels
 from service.domain.calibration.step_kinds import MEMORY, TRAINING
@@ -19,7 +19,7 @@ from service.domain.layouts.candidates import (
     training_candidates,
     with_all_steps,
 )
-from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
+from service.domain.layouts.cluster_table import ClusterTable, ConfigFactors
 from service.domain.layouts.usual import FREE, FixedLayout, most_samples_per_micro_batch
 from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import layout_columns, training_config_features
@@ -27,6 +27,9 @@ from service.domain.physics.memory import training_parts
 from service.domain.physics.parallelism import Layout, LayoutTable
 from service.domain.physics.resources import GRADIENTS
 from service.domain.physics.training_roofline import training_demands
+
+IDEAL = "ideal"
+"""Name of the ideal time of bounded terms, which no coefficient changes."""
 
 
 def training_bands(calibration: Calibration, config: TrainingConfig, clusters: ClusterTable) -> Floats:
@@ -71,9 +74,20 @@ def where_training_fits(
     if hosts_matter or not np.array_equal(hosts, clusters.hosts_fit(config, 1)):
         return fastest_training_layouts(calibration, config, clusters, fixed).fits
     table = clusters.without_hosts.surely(calibration, config)
-    search = _Search(calibration, config, table, fixed)
-    fits = search.lightest_fits(search.least_bytes() <= table.usable_bytes)
+    may_fit = np.flatnonzero(_least_bytes(calibration, config, table) <= table.usable_bytes)
+    fits = np.zeros(len(table), np.bool_)
+    fits[may_fit] = _Search(calibration, config, table.rows(may_fit), fixed).fits
     return fits[clusters.row_by_gpus] & hosts
+
+
+def _least_bytes(calibration: Calibration, config: TrainingConfig, clusters: ClusterTable) -> Floats:
+    """Returns a lower bound of the bytes per GPU of any layout: states divided evenly over all GPUs."""
+    factors = ConfigFactors(calibration.coefficients, training_config_features(config))
+    parts, sharded = training_parts(config, Layout()), {"sharded": Levels(("", "yes"), np.arange(2))}
+    states = ("weights", "gradients", "optimizer")
+    total = sum(float(parts[name]) * np.min(factors.of(MEMORY, name, sharded)) for name in states)
+    least: Floats = total * factors.of(MEMORY, "*", {}) / clusters.gpus
+    return least
 
 
 def _host_depends_on_layout(config: TrainingConfig) -> bool:
@@ -84,168 +98,124 @@ def _host_depends_on_layout(config: TrainingConfig) -> bool:
 class _Search:
     """The search for layouts on clusters: a matrix product of the demands of layouts and the seconds per unit of
     clusters.
+
+    Candidates form two groups for each size of clusters: those that keep tensor parallelism on fast links, and those
+    that do not. A cluster takes the second group where none of the first fits.
     """
 
     def __init__(
         self, calibration: Calibration, config: TrainingConfig, clusters: ClusterTable, fixed: FixedLayout
     ) -> None:
-        self.config, self.clusters, self.fixed, self.shapes = config, clusters, fixed, clusters.shapes()
+        self.config, self.clusters, self.fixed = config, clusters, fixed
         self.factors = ConfigFactors(calibration.coefficients, training_config_features(config))
         self.log_of_saving = self._logs_of_savings()
-
-    def lightest_fits(self, wanted: Mask) -> Mask:
-        """Returns which of the wanted clusters have a candidate that fits."""
-        shapes = self.clusters.shapes(wanted)
-        candidates = self._candidates(shapes)
-        fits, needed = np.zeros(len(self.clusters), dtype=bool), self._bytes_needed(candidates.layouts)
-        for shape, rows in candidates.by_shape():
-            here = shapes[shape].indices
-            fits[here] = needed[rows].min() <= self.clusters.usable_bytes[here]
-        return fits
+        sizes, size = clusters.own_sizes()
+        self.lightest = training_candidates(config, sizes, fixed, self._savings_worth_trying)
+        self.needed = self._bytes_needed(self.lightest.layouts)
+        self.row_of_least, self.least = self.lightest.least_of_groups(self.needed)
+        inside = 2 * size
+        self.least_bytes = np.minimum(self.least[inside], self.least[inside + 1])
+        self.group = inside + (clusters.usable_bytes < self.least[inside])
+        """The group of candidates that each cluster takes if some fit."""
+        self.fits = self.least[self.group] <= clusters.usable_bytes
+        self.exists = np.isfinite(self.least_bytes)
+        self.lightest_group = inside + np.isinf(self.least[inside])
 
     def fastest(self) -> BestLayouts:
         """Returns the fastest layout on every cluster, or the one that needs the least memory where none fits."""
-        shapes, count = self.shapes, len(self.clusters)
-        candidates = self._candidates(shapes)
-        if not len(candidates.crossing):
+        count, clusters = len(self.clusters), self.clusters
+        if not self.exists.any():
             return BestLayouts.nothing(count)
-        needed = self._bytes_needed(candidates.layouts)
-        inside = np.where(candidates.crossing, np.inf, needed)
-        exists, chosen = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
-        least_inside, least = np.zeros(count), np.full(count, np.inf)
-        for shape, rows in candidates.by_shape():
-            here, least_inside_here = shapes[shape].indices, inside[rows].min()
-            first = (inside if least_inside_here < np.inf else needed)[rows].argmin()
-            exists[here], chosen[here], least_inside[here] = True, rows.start + first, least_inside_here
-            least[here] = needed[rows].min()
         lightest = replace(
             BestLayouts.nothing(count),
-            layouts=taken(candidates.layouts, chosen),
-            exists=exists,
-            needed_bytes=np.where(exists, needed[chosen], np.inf),
-            spare=self.clusters.usable_bytes / least,
+            layouts=taken(self.lightest.layouts, self.row_of_least[self.lightest_group]),
+            exists=self.exists,
+            needed_bytes=self.least[self.lightest_group],
+            spare=clusters.usable_bytes / self.least_bytes,
         )
-        return self._with_fastest(lightest, least_inside, candidates, needed)
-
-    def least_bytes(self) -> Floats:
-        """Returns a lower bound of the bytes per GPU of any layout: states divided evenly over all GPUs."""
-        parts, sharded = training_parts(self.config, Layout()), {"sharded": Levels(("", "yes"), np.arange(2))}
-        states = ("weights", "gradients", "optimizer")
-        total = sum(float(parts[name]) * np.min(self.factors.of(MEMORY, name, sharded)) for name in states)
-        least: Floats = total * self.factors.of(MEMORY, "*", {}) / self.clusters.gpus
-        return least
-
-    def _candidates(self, shapes: Sequence[ClusterShape]) -> LayoutCandidates:
-        sizes = [shape.size for shape in shapes]
-        return training_candidates(self.config, sizes, self.fixed, self._savings_worth_trying)
+        # The clusters on which something fits, group by group.
+        where = np.flatnonzero(self.fits)
+        where = where[np.argsort(self.group[where], kind="stable")]
+        return self._with_fastest(lightest, where) if len(where) else lightest
 
     def _bytes_needed(self, layouts: LayoutTable) -> Floats:
         parts = training_parts(self.config, layouts)
         needed = self.factors.total(MEMORY, parts, layout_columns(layouts))
         return np.asarray(needed)
 
-    def _with_fastest(
-        self, lightest: BestLayouts, least_inside: Floats, candidates: LayoutCandidates, needed: Floats
-    ) -> BestLayouts:
-        """Replaces the lightest layout of each cluster by the fastest one that fits.
+    def _with_fastest(self, lightest: BestLayouts, where: Indices) -> BestLayouts:
+        """Replaces the lightest layouts of some clusters, group by group, by the fastest ones that fit there."""
+        on = _Fitting.of(self.config, self.clusters.rows(where), self.group[where], len(self.least), self.factors)
+        # What does not fit in its lightest form is not tried in others.
+        fitting = self.lightest.among(np.flatnonzero(self.needed <= on.largest[self.lightest.group]))
+        candidates = with_all_steps(self.config, fitting, self.fixed)
+        needed = self._bytes_needed(candidates.layouts)
+        rows = np.flatnonzero(needed <= on.largest[candidates.group])
+        candidates, needed = candidates.among(rows), needed[rows]
+        chosen, seconds = self._fastest_rows(on, candidates, needed)
+        fits = chosen >= 0
+        where, chosen = where[fits], chosen[fits]
+        for name in LayoutTable.__dataclass_fields__:
+            getattr(lightest.layouts, name)[where] = getattr(candidates.layouts, name)[chosen]
+        lightest.fits[where], lightest.needed_bytes[where] = True, needed[chosen]
+        lightest.units_per_second[where] = 1.0 / seconds[fits]
+        self._simplify(lightest)
+        return lightest
+
+    def _fastest_rows(self, on: "_Fitting", candidates: LayoutCandidates, needed: Floats) -> tuple[Indices, Floats]:
+        """Returns the row of the fastest candidate that fits on each cluster, or -1, and its seconds per sample.
 
         A candidate has to fit in the memory of the GPUs and, where the micro-batch decides whether the host has enough
         memory, in that of the host. Of equally fast candidates, the one that needs the least memory is chosen.
-        Candidates that cross slow links are for clusters with less memory than `least_inside`, the least bytes of the
-        other candidates.
         """
-        usable = self.clusters.usable_bytes
-        rooms = usable, np.where(usable < least_inside, usable, 0.0)
-        # What does not fit in its lightest form is not tried in others.
-        candidates = candidates.among(self._that_fit(candidates, needed, rooms))
-        candidates = with_all_steps(self.config, candidates, self.fixed)
-        needed = self._bytes_needed(candidates.layouts)
-        order = self._that_fit(candidates, needed, rooms)
-        if not len(order):
-            return lightest
-        order = order[np.lexsort((needed[order], candidates.shape[order]))]
-        candidates, needed = candidates.among(order), needed[order]
-        chosen, seconds = self._fastest_rows(candidates, needed, rooms)
-        fits = chosen >= 0
-        fastest = replace(
-            lightest,
-            layouts=either(lightest.layouts, taken(candidates.layouts, chosen), fits),
-            fits=fits,
-            needed_bytes=np.where(fits, needed[chosen], lightest.needed_bytes),
-            units_per_second=1.0 / seconds,
-        )
-        return self._simplified(fastest, candidates.layouts, chosen)
-
-    def _that_fit(self, candidates: LayoutCandidates, needed: Floats, rooms: tuple[Floats, Floats]) -> Indices:
-        """Returns the rows that fit on some cluster of their shape. `rooms` has the bytes that a candidate may need on
-        each cluster, and then those of one that crosses slow links.
-        """
-        largest, to_cross = (
-            np.array([room[shape.indices].max() for shape in self.shapes])[candidates.shape] for room in rooms
-        )
-        return np.flatnonzero(needed <= np.where(candidates.crossing, to_cross, largest))
-
-    def _fastest_rows(
-        self, candidates: LayoutCandidates, needed: Floats, rooms: tuple[Floats, Floats]
-    ) -> tuple[Indices, Floats]:
-        """Returns the row of the fastest candidate that fits on each cluster, or -1, and its seconds per sample.
-
-        Candidates of a shape are in the order of the bytes that they need.
-        """
-        usable, to_cross = rooms
-        demands, costs, carried = self._demands_and_costs(candidates.layouts, candidates.linked_gpus)
+        usable, rates = on.clusters.usable_bytes, on.rates
         chosen, seconds = np.full(len(usable), -1), np.full(len(usable), np.inf)
-        for shape, rows in candidates.by_shape():
-            here = self.shapes[shape].indices
-            here = here[usable[here] >= needed[rows.start]]
+        keys, demands, carried = self._demands(candidates.layouts, candidates.linked_gpus)
+        costs = np.column_stack([rates[resource] * on.factors.get(term, 1.0) for term, resource in keys])
+        hosts_matter = _host_depends_on_layout(self.config)
+        for group, rows in candidates.by_group():
+            here, bytes_needed = slice(on.starts[group], on.starts[group + 1]), needed[rows]
             times = costs[here] @ demands[:, rows]
-            for amount, rate in carried:
-                np.maximum(times, rate[here, None] * amount[rows], out=times)
-            times[needed[rows] > usable[here, None]] = np.inf
-            if candidates.crossing[rows].any():
-                times[candidates.crossing[rows] & (needed[rows] > to_cross[here, None])] = np.inf
-            if _host_depends_on_layout(self.config):
-                hosts = self.clusters.hosts_fit_by_layout(self.config, here, candidates.layouts.micro_batch[rows])
-                times[~hosts] = np.inf
-            best = times.argmin(axis=1)
-            chosen[here] = np.where(times[np.arange(len(here)), best] < np.inf, rows.start + best, -1)
+            for resource, amount in carried.items():
+                np.maximum(times, rates[resource][here, None] * amount[rows], out=times)
+            times[bytes_needed > usable[here, None]] = np.inf
+            if hosts_matter:
+                micro_batches = candidates.layouts.micro_batch[rows]
+                times[~on.clusters.hosts_fit_by_layout(self.config, here, micro_batches)] = np.inf
+            least = times.min(axis=1)
+            best = np.where(times == least[:, None], bytes_needed, np.inf).argmin(axis=1)
+            chosen[here] = np.where(least < np.inf, rows.start + best, -1)
         fits = np.flatnonzero(chosen >= 0)
         row = chosen[fits]
         # A product of matrices rounds by its size; the seconds of a cluster must not depend on the other clusters.
         seconds[fits] = sum(costs[fits, key] * amount[row] for key, amount in enumerate(demands))
-        for amount, rate in carried:
-            seconds[fits] = np.maximum(seconds[fits], rate[fits] * amount[row])
+        for resource, amount in carried.items():
+            seconds[fits] = np.maximum(seconds[fits], rates[resource][fits] * amount[row])
         return chosen, seconds
 
-    def _demands_and_costs(
+    def _demands(
         self, layouts: LayoutTable, linked_gpus: Floats
-    ) -> tuple[Floats, Floats, list[tuple[Floats, Floats]]]:
-        """Returns amounts per sample (demands by layouts) and seconds per unit of each demand (clusters by demands).
+    ) -> tuple[list[tuple[str, str]], Floats, dict[str, Floats]]:
+        """Returns terms with their resources, and the amount of each per sample: a row per term, a column per layout.
 
-        A bounded term counts twice: with its ideal time, and with the time that the coefficients add to it. The third
-        value has the gradients per sample on each link or network and the seconds per unit: no step is shorter.
+        A bounded term counts twice: with the time that the coefficients add to it, and with its ideal time as `IDEAL`.
+        The third value has the gradients per sample on each link or network: no step is shorter than they take.
         """
         per_sample = self.factors.of(TRAINING, "*", layout_columns(layouts)) / layouts.global_batch
         demands = training_demands(self.config, layouts, linked_gpus)
-        keys = [key for key, amount in demands.items() if key[0] in TRAINING.start and np.any(amount)]
+        keys = [key for key in demands if key[0] in TRAINING.start]
         bounded = [key for key in keys if key[0] in TRAINING.bounded]
-        # A term may need several resources; all have the factor of the term.
-        factors = {term: self.factors.of(TRAINING, term, {}) for term in {term for term, _ in keys}}
         amounts = np.empty((len(keys) + len(bounded), len(layouts.tensor)))
-        for index, key in enumerate(keys):
-            np.multiply(demands[key], per_sample, out=amounts[index])
-            amounts[index] *= factors[key[0]]
-        for index, key in enumerate(bounded, len(keys)):
-            np.divide(demands[key], layouts.global_batch, out=amounts[index])
-        rates, of_clusters = (
-            self.clusters.rates(repeat(self.config)),
-            self.clusters.factors(self.factors, TRAINING, factors),
-        )
-        costs = [rates[resource] * of_clusters[term] for term, resource in keys]
-        carried = [
-            (demands[key] / layouts.global_batch, np.asarray(rates[key[1]])) for key in keys if key[0] == GRADIENTS
-        ]
-        return amounts, np.column_stack([*costs, *(rates[resource] for _, resource in bounded)]), carried
+        for row, key in enumerate(keys):
+            np.multiply(demands[key], per_sample, out=amounts[row])
+        for row, key in enumerate(bounded, len(keys)):
+            np.divide(demands[key], layouts.global_batch, out=amounts[row])
+        carried = {
+            resource: np.asarray(demands[term, resource] / layouts.global_batch)
+            for term, resource in keys
+            if term == GRADIENTS
+        }
+        return [*keys, *((IDEAL, resource) for _, resource in bounded)], amounts, carried
 
     def _savings_worth_trying(self, highest: int) -> Sequence[MemorySaving]:
         """Returns ZeRO stages and checkpointings, without those that another one beats in any layout on any cluster.
@@ -269,20 +239,45 @@ class _Search:
         logs = np.broadcast_to(self.factors.log_of(TRAINING, "*", layout_columns(layouts)), len(savings))
         return dict(zip(savings, logs.tolist(), strict=True))
 
-    def _simplified(self, fastest: BestLayouts, layouts: LayoutTable, chosen: Indices) -> BestLayouts:
-        """Replaces ZeRO stage 2 by 1 where that is as fast and fits too.
+    def _simplify(self, fastest: BestLayouts) -> None:
+        """Replaces ZeRO stage 2 by 1 wherever that is as fast and fits too."""
+        logs, layouts = self.log_of_saving, fastest.layouts
+        as_fast = [kind for stage, kind in logs if stage == 2 and logs.get((1, kind)) == logs[stage, kind]]
+        rows = np.flatnonzero(fastest.fits & (layouts.zero_stage == 2) & np.isin(layouts.checkpointing, as_fast))
+        if not len(rows):
+            return
+        needed = self._bytes_needed(replace(taken(layouts, rows), zero_stage=np.ones(len(rows))))
+        fits = needed <= self.clusters.usable_bytes[rows]
+        layouts.zero_stage[rows[fits]] = 1.0
+        fastest.needed_bytes[rows[fits]] = needed[fits]
 
-        `chosen` has the row of the layout of each cluster; a layout that many clusters share is computed once.
-        """
-        clusters = np.flatnonzero(fastest.fits & (layouts.zero_stage == 2)[chosen])
-        if not len(clusters) or self.fixed.zero_stage is not None:
-            return fastest
-        rows, row_of = np.unique(chosen[clusters], return_inverse=True)
-        old = taken(layouts, rows)
-        new = replace(old, zero_stage=np.ones(len(rows)))
-        old_log, new_log = (self.factors.log_of(TRAINING, "*", layout_columns(each)) for each in (old, new))
-        needed = np.where(new_log == old_log, self._bytes_needed(new), np.inf)[row_of]
-        fits = needed <= self.clusters.usable_bytes[clusters]
-        fastest.layouts.zero_stage[clusters[fits]] = 1.0
-        fastest.needed_bytes[clusters[fits]] = needed[fits]
-        return fastest
+
+@dataclass(frozen=True, slots=True)
+class _Fitting:
+    """Clusters on which some candidate fits, group by group, with the seconds that a unit of demand takes there."""
+
+    clusters: ClusterTable
+    starts: list[int]
+    """Clusters starts[i] to starts[i+1] take the candidates of group i."""
+    largest: Floats
+    """Most usable bytes of a cluster of each group; 0 without clusters."""
+    rates: dict[str, Floats]
+    """Seconds per unit of each resource at its rated speed."""
+    factors: dict[str, Floats]
+    """Factor between the ideal and the expected time of each term, without that of the layout."""
+
+    @staticmethod
+    def of(
+        config: TrainingConfig, clusters: ClusterTable, group: Indices, groups: int, factors: ConfigFactors
+    ) -> "_Fitting":
+        """Returns clusters that are in the order of their groups."""
+        largest = np.zeros(groups)
+        np.maximum.at(largest, group, clusters.usable_bytes)
+        of_clusters = clusters.factors(factors, TRAINING, TRAINING.start)
+        return _Fitting(
+            clusters,
+            np.searchsorted(group, np.arange(groups + 1)).tolist(),
+            largest,
+            clusters.rates(repeat(config)),
+            {term: factor * factors.of(TRAINING, term, {}) for term, factor in of_clusters.items()},
+        )

@@ -98,14 +98,13 @@ def _transformer_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
     """Demands of one optimizer step of a transformer on one GPU. Samples count with their mean length if it
     is given.
     """
-    of_micro_batch = _micro_batch_demands(config, layout, linked_gpus)
-    step = {key: layout.accumulation * amount for key, amount in of_micro_batch.items()}
+    step = _demands_of_micro_batches(config, layout, linked_gpus)
     if np.any(layout.pipeline > 1):
-        share = bubble_share(layout)
-        idle: Demands = {}
+        busy: dict[str, Number] = {}
         for (_, resource), amount in step.items():
-            idle["bubble", resource] = idle.get(("bubble", resource), 0.0) + share * amount
-        step |= idle
+            busy[resource] = busy.get(resource, 0.0) + amount
+        share = bubble_share(layout)
+        step |= {("bubble", resource): share * amount for resource, amount in busy.items()}
     exchanges = 1.0 + (layout.accumulation - 1.0) * (layout.zero_stage >= 3)
     step |= {key: exchanges * amount for key, amount in _gradient_demands(config, layout, linked_gpus).items()}
     return step | _optimizer_demands(config, layout) | {("step", "seconds"): 1e-3}
@@ -124,41 +123,49 @@ def _optimizer_demands(config: TrainingConfig, layout: AnyLayout) -> Demands:
     return {("optimizer", "memory"): OPTIMIZER_BYTES * parameters}
 
 
-def _micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """Demands of one micro-batch on one GPU, forward and backward."""
+def _demands_of_micro_batches(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
+    """Demands of all micro-batches of a step on one GPU, forward and backward."""
     model = config.model
     t = model.transformer
     assert t is not None
     length = config.mean_length or config.sequence_length or 1
-    model_ranks = layout.tensor * layout.pipeline
-    tokens = layout.micro_batch * length / layout.context
+    tokens = layout.micro_batch * layout.accumulation * length / layout.context
+    share = tokens / (layout.tensor * layout.pipeline)
     recompute, again = layout.checkpoints("full") * 1.0, passes_of_recomputation(layout)
-    body = 2.0 * multiplied_parameters(model) * tokens / model_ranks
-    moved = _bytes_moved(config, t, length) * tokens / model_ranks
-    attention = mean_attention_flops_per_token(t, length) * tokens / model_ranks
-    matrix = body * (passes(config) + again)
+    moved = _bytes_moved(config, t, length) * share
+    attention = mean_attention_flops_per_token(t, length) * share
+    matrix = 2.0 * multiplied_parameters(model) * share * (passes(config) + again)
     width = t.expert_ffn or (t.ffn if t.experts else t.hidden)
     here = t.layers / layout.pipeline
     routed = routed_layers(model) / layout.pipeline
     # Per layer, 4 messages (6 when recomputing) of 2 bytes per token and hidden value (Megatron-LM, SC'21).
-    messages = (4.0 + 2.0 * (recompute + config.has_reference)) * 2.0 * tokens * here * t.hidden
-    # Keys and values of 2 bytes travel around the ring of a context-parallel group once forward and twice backward.
-    ring = 3 * 2 * 2.0 * t.kv_heads * t.head_size * tokens * here * (layout.context - 1) / layout.tensor
+    messages = (4.0 + 2.0 * (recompute + config.has_reference)) * (2.0 * t.hidden) * tokens * here
+    rounds = layout.accumulation
     stored = model.parameters * bytes_per_value(config.weight_precision or "bf16")
     return {
         ("matrix", "flops"): matrix,
-        ("narrow", "flops"): matrix * NARROW * layout.tensor / width,
+        ("narrow", "flops"): matrix * (layout.tensor * (NARROW / width)),
         ("attention", "wide_flops"): attention * (3.5 + recompute + config.has_reference),
         ("memory", "memory"): moved,
         ("power", "joules"): JOULES_PER_BYTE_MOVED * moved,
-        ("weights", "memory"): traversals(config) * on_each_gpu(stored, layout, routed_share(model), 0),
-        ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * traversals(config) * here * LAUNCH_SECONDS,
-        ("routing", "seconds"): routed * ROUTING_SECONDS,
+        ("weights", "memory"): on_each_gpu(traversals(config) * stored, layout, routed_share(model), 0) * rounds,
+        ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * traversals(config) * LAUNCH_SECONDS * here * rounds,
+        **({("routing", "seconds"): routed * ROUTING_SECONDS * rounds} if routed_layers(model) else {}),
         **over_links("tensor", all_reduce_bytes(messages, layout.tensor), layout.tensor <= linked_gpus),
         **_expert_demands(layout, linked_gpus, tokens * routed, t),
-        **over_links("context", ring, layout.tensor * layout.context <= linked_gpus),
+        **_context_demands(layout, linked_gpus, tokens * here, t),
         **_stage_demands(layout, linked_gpus, tokens * t.hidden),
     }
+
+
+def _context_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Number, t: Transformer) -> Demands:
+    """Bytes of keys and values, which travel around the ring of a context-parallel group once forward and twice
+    backward.
+    """
+    if np.all(layout.context == 1):
+        return {}
+    ring = 3 * 2 * 2.0 * t.kv_heads * t.head_size * tokens_and_layers * (layout.context - 1) / layout.tensor
+    return over_links("context", ring, layout.tensor * layout.context <= linked_gpus)
 
 
 def _stage_demands(layout: AnyLayout, linked_gpus: Number, values: Number) -> Demands:

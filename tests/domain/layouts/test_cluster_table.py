@@ -42,7 +42,8 @@ def test_a_row_holds_the_figures_of_its_cluster() -> None:
 def test_clusters_that_differ_in_hosts_alone_share_one_search() -> None:
     table = cluster_table([EIGHT, EIGHT_WITH_HOST, ONE])
     assert [shape.indices.tolist() for shape in table.shapes()] == [[0, 1], [2]]
-    assert [shape.size for shape in table.shapes(np.array([False, False, True]))] == [(1, 1, 1)]
+    sizes, size = table.rows(np.array([2, 0])).own_sizes()
+    assert [sizes[index] for index in size] == [(1, 1, 1), (8, 8, 8)]
     assert (len(table.without_hosts), table.row_by_gpus.tolist()) == (2, [0, 0, 1])
 
 

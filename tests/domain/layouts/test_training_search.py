@@ -22,12 +22,12 @@ from service.domain.layouts.training_search import (
 )
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate
+from service.domain.physics.estimate import Estimate, estimate_config
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster, faster
 from tests.builders.gpus import gpu_with_peaks
 from tests.builders.jobs import GPT_175B, LARGE_MODEL, LLAMA_3_8B, model, training
-from tests.oracles.layouts import fastest_layout, samples_per_second
+from tests.oracles.layouts import every_training_layout, fastest_layout, samples_per_second
 from tests.strategies.layouts import clusters, fixed_layouts, training_configs
 
 calibration = st.sampled_from([UNFITTED, FITTED])
@@ -201,6 +201,18 @@ def test_what_fits_nowhere_is_given_in_its_smallest_form() -> None:
     assert found.samples_per_second is None
     assert found.layout.activation_checkpointing == "full"
     assert found.layout.micro_batch == 1
+
+
+def test_of_equally_fast_layouts_the_one_that_needs_the_least_memory_is_chosen() -> None:
+    """On a slow network, the exchange of gradients takes the whole step in many layouts."""
+    slow = cluster(gpu_with_peaks(memory_gb=192), nodes=2, network_gbps=1)
+    fixed, work = FixedLayout(data=16, zero_stage=1), training()
+    layouts = every_training_layout(work, slow, fixed)
+    fitting = [each for layout in layouts if (each := estimate_config(UNFITTED, work, slow, layout)).fits_surely]
+    highest = max(map(samples_per_second, fitting))
+    needed = {each.memory.needed_bytes for each in fitting if samples_per_second(each) >= SLACK * highest}
+    assert len(needed) > 3
+    assert best_layout(UNFITTED, work, slow, fixed).memory.needed_bytes == min(needed)
 
 
 def test_tensors_cross_slow_links_only_where_nothing_else_fits() -> None:
