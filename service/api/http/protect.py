@@ -34,7 +34,7 @@ def page_policy(html: str) -> str:
 
 def protected(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Returns the headers of an answer with those that protect browsers."""
-    policy = () if any(name == POLICY for name, _ in headers) else (NO_CONTENT,)
+    policy = () if POLICY in dict(headers) else (NO_CONTENT,)
     return [*headers, *HEADERS, *policy]
 
 
