@@ -15,6 +15,7 @@ from fastapi.routing import APIRoute
 from starlette.staticfiles import StaticFiles
 
 from service.api.access.callers import Callers
+from service.api.access.edge import Edge
 from service.api.access.rate_limits import RateLimits
 from service.api.catalog import compare, feeds, gpus, health, instances, measurements, models, prices, vocabulary
 from service.api.catalog import measurements_post as measurements_sent
@@ -23,11 +24,9 @@ from service.api.estimate import batch as estimate_batch
 from service.api.estimate import estimate, price_changes
 from service.api.http.batch import Batches, BatchLimits
 from service.api.http.document import complete_document
-from service.api.http.etag import ConditionalAnswers
-from service.api.http.limits import BodyLimit
-from service.api.http.observe import LEADS, Observe
+from service.api.http.observe import LEADS
 from service.api.http.problems import answer_problems
-from service.api.http.protect import Protect, page_policy
+from service.api.http.protect import Hosts, page_policy
 from service.api.recommend import codes, recommend
 from service.db.engine import connect
 from service.db.live_catalog import LiveCatalog, today
@@ -87,18 +86,19 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
     app.state.batches = Batches(
         BatchLimits(settings.batches_at_once, settings.batch_cpu_seconds, settings.batch_answer_bytes)
     )
-    # The middleware that is added last runs first, so a request is observed before anything can refuse it.
-    app.add_middleware(ConditionalAnswers)
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     rate_limits = RateLimits(
         per_key=settings.requests_per_minute_and_key,
         per_address=settings.requests_per_minute_and_address,
         storage_url=settings.rate_limit_storage_url,
     )
-    app.add_middleware(Callers, keys=live.keys, limits=rate_limits, open_reads=settings.open_reads)
-    hosts = [host.strip() for host in settings.allowed_hosts.split(",") if host.strip()]
-    app.add_middleware(Protect, hosts=hosts)
-    app.add_middleware(Observe, access_log=settings.access_log)
+    app.add_middleware(
+        Edge,
+        hosts=Hosts([host.strip() for host in settings.allowed_hosts.split(",") if host.strip()]),
+        callers=Callers(keys=live.keys, limits=rate_limits, open_reads=settings.open_reads),
+        max_body_bytes=settings.max_body_bytes,
+        access_log=settings.access_log,
+    )
+    # The middleware that is added last runs first, so a trace covers the whole request.
     stop_tracing = add_tracing(app, settings.trace_url) if settings.trace_url else lambda: None
     return app
 

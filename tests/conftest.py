@@ -26,8 +26,8 @@ from tests.server import Server, running
 
 GIVEN = os.environ.get("DATABASE_URL", "")
 
-# Hypothesis measures a deadline on the clock: on a busy machine a correct test then fails now and then. In CI each run of
-# a commit draws the same examples, so that a failure there is a fault of the change; elsewhere each run draws new ones.
+# Hypothesis measures a deadline on the clock: on a busy machine a correct test then fails now and then. In CI each run
+# of a commit draws the same examples, so that a failure is a fault of the change; elsewhere each run draws new ones.
 settings.register_profile("of this project", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("of this project")
 

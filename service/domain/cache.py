@@ -1,10 +1,10 @@
 """A bounded cache for values that are derived from an immutable catalog."""
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -25,21 +25,21 @@ class Cache:
         """Whether no value is cached."""
         return not self._newer
 
-    def get_or_compute(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Returns the value of a key, computed if it is not cached."""
+    def get_or_compute(self, key: Hashable, compute: Callable[[*Arguments], T], *args: *Arguments) -> T:
+        """Returns the value of a key, computed as `compute(*args)` if it is not cached."""
         try:
             return self._newer[key]  # type: ignore[no-any-return]
         except KeyError:
-            return self._renew(key, compute)
+            return self._renew(key, compute, *args)
 
     def get_or_compute_each(self, keys: Sequence[Key], compute: Callable[[Key], T]) -> list[T]:
         """Returns the values of the keys, in the order of the keys."""
-        newer = self._newer
-        return [newer[key] if key in newer else self._renew(key, partial(compute, key)) for key in keys]
+        values: list[T] = list(map(self._newer.get, keys))  # type: ignore[arg-type]  # not None if all are cached
+        return values if all(values) else [self.get_or_compute(key, compute, key) for key in keys]
 
-    def _renew(self, key: Hashable, compute: Callable[[], T]) -> T:
+    def _renew(self, key: Hashable, compute: Callable[[*Arguments], T], *args: *Arguments) -> T:
         older = self._older
-        value: T = older[key] if key in older else compute()
+        value: T = older[key] if key in older else compute(*args)
         if len(self._newer) >= self._half:
             self._older, self._newer = self._newer, {}
         self._newer[key] = value

@@ -89,8 +89,8 @@ class InstanceFilters(ColumnFilters):
         return {name: value for name in sent if (value := getattr(self, name)) is not None and value != ()}
 
 
-MINIMUMS, MAXIMUMS = ({name: f"{side}_{name}" for name in RANGES} for side in ("min", "max"))
-"""The request fields of the lower and of the upper limit of each range."""
+MINIMUMS, MAXIMUMS = ({f"{side}_{name}": name for name in RANGES} for side in ("min", "max"))
+"""The range of each request field that is a lower, or an upper, limit."""
 
 
 def resolved(name: str, words: Sequence[str], catalog: Catalog, prefix: str = "", field: str = "") -> tuple[str, ...]:
@@ -172,10 +172,12 @@ def constraints_of(
 ) -> Constraints:
     """Returns the filters as constraints in these markets, by default of types in use. Raises `QuestionError`."""
     given = filters.given()
-    words = {name: resolved(name, given[name], catalog, prefix) for name in (*WORDS, "lifecycle") if name in given}
+    # In the order of the tables, because that of the fields that were sent differs between processes.
+    sent = given.__contains__
+    words = {name: resolved(name, given[name], catalog, prefix) for name in filter(sent, (*WORDS, "lifecycle"))}
     words["lifecycle"] = words.get("lifecycle") or usual_lifecycle
     at_least, at_most = (
-        {name: given[field] for name, field in fields.items() if field in given} for fields in (MINIMUMS, MAXIMUMS)
+        {ranges[field]: given[field] for field in filter(sent, ranges)} for ranges in (MINIMUMS, MAXIMUMS)
     )
     for name in sorted(at_least.keys() & at_most.keys()):
         require_range(name, at_least[name], at_most[name], prefix)
@@ -183,7 +185,7 @@ def constraints_of(
         words=words,
         at_least=at_least,
         at_most=at_most,
-        flags={name: given[name] for name in FLAGS if name in given},
+        flags={name: given[name] for name in filter(sent, FLAGS)},
         framework=resolved("framework", filters.framework, catalog, prefix),
         region=resolved("region", filters.region, catalog, prefix),
         country=resolved("country", filters.country, catalog, prefix),

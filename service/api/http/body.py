@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from service.api.http.problems import BodyUnreadable
+from service.api.http.query import DirectRoute
 
 MAX_DIGITS = 300
 MAX_DEPTH = 64
@@ -145,7 +146,7 @@ class JsonItemsRoute(JsonRoute):
     request_class = JsonItemsRequest
 
 
-class _CheckedRoute(APIRoute):
+class _CheckedRoute(DirectRoute):
     """A route whose endpoint takes the validated body and the request, and returns the response.
 
     FastAPI would also look for other parameters in each request, and encode the response a second time.
@@ -162,7 +163,7 @@ class _CheckedRoute(APIRoute):
                 raise RequestValidationError([{"type": "missing", "loc": ("body",)}])
             if not JSON_TYPE.fullmatch(request.headers.get("content-type", "")):
                 raise RequestValidationError([], body=body)
-            value = await request.json()
+            value = read_json(body)
             asked, errors = field.validate(value, loc=("body",))
             if errors:
                 raise RequestValidationError(errors, body=value)

@@ -3,14 +3,13 @@
 import logging
 import os
 import re
+from collections.abc import Mapping
+from functools import cache
 from secrets import token_hex
-from time import perf_counter
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from service.api.http.problems import fault_problem
+from starlette.types import Scope
 
 log = logging.getLogger("selector.access")
 
@@ -57,84 +56,63 @@ def metrics_registry() -> CollectorRegistry:
     return registry
 
 
-class Observe:
-    """ASGI middleware: gives each request an id, counts, times and logs it, and answers an unexpected exception.
+class Identity(NamedTuple):
+    """The id of a request, taken from its `X-Request-ID` or created, and its `traceparent` if that is valid."""
 
-    `X-Request-ID` is taken from the request or created, and returned. A valid `traceparent` is returned too, and its
-    trace id is logged. Neither query values nor bodies nor keys are logged.
-    """
+    request_id: bytes
+    trace: bytes | None
 
-    def __init__(self, app: ASGIApp, *, access_log: bool) -> None:
-        self._app = app
-        self._access_log = access_log
-        self._counters: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a request on with its id, and records the answer."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        # Raw headers: objects around them would take as long as some answers.
-        sent = {name: value for name, value in scope["headers"] if name in (b"x-request-id", b"traceparent")}
+    @classmethod
+    def of(cls, sent: Mapping[bytes, bytes]) -> "Identity":
+        """Returns the identity of a request with these raw headers."""
         request_id, parent = sent.get(b"x-request-id", b""), sent.get(b"traceparent", b"")
         if not REQUEST_ID.fullmatch(request_id):
             request_id = token_hex(16).encode()
-        trace = parent if TRACE_PARENT.fullmatch(parent) else None
-        added = [(b"x-request-id", request_id), *([(b"traceparent", trace)] if trace else ())]
-        scope.setdefault("state", {})["request_id"] = request_id.decode()
-        status, size = 0, 0
+        return cls(request_id, parent if TRACE_PARENT.fullmatch(parent) else None)
 
-        async def observed(message: Message) -> None:
-            nonlocal status, size
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *added]
-            else:
-                size += len(message.get("body", b""))
-            await send(message)
-
-        started = perf_counter()
-        IN_FLIGHT.inc()
-        try:
-            await self._app(scope, receive, observed)
-        except ClientDisconnect:
-            pass  # no answer can arrive
-        except Exception as error:
-            if status:
-                raise  # the answer has begun, and the server cuts it off
-            # A handler of Starlette would answer outside of this middleware, where no fault is counted.
-            await fault_problem(scope, error)(scope, receive, observed)
-        finally:
-            IN_FLIGHT.dec()
-            seconds = perf_counter() - started
-            route = getattr(scope.get("route"), "path", "none")
-            self._count(scope["method"] if scope["method"] in METHODS else "other", route, status, seconds)
-            if self._access_log or seconds > SLOW_SECONDS:
-                _log(scope, route, status, size, seconds, request_id.decode(), trace)
-
-    def _count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Counts a request and its duration. Status 0 means that the client left before the answer began."""
-        key = (method, route, status)
-        if key not in self._counters:
-            self._counters[key] = REQUESTS.labels(method, route, status), SECONDS.labels(method, route)
-        requests, durations = self._counters[key]
-        requests.inc()
-        durations.observe(seconds)
+    @property
+    def fields(self) -> list[tuple[bytes, bytes]]:
+        """The headers that return it to the client."""
+        return [(b"x-request-id", self.request_id), *([(b"traceparent", self.trace)] if self.trace else ())]
 
 
-def _log(
-    scope: Scope, route: str, status: int, size: int, seconds: float, request_id: str, trace: bytes | None
+def count(method: str, route: str, status: int, seconds: float) -> None:
+    """Counts a request and its duration. Status 0 means that the client left before the answer began."""
+    requests, durations = _figures_of(method if method in METHODS else "other", route, status)
+    requests.inc()
+    durations.observe(seconds)
+
+
+@cache
+def _figures_of(method: str, route: str, status: int) -> tuple[Counter, Histogram]:
+    return REQUESTS.labels(method, route, status), SECONDS.labels(method, route)
+
+
+def log_answer(
+    scope: Scope,
+    method: str,
+    route: str,
+    status: int,
+    size: int,
+    seconds: float,
+    identity: Identity,
+    *,
+    always: bool,
 ) -> None:
+    """Writes a line about an answer that was slow, or about any if `always`: no query values, bodies or keys."""
+    is_slow = seconds > SLOW_SECONDS
+    if not (always or is_slow):
+        return
     client = scope.get("client")
     fields = {
-        "method": scope["method"],
+        "method": method,
         "path": scope["path"][:200],
         "route": route,
         "status": status,
         "milliseconds": round(seconds * 1000, 3),
         "bytes": size,
         "client": client[0] if client else None,
-        "request_id": request_id,
-        "trace_id": trace[3:35].decode() if trace else None,
+        "request_id": identity.request_id.decode(),
+        "trace_id": identity.trace[3:35].decode() if identity.trace else None,
     }
-    log.log(logging.WARNING if seconds > SLOW_SECONDS else logging.INFO, "answered", extra={"fields": fields})
+    log.log(logging.WARNING if is_slow else logging.INFO, "answered", extra={"fields": fields})

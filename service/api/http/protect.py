@@ -5,11 +5,6 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from service.api.http.problems import FieldError, problem
-
 HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -37,42 +32,27 @@ def page_policy(html: str) -> str:
     )
 
 
-class Protect:
-    """ASGI middleware: adds security headers, and refuses requests for hosts that are not allowed.
+def protected(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Returns the headers of an answer with those that protect browsers."""
+    policy = () if POLICY in dict(headers) else (NO_CONTENT,)
+    return [*headers, *HEADERS, *policy]
 
-    `hosts` are names without a port; `*.example.org` allows all names below example.org; empty allows every host.
+
+class Hosts:
+    """The hosts that the service answers for: names without a port.
+
+    `*.example.org` allows all names below example.org; without any name, every host is allowed.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: Sequence[str]) -> None:
-        self._app = app
-        self._names = frozenset(host.lower() for host in hosts if not host.startswith("*."))
-        self._suffixes = tuple(host[1:].lower() for host in hosts if host.startswith("*."))
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self._names = frozenset(name.lower() for name in names if not name.startswith("*."))
+        self._suffixes = tuple(name[1:].lower() for name in names if name.startswith("*."))
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes on a request to an allowed host, and adds the security headers to every answer."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def protected(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = [*message.get("headers", ()), *HEADERS]
-                if POLICY not in dict(headers):
-                    headers.append(NO_CONTENT)
-                message["headers"] = headers
-            await send(message)
-
-        if scope["path"] in PROBES or self._allows(scope):
-            await self._app(scope, receive, protected)
-        else:
-            sentence = "The service does not answer for this host."
-            refusal = problem(421, sentence, [FieldError(field="Host", message=sentence, near=[])])
-            await refusal(scope, receive, protected)
-
-    def _allows(self, scope: Scope) -> bool:
+    def allow(self, sent: bytes) -> bool:
+        """Returns whether the service answers for the host that a request names."""
         if not self._names and not self._suffixes:
             return True
-        host = Headers(scope=scope).get("host", "")
+        host = sent.decode("latin-1")
         # An IPv6 address has colons of its own: only digits after the last one are a port.
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and ":" in host else host
         return name.lower() in self._names or name.lower().endswith(self._suffixes)

@@ -175,8 +175,9 @@ def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> 
     if load is not None and isinstance(job, Job) and job.serving is not None:
         usual = ("max_seconds_per_output_token", "draft_cost")
         load = load.model_copy(update={name: getattr(job.serving, name) for name in usual})
-    filled = {"sample": sample, "serving": load}
-    workload = request.workload.model_copy(update=filled)
+    workload = request.workload
+    if (workload.sample, workload.serving) != (sample, load):
+        workload = workload.model_copy(update={"sample": sample, "serving": load})
     return request.model_copy(update={"workload": workload, "constraints": constraints, "as_of": catalog.day})
 
 

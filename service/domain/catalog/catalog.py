@@ -82,7 +82,7 @@ class Catalog:
 
         The key is the function with all its arguments, so every argument must be hashable.
         """
-        return (cache or self.memory).get_or_compute((compute, *args), lambda: compute(self, *args))
+        return (cache or self.memory).get_or_compute((compute, *args), compute, self, *args)
 
     @property
     def identity(self) -> str:

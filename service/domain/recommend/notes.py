@@ -119,8 +119,10 @@ def notes_on(
 
 def _notes_on_nodes(question: Question) -> Iterator[Note]:
     """Yields a note if the largest number of nodes is not tried."""
+    if question.modelled is None:
+        return
     tried, most = node_counts(*question.nodes)[-1], question.nodes[1]
-    if question.modelled is not None and tried < most:
+    if tried < most:
         yield Note(NoteCode.NODES_NOT_TRIED, ("constraints.max_nodes",), {"most": most, "tried": tried})
 
 
@@ -208,15 +210,16 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
     loads = question.work.loading.samples_per_second is not None
     if question.work.job is None and not loads and "workload.host.cpu_samples_per_second_per_vcpu" in question.given:
         yield "workload.host.cpu_samples_per_second_per_vcpu"
+    limits = [name for name in LIMITS if f"constraints.{name}" in question.given]
+    if not limits:
+        return
     applied = (
         *(LIMITS_OF_PEAKS if question.modelled is None else LIMITS_OF_A_JOB),
         *(LIMITS_OF_AN_AMOUNT if question.work.has_amount else ()),
         *(("max_instances",) if question.work.concurrent_runs > 1 else ()),
         *(LIMITS_WITH_A_LOAD if question.limits.of_load else ()),
     )
-    for name in LIMITS:
-        if f"constraints.{name}" in question.given and name not in applied:
-            yield f"constraints.{name}"
+    yield from (f"constraints.{name}" for name in limits if name not in applied)
 
 
 def _without_effect(question: Question, given: frozenset[str]) -> frozenset[str]:

@@ -84,17 +84,18 @@ def applying_priors(question: Question, catalog: Catalog) -> tuple[Prior, ...]:
 def _applies(prior: Prior, question: Question) -> bool:
     if prior.deadline_hours is not None:
         return "workload.amount" in question.given and question.limits.deadline_hours is None
+    if prior.objective is not None and OBJECTIVES[prior.objective].weights != question.objective.weights:
+        return False
     if prior.subjects and prior.subjects.isdisjoint(question.subjects):
         return False
     limits = question.constraints
-    gpus = {
-        "one": limits.at_most.get("gpu_count") == 1,
-        "several": limits.at_least.get("gpu_count", 1) > 1,
-        None: True,
-    }
-    return gpus[prior.gpus] and (
-        prior.objective is None or OBJECTIVES[prior.objective].weights == question.objective.weights
-    )
+    match prior.gpus:
+        case "one":
+            return limits.at_most.get("gpu_count") == 1
+        case "several":
+            return limits.at_least.get("gpu_count", 1) > 1
+        case None:
+            return True
 
 
 def _first_rows(ranked: Ranked, catalog: Catalog) -> dict[str, int]:

@@ -62,8 +62,9 @@ def select(
     passing = choice.cheapest.restricted_to(catalog.all_types, limit)
     admitted, rejected = passing.only(~failing), passing.only(failing_one)
     by_limits = union(check.fails for check in checks if check.of_plans)
-    by_others = union(check.fails for check in checks if not check.of_plans)
-    rejected_types = _Rejected(catalog.all_types & ~admitted.types, failing, by_limits & ~by_others)
+    if by_limits:
+        by_limits &= ~union(check.fails for check in checks if not check.of_plans)
+    rejected_types = _Rejected(catalog.all_types & ~admitted.types, failing, by_limits)
     helped = passing.only(failing_one | rejected_types.by_limits)
     failed = [
         FailedConstraint(
@@ -75,9 +76,10 @@ def select(
             helped if check.changes_plans else None,
         )
         for check in checks
+        if check.fails
     ]
-    failed += _failed_by_offers(asked, choice, rejected_types, keeping, catalog)
-    return Selection(admitted, [constraint for constraint in failed if constraint.fails])
+    by_offers = _failed_by_offers(asked, choice, rejected_types, keeping, catalog)
+    return Selection(admitted, [*failed, *(constraint for constraint in by_offers if constraint.fails)])
 
 
 class _Rejected(NamedTuple):

@@ -85,6 +85,13 @@ def test_requests_are_counted_by_route_and_status(client: TestClient) -> None:
     assert [new - old for new, old in zip(after, before, strict=True)] == [1, 1, 2]
 
 
+def test_head_is_counted_under_its_route(client: TestClient) -> None:
+    line = 'selector_requests_total{method="HEAD",route="/gpus/{id}",status="200"}'
+    before = figure(client, line)
+    client.head("/gpus/a100")
+    assert figure(client, line) == before + 1
+
+
 def test_a_fault_of_the_service_has_an_id_and_is_counted(
     seeded_file: Path, access_log: pytest.LogCaptureFixture
 ) -> None:
@@ -96,6 +103,7 @@ def test_a_fault_of_the_service_has_an_id_and_is_counted(
     client.app.state.live_catalog = live  # type: ignore[attr-defined]
     assert (answer.status_code, answer.headers["X-Request-ID"]) == (500, "one")
     assert answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert figure(client, failed) == before + 1
     (record,) = [record for record in access_log.records if record.exc_info]
     assert record.getMessage() == "GET /gpus failed."
