@@ -112,7 +112,29 @@ class Engine:
 
 def engine_on(factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout, room: float) -> Engine:
     """Returns a replica with as many requests in flight as the configuration asks for, or as there is room for."""
-    in_flight, most = requests_in_flight(config, layout, room), max(1.0, room)
+    in_flight = requests_in_flight(config, layout, room)
+    tried = [
+        _engine_with_places(factors, config, cluster, layout, room, float(places))
+        for places in places_to_try(config, in_flight, max(1.0, room))
+    ]
+    return min(tried, key=lambda engine: float(engine.per_request.total(engine.seconds)))
+
+
+def places_to_try(config: InferenceConfig, in_flight: Number, most: Number) -> tuple[Number, ...]:
+    """Returns the numbers of requests at once with which an engine is tried; it takes the one that yields the most.
+
+    An engine takes as many as there is room for. Static batches can also be of half the clients each, so that the two
+    halves take turns and the engine never waits for the next requests.
+    """
+    if not config.software.stack.static_batches or config.serving is not None or not config.concurrency:
+        return (most,)
+    return most, np.clip(in_flight / 2.0, 1.0, most)
+
+
+def _engine_with_places(
+    factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout, room: float, most: float
+) -> Engine:
+    in_flight = requests_in_flight(config, layout, room)
     # Terms that do not grow in proportion to the requests are computed with all of these running.
     running = min(in_flight, most)
     terms = engine_terms(config, cluster, layout, running)
