@@ -19,7 +19,6 @@ from service.domain.physics.inference_roofline import (
     EngineTerms,
     arrival_demands,
     engine_terms,
-    least_step_bytes,
     pass_demands,
     passes_of_prompt,
     passes_under_load,
@@ -27,6 +26,7 @@ from service.domain.physics.inference_roofline import (
     request_demands,
     step_demands,
     step_weight_bytes,
+    wider_output_bytes,
 )
 from service.domain.physics.load import TIMES, Engines, Replicas, Served
 from service.domain.physics.memory import (
@@ -138,7 +138,8 @@ def _engine_with_places(
     # Terms that do not grow in proportion to the requests are computed with all of these running.
     running = min(in_flight, most)
     terms = engine_terms(config, cluster, layout, running)
-    least = float(least_step_bytes(config, layout, running)) / cluster.memory_bandwidth
+    read = step_weight_bytes(config, layout, running) + wider_output_bytes(config, layout)
+    least = float(read) / cluster.memory_bandwidth
     seconds = _calibrated(factors, terms, least)
     state = steady_state(seconds, in_flight, most, config.output_length, config.longest_answer(running))
     return Engine(terms, seconds, room, state, *shares_of(config, layout, state, most))
@@ -240,6 +241,8 @@ class CalibratedEngines:
     """Seconds per byte of memory at its rated speed."""
     weights: Number
     """Calibrated seconds per byte of weights."""
+    wider: Number
+    """Bytes of `wider_output_bytes`."""
     step: Number
     """Seconds of a step apart from its weights."""
     request: Number
@@ -259,33 +262,43 @@ class CalibratedEngines:
         def total(demands: Demands) -> Number:
             return sum(amount * rate(term, resource) for (term, resource), amount in demands.items())
 
-        request = request_demands(config, layouts, linked_gpus)
+        request, prompt = (of(config, layouts, linked_gpus) for of in (request_demands, prompt_demands))
         return CalibratedEngines(
             config,
             layouts,
             memory,
             rate("weights", "memory"),
+            wider_output_bytes(config, layouts),
             total(step_demands(config, layouts)),
             np.maximum(total(request), request["cache", "memory"] * memory),
-            total(prompt_demands(config, layouts, linked_gpus)),
+            total(prompt),
             total(pass_demands(config, layouts)),
-            total(arrival_demands(config, layouts, linked_gpus)),
+            total(arrival_demands(config, layouts, prompt)),
         )
 
     def rows(self, rows: Indices) -> "CalibratedEngines":
         """Returns some of the engines."""
         if isinstance(self.layouts, Layout):
             return self
-        columns = self.memory, self.weights, self.step, self.request, self.prompt, self.one_pass, self.arrival
+        seconds = (
+            self.memory,
+            self.weights,
+            self.wider,
+            self.step,
+            self.request,
+            self.prompt,
+            self.one_pass,
+            self.arrival,
+        )
         return CalibratedEngines(
-            self.config.rows(rows), taken(self.layouts, rows), *(np.asarray(column)[rows] for column in columns)
+            self.config.rows(rows), taken(self.layouts, rows), *(np.asarray(column)[rows] for column in seconds)
         )
 
     def at(self, running: Floats) -> EngineTimes:
         """Returns the calibrated seconds of each part of the work. No step is faster than reading its weights."""
-        weights, least = (read(self.config, self.layouts, running) for read in (step_weight_bytes, least_step_bytes))
+        read = step_weight_bytes(self.config, self.layouts, running)
         return EngineTimes(
-            np.maximum(weights * self.weights + self.step, least * self.memory),
+            np.maximum(read * self.weights + self.step, (read + self.wider) * self.memory),
             self.request,
             self.prompt + passes_of_prompt(self.config, running) * self.one_pass,
             self.arrival,
