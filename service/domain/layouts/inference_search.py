@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,13 @@ from service.domain.physics.features import (
     inference_config_features,
     inference_kind,
 )
-from service.domain.physics.generation import CalibratedEngines, engine_factors, room_by_memory, shares_of
+from service.domain.physics.generation import (
+    CalibratedEngines,
+    engine_factors,
+    places_to_try,
+    room_by_memory,
+    shares_of,
+)
 from service.domain.physics.inference_roofline import ForwardEngines, forward_batch, forward_demands
 from service.domain.physics.load import Replicas
 from service.domain.physics.memory import (
@@ -405,12 +412,16 @@ def _in_flight(config: InferenceConfig, layouts: LayoutTable, places: Floats) ->
 
 def _generation(config: InferenceConfig, engines: CalibratedEngines, layouts: LayoutTable, places: Floats) -> _Speed:
     in_flight, replicas = _in_flight(config, layouts, places)
-    running = np.minimum(in_flight, places)
-    seconds = engines.at(running)
-    state = steady_state(seconds, in_flight, places, config.output_length, config.longest_answer(running))
-    shares = shares_of(config, layouts, state, places)
-    rate = np.asarray(max(1.0, config.output_length) / shares.per_request.total(seconds) * replicas)
-    return _Speed.of_one(rate, running * replicas, (in_flight > places).astype(np.float64))
+
+    def seconds_per_request(most: Number) -> Number:
+        running = np.minimum(in_flight, most)
+        seconds = engines.at(running)
+        state = steady_state(seconds, in_flight, most, config.output_length, config.longest_answer(running))
+        return shares_of(config, layouts, state, most).per_request.total(seconds)
+
+    least = reduce(np.minimum, map(seconds_per_request, places_to_try(config, in_flight, places)))
+    rate = np.asarray(max(1.0, config.output_length) / least * replicas)
+    return _Speed.of_one(rate, np.minimum(in_flight, places) * replicas, (in_flight > places).astype(np.float64))
 
 
 def _serving(search: _InferenceSearch, pairs: _Pairs, replicas: Replicas, transfer: Floats) -> _Speed:

@@ -340,8 +340,10 @@ def _estimate_generation(
     plannable = float(plannable_bytes(config, cluster.usable_bytes))
     room, host = memory.room(config, plannable), host_memory_need(config, cluster, layout)
     errors, of_first = (calibration.bands.error_factors(kind, features, new) for kind in (GENERATION, FIRST_TOKEN))
-    engine = engine_with(factors, config, cluster, layout)
-    served = served_load(engine, config, cluster, layout, room if host.fits else 0.0, errors.around(1.0))
+    served = None
+    if config.serving is not None and timed and host.fits:
+        engine = engine_with(factors, config, cluster, layout)
+        served = served_load(engine, config, cluster, layout, room, errors.around(1.0))
     if served is not None:
         config = replace(config, concurrency=served.in_flight / served.instances.likely)
     asked, replicas = requests_in_flight(config, layout, room), float(replicas_in_use(config, layout))

@@ -19,7 +19,6 @@ from service.domain.physics.inference_roofline import (
     EngineTerms,
     arrival_demands,
     engine_terms,
-    least_step_bytes,
     pass_demands,
     passes_of_prompt,
     passes_under_load,
@@ -28,6 +27,7 @@ from service.domain.physics.inference_roofline import (
     step_demands,
     step_weight_bytes,
     unpacking_flops_per_byte,
+    wider_output_bytes,
 )
 from service.domain.physics.load import TIMES, Engines, Replicas, Served
 from service.domain.physics.memory import (
@@ -113,11 +113,34 @@ class Engine:
 
 def engine_on(factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout, room: float) -> Engine:
     """Returns a replica with as many requests in flight as the configuration asks for, or as there is room for."""
-    in_flight, most = requests_in_flight(config, layout, room), max(1.0, room)
+    in_flight = requests_in_flight(config, layout, room)
+    tried = [
+        _engine_with_places(factors, config, cluster, layout, room, float(places))
+        for places in places_to_try(config, in_flight, max(1.0, room))
+    ]
+    return min(tried, key=lambda engine: float(engine.per_request.total(engine.seconds)))
+
+
+def places_to_try(config: InferenceConfig, in_flight: Number, most: Number) -> tuple[Number, ...]:
+    """Returns the numbers of requests at once with which an engine is tried; it takes the one that yields the most.
+
+    An engine takes as many as there is room for. Static batches can also be of half the clients each, so that the two
+    halves take turns and the engine never waits for the next requests.
+    """
+    if not config.software.stack.static_batches or config.serving is not None or not config.concurrency:
+        return (most,)
+    return most, np.clip(in_flight / 2.0, 1.0, most)
+
+
+def _engine_with_places(
+    factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout, room: float, most: float
+) -> Engine:
+    in_flight = requests_in_flight(config, layout, room)
     # Terms that do not grow in proportion to the requests are computed with all of these running.
     running = min(in_flight, most)
     terms = engine_terms(config, cluster, layout, running)
-    least = float(least_step_bytes(config, layout, running)) / cluster.memory_bandwidth
+    read = step_weight_bytes(config, layout, running) + wider_output_bytes(config, layout)
+    least = float(read) / cluster.memory_bandwidth
     seconds = _calibrated(factors, terms, least)
     state = steady_state(seconds, in_flight, most, config.output_length, config.longest_answer(running))
     return Engine(terms, seconds, room, state, *shares_of(config, layout, state, most))
@@ -220,6 +243,8 @@ class CalibratedEngines:
     """Seconds per byte of memory at its rated speed."""
     weights: Number
     """Calibrated seconds per byte of weights, with those of unpacking it."""
+    wider: Number
+    """Bytes of `wider_output_bytes`."""
     step: Number
     """Seconds of a step apart from its weights."""
     request: Number
@@ -239,33 +264,43 @@ class CalibratedEngines:
         def total(demands: Demands) -> Number:
             return sum(amount * rate(term, resource) for (term, resource), amount in demands.items())
 
-        request = request_demands(config, layouts, linked_gpus)
+        request, prompt = (of(config, layouts, linked_gpus) for of in (request_demands, prompt_demands))
         return CalibratedEngines(
             config,
             layouts,
             memory,
             rate("weights", "memory") + unpacking_flops_per_byte(config) * rate("unpacking", "plain_flops"),
+            wider_output_bytes(config, layouts),
             total(step_demands(config, layouts)),
             np.maximum(total(request), request["cache", "memory"] * memory),
-            total(prompt_demands(config, layouts, linked_gpus)),
+            total(prompt),
             total(pass_demands(config, layouts)),
-            total(arrival_demands(config, layouts, linked_gpus)),
+            total(arrival_demands(config, layouts, prompt)),
         )
 
     def rows(self, rows: Indices) -> "CalibratedEngines":
         """Returns some of the engines."""
         if isinstance(self.layouts, Layout):
             return self
-        columns = self.memory, self.weights, self.step, self.request, self.prompt, self.one_pass, self.arrival
+        seconds = (
+            self.memory,
+            self.weights,
+            self.wider,
+            self.step,
+            self.request,
+            self.prompt,
+            self.one_pass,
+            self.arrival,
+        )
         return CalibratedEngines(
-            self.config.rows(rows), taken(self.layouts, rows), *(np.asarray(column)[rows] for column in columns)
+            self.config.rows(rows), taken(self.layouts, rows), *(np.asarray(column)[rows] for column in seconds)
         )
 
     def at(self, running: Floats) -> EngineTimes:
         """Returns the calibrated seconds of each part of the work. No step is faster than reading its weights."""
-        weights, least = (read(self.config, self.layouts, running) for read in (step_weight_bytes, least_step_bytes))
+        read = step_weight_bytes(self.config, self.layouts, running)
         return EngineTimes(
-            np.maximum(weights * self.weights + self.step, least * self.memory),
+            np.maximum(read * self.weights + self.step, (read + self.wider) * self.memory),
             self.request,
             self.prompt + passes_of_prompt(self.config, running) * self.one_pass,
             self.arrival,

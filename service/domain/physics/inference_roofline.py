@@ -154,8 +154,10 @@ def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Numbe
     With speculative decoding, a step verifies several tokens of each request and yields some of them.
     """
     load = config.any_load
-    adapters = np.minimum(running, load.adapters) * adapter_bytes(config) / layout.tensor
-    return (weight_bytes_read(config, layout, running * load.tokens_verified) + adapters) * load.steps_per_token
+    read = weight_bytes_read(config, layout, running * load.tokens_verified)
+    if load.adapters:
+        read = read + np.minimum(running, load.adapters) * adapter_bytes(config) / layout.tensor
+    return read * load.steps_per_token
 
 
 def unpacking_flops_per_byte(config: InferenceConfig) -> Number:
@@ -163,8 +165,8 @@ def unpacking_flops_per_byte(config: InferenceConfig) -> Number:
     return FLOPS_PER_UNPACKED_WEIGHT / _weight_bytes(config) * config.software.stack_class.unpacks_weights
 
 
-def least_step_bytes(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
-    """Bytes of the weights that a step reads at least: `step_weight_bytes` with the true size of the output projection.
+def wider_output_bytes(config: InferenceConfig, layout: AnyLayout) -> Number:
+    """Bytes that a step reads at least beyond `step_weight_bytes`, for the true size of the output projection.
 
     Below 8 bits, engines keep the output projection at 16 bits (see `stored_weight_bytes`), whereas the calibration
     counts it at the bits of the other weights.
@@ -173,7 +175,7 @@ def least_step_bytes(config: InferenceConfig, layout: AnyLayout, running: Number
     assert t is not None
     narrow = (np.asarray(bits) < 8) & (not config.software.stack.bits_of_whole_file)
     wider = narrow * logits_per_token(t) * t.hidden * (EXPANDED_BYTES - np.minimum(bits / 8, EXPANDED_BYTES))
-    return step_weight_bytes(config, layout, running) + wider * config.any_load.steps_per_token / layout.tensor
+    return wider * config.any_load.steps_per_token / layout.tensor
 
 
 def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
@@ -302,8 +304,9 @@ def _tokens_to_read(config: InferenceConfig) -> float:
     return max(1.0, config.input_length) - config.known_prompt
 
 
-def arrival_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """Demands of a request on its way to the engine and back, during which other requests go on.
+def arrival_demands(config: InferenceConfig, layout: AnyLayout, of_prompt: Demands) -> Demands:
+    """Demands of a request on its way to the engine and back, during which other requests go on. `of_prompt` is the
+    `prompt_demands` of its prompt.
 
     A stage of a pipeline passes its prompt on and takes the next one, so that each other stage adds its share of the
     work to the time of the prompt, or of the last part of one that takes several passes. Engines record the kernels of
@@ -313,7 +316,7 @@ def arrival_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Num
     t = config.model.transformer
     assert t is not None
     others = (layout.pipeline - 1.0) / max(1.0, _tokens_to_read(config) / TOKENS_PER_STEP)
-    in_others = {key: others * amount for key, amount in prompt_demands(config, layout, linked_gpus).items()}
+    in_others = {key: others * amount for key, amount in of_prompt.items()}
     return in_others | {
         ("arrival", "seconds"): ARRIVAL_SECONDS,
         ("prompt_launch", "seconds"): kernels_per_pass(t) * LAUNCH_SECONDS,
@@ -331,11 +334,12 @@ def engine_terms(config: InferenceConfig, cluster: Cluster, layout: Layout, runn
         "unpacking": read * float(unpacking_flops_per_byte(config)) * rates["plain_flops"],
     }
     of_passes = {key: amount * passes for key, amount in pass_demands(config, layout).items()}
+    of_prompt = prompt_demands(config, layout, linked_gpus)
     return EngineTerms(
         of_weights | ideal_seconds(step_demands(config, layout), rates),
         ideal_seconds(request_demands(config, layout, linked_gpus), rates),
-        ideal_seconds(prompt_demands(config, layout, linked_gpus) | of_passes, rates),
-        ideal_seconds(arrival_demands(config, layout, linked_gpus), rates),
+        ideal_seconds({**of_prompt, **of_passes}, rates),
+        ideal_seconds(arrival_demands(config, layout, of_prompt), rates),
     )
 
 

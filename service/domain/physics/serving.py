@@ -89,7 +89,7 @@ class SteadyState:
     tokens: Number
     """Tokens of an answer, at least 1."""
     queues: Number
-    """Whether requests wait for a place."""
+    """Whether requests wait for a place; with static batches, whether those of a whole batch do."""
 
     @property
     def per_token(self) -> EngineTimes:
@@ -139,8 +139,9 @@ class StaticBatches(SteadyState):
     """Requests of an engine with static batches: it starts a batch when all answers of the last one have ended.
 
     Prompts are read before the first step. All answers of a batch are sent at its end, and their clients then send the
-    next requests. The time per token is the time from the first token to the end of the batch, divided by the tokens
-    of the answer after the first one.
+    next requests. Unless another whole batch waits already, the engine is idle while these are on their way. The time
+    per token is the time from the first token to the end of the batch, divided by the tokens of the answer after the
+    first one.
     """
 
     longest: Number
@@ -203,7 +204,7 @@ def steady_state(
     """
     tokens = np.maximum(1.0, output_tokens)
     if longest is not None:
-        running, queues = np.minimum(in_flight, most_running), np.asarray(in_flight > most_running)
+        running, queues = np.minimum(in_flight, most_running), np.asarray(in_flight >= 2.0 * most_running)
         return StaticBatches(running, running - 1.0, running - 1.0, in_flight, tokens, queues, longest)
     share = 1.0 - 1.0 / np.maximum(1.0, in_flight)
     alone = tokens * (seconds.step + seconds.request) + seconds.prompt + seconds.own

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import exp
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,6 +126,22 @@ def test_smaller_weights_never_need_more_memory_to_answer(
         for bits in (4.25, 8.0, 16.0, 32.0)
     ]
     assert needs == sorted(needs)
+
+
+@pytest.mark.parametrize("tokens", [1.0, 4.0, 200.0])
+def test_clients_of_static_batches_lose_nothing_to_more_memory(tokens: float) -> None:
+    """With room for all clients but a few, the engine must not seem to find whole batches of the same few waiting."""
+    work = inference(input_length=500.0, output_length=tokens, concurrency=40.0, software=SoftwareStack("transformers"))
+    rates, requests = [], []
+    for gib in np.linspace(16.0, 24.0, 200).tolist():
+        where = cluster(replace(gpu_with_peaks(), usable_memory_gib=gib), gpus=1)
+        estimate = estimate_config(FITTED, work, where, Layout())
+        if estimate.fits:
+            assert estimate.tokens_per_second is not None
+            rates.append(estimate.tokens_per_second.likely)
+            requests.append(estimate.concurrency)
+    assert set(range(10, 41)) <= set(requests)
+    assert (np.diff(rates) >= -1e-9 * np.array(rates[1:])).all()
 
 
 def test_what_does_not_fit_has_no_rate_but_says_what_it_needs() -> None:

@@ -7,6 +7,7 @@ import pytest
 from service.domain.calibration.coefficients import Coefficients
 from service.domain.calibration.step_kinds import GENERATION
 from service.domain.catalog.hardware import Gpu
+from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.models.counts import multiplied_parameters
 from service.domain.models.model import Model
@@ -23,7 +24,7 @@ from service.domain.physics.inference_roofline import (
     step_weight_bytes,
 )
 from service.domain.physics.parallelism import Layout
-from service.domain.physics.resources import seconds_per_flop
+from service.domain.physics.resources import Demands, seconds_per_flop
 from service.domain.physics.training_roofline import training_demands
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster
@@ -137,8 +138,12 @@ def test_a_prompt_takes_two_flops_per_parameter_and_token() -> None:
     assert demands["prefill", "flops"] == pytest.approx(2 * 7.5e9 * 2000, rel=0.01)
 
 
+def arrival_of(config: InferenceConfig, layout: Layout) -> Demands:
+    return arrival_demands(config, layout, prompt_demands(config, layout, 8))
+
+
 def test_the_kernels_of_a_prompt_start_one_by_one_and_experts_get_their_tokens_first() -> None:
-    dense, experts = (arrival_demands(inference(model=each), Layout(), 1) for each in (inference().model, MIXTRAL))
+    dense, experts = (arrival_of(inference(model=each), Layout()) for each in (inference().model, MIXTRAL))
     assert dense["prompt_launch", "seconds"] == pytest.approx(32 * 12 * 5e-6)
     assert dense["prompt_routing", "seconds"] == 0.0
     assert experts["prompt_routing", "seconds"] == pytest.approx(0.032)
@@ -157,7 +162,7 @@ def test_a_pass_starts_the_kernels_of_each_kind_of_layer_in_prompts_and_in_steps
     config, launch = inference(model=MIXTRAL), kernels_per_pass(routed) * 5e-6
     assert step_demands(config, Layout())["launch", "seconds"] == pytest.approx(launch)
     assert pass_demands(config, Layout())["pass", "seconds"] == pytest.approx(launch)
-    assert arrival_demands(config, Layout(), 1)["prompt_launch", "seconds"] == pytest.approx(launch)
+    assert arrival_of(config, Layout())["prompt_launch", "seconds"] == pytest.approx(launch)
 
 
 def test_a_prompt_takes_two_flops_per_parameter_in_experts_and_elsewhere() -> None:
@@ -174,7 +179,7 @@ def test_a_prompt_passes_through_all_stages_before_its_first_token(tokens: float
     """Stages that share its work shorten the time of a prompt only as far as it takes several passes."""
     config, work = inference(input_length=tokens), ("prefill", "flops")
     alone, cut = (
-        prompt_demands(config, layout, 8)[work] + arrival_demands(config, layout, 8)[work]
+        prompt_demands(config, layout, 8)[work] + arrival_of(config, layout)[work]
         for layout in (Layout(tensor=2), Layout(tensor=2, pipeline=stages))
     )
     assert cut == pytest.approx(share * alone)

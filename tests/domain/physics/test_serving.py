@@ -94,3 +94,11 @@ def test_rows_of_a_table_are_solved_as_they_are_one_by_one() -> None:
         for row, asked, most in (((0.01, 1e-5, 0.1, 0.01), 8.0, 16.0), ((0.02, 1e-4, 0.01, 0.0), 64.0, 32.0))
     ]
     assert together == pytest.approx(alone)
+
+
+@pytest.mark.parametrize(("clients", "idle"), [(8, True), (15, True), (16, False), (40, False)])
+def test_static_batches_wait_for_requests_on_their_way_unless_a_whole_batch_is_there(clients: int, idle: bool) -> None:
+    engine = EngineTimes(step=0.02, request=0.001, prompt=0.01, arrival=0.05)
+    state = steady_state(engine, float(clients), 8.0, 10.0, longest=10.0)
+    batch = 10 * (0.02 + 8 * 0.001) + 8 * 0.01
+    assert 8 * state.per_request.total(engine) == pytest.approx(batch + (0.05 if idle else 0.0))
