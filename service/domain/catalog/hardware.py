@@ -45,7 +45,7 @@ HALF_SPEED_OVER_FP32 = 2.0
 
 SLOWED_PER_CLOCK = 0.4
 """Time that matrix work takes longer for each unit of boost clock ÷ base clock beyond that. It has the least error on
-published runs that were left out (docs/accuracy.md); a T4, with 1,590 and 585 MHz, takes 1.55 times as long."""
+published runs that were left out (docs/fits.md); a T4, with 1,590 and 585 MHz, takes 1.55 times as long."""
 
 NAME_RULES = {
     "aws": re.compile(
