@@ -85,7 +85,7 @@ NEEDED_COLUMNS = frozenset({
 """Columns that every table of published runs has; others may be missing."""
 OTHER_COLUMNS = (
     "seq_len", "input_len", "output_len", "weight_bits", "optimizer", "trainable_params_m", "activation_checkpointing",
-    "micro_batch", "global_batch", "batch_or_concurrency", "tp", "pp", "cp", "ep", "dp", "zero_stage",
+    "micro_batch", "global_batch", "batch_or_concurrency", "tp", "pp", "vp", "cp", "ep", "dp", "zero_stage",
     "accelerators_per_node", "network_gbps", "train_tokens_b", "train_samples", "kv_precision", "steady", "requests",
     "statistic",
 )  # fmt: skip
@@ -212,8 +212,8 @@ def _layout_of(row: Row, gpus: int) -> dict[str, Any]:
     if row["activation_checkpointing"]:
         # "+sp" is sequence parallelism, for which a layout has no field.
         body["activation_checkpointing"] = row["activation_checkpointing"].removesuffix("+sp")
-    if stages := re.search(r"interleaved(?: (\d+)\b)?", row["notes"]):
-        body["virtual_stages"] = int(stages[1] or (3 if pipeline < 64 else 1))
+    if row["vp"]:
+        body["virtual_stages"] = _whole(row, "vp", 1)
     return body
 
 

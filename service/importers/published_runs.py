@@ -28,7 +28,7 @@ COLUMNS = {
 NOT_IN_THE_TABLE = frozenset({
     "model", "family", "params_b", "active_params_b", "layers", "hidden", "heads", "kv_heads", "ffn", "head_dim",
     "experts", "experts_per_token", "vocab", "fwd_gflops_per_sample", "optimizer", "trainable_params_m",
-    "activation_checkpointing", "tp", "pp", "cp", "ep", "dp", "zero_stage", "accelerator", "reported_mfu_pct",
+    "activation_checkpointing", "tp", "pp", "vp", "cp", "ep", "dp", "zero_stage", "accelerator", "reported_mfu_pct",
     "reported_tflops_per_gpu", "source", "group", "kv_precision", "steady", "requests", "statistic", "network_gbps",
 })  # fmt: skip
 

@@ -163,7 +163,7 @@ class _CheckedRoute(DirectRoute):
                 raise RequestValidationError([{"type": "missing", "loc": ("body",)}])
             if not JSON_TYPE.fullmatch(request.headers.get("content-type", "")):
                 raise RequestValidationError([], body=body)
-            value = read_json(body)
+            value = await request.json()
             asked, errors = field.validate(value, loc=("body",))
             if errors:
                 raise RequestValidationError(errors, body=value)

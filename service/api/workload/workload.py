@@ -236,7 +236,7 @@ class WorkloadRequest(BodyModel):
     """Whether `precision_flexible` may use formats that need changes of the code; without them, only TF32 counts."""
     weight_precision: PrecisionName | None = None
     """Format of the stored weights, such as `int4` or `fp8`. Default: the same as `precision`."""
-    weight_bits: Annotated[float | None, Field(gt=0, le=64)] = None
+    weight_bits: Annotated[float | None, Field(ge=0.5, le=64)] = None
     """Bits per stored weight, including its scales, such as 4.85. Default: those of `weight_precision`."""
     kv_cache_precision: PrecisionName | None = None
     """Format of cached keys and values. Default: as the stack does, else 16 bits."""

@@ -80,7 +80,6 @@ TRAINING = _kind(
         "context": (0.5, {BROAD: (EVERYTHING,)}),
         "routing": (1.0, {BROAD: (EVERYTHING,), WIDE: ("stack", "release")}),
         "expert": (0.8, {BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("link", "architecture")}),
-        "bubble": (0.8, {BROAD: (EVERYTHING,), MIDDLE: ("stack",)}),
         "pipeline": (0.5, {BROAD: (EVERYTHING,), MIDDLE: ("link",)}),
         "data": (0.3, {BROAD: (EVERYTHING,), WIDE: ("usual_class", "stack"), MIDDLE: ("link",)}),
         "optimizer": (1.2, {BROAD: (EVERYTHING,), WIDE: ("usual_class",)}),

@@ -45,7 +45,7 @@ from service.domain.physics.memory import (
 )
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.resources import GRADIENTS, StepTerms
-from service.domain.physics.training_roofline import training_terms
+from service.domain.physics.training_roofline import training_terms, with_bubble_apart
 
 MOST_OVER = 1.25
 """Ratio of needed to available memory: nearly all published runs that ran out of memory are estimated above it."""
@@ -294,7 +294,8 @@ def _estimate_training(
     if not (timed and need.may_fit and host.fits):
         return estimate
     terms = training_terms(config, cluster, layout)
-    step = step_of(terms, calibration.coefficients.seconds(TRAINING, terms.seconds, features))
+    seconds = calibration.coefficients.seconds(TRAINING, terms.seconds, features)
+    step = step_of(terms, with_bubble_apart(seconds, layout))
     samples = calibration.bands.around(step.rate, TRAINING, features, new)
     length = config.mean_length or config.sequence_length
     tokens = samples.times(length) if length else None

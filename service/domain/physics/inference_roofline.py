@@ -162,7 +162,8 @@ def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Numbe
 
 def unpacking_flops_per_byte(config: InferenceConfig) -> Number:
     """Returns the operations outside of matrix engines for each byte of the weights that a step reads."""
-    return FLOPS_PER_UNPACKED_WEIGHT / _weight_bytes(config) * config.software.stack_class.unpacks_weights
+    unpacks = config.software.stack_class.unpacks_weights
+    return FLOPS_PER_UNPACKED_WEIGHT / _weight_bytes(config) if unpacks else 0.0
 
 
 def wider_output_bytes(config: InferenceConfig, layout: AnyLayout) -> Number:

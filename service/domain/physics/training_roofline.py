@@ -4,6 +4,8 @@ A term is the time of one part of the step at the rated speed of its hardware. T
 fitted factor, and the step is the sum of the terms.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from service.domain.arrays import Number
@@ -86,6 +88,9 @@ def traversals(config: TrainingConfig) -> float:
     return 3.0 + config.has_reference
 
 
+ONCE_A_STEP = frozenset({GRADIENTS, "optimizer", "offload", "step", "input"})
+"""Terms that a step has once. The others are those of its micro-batches."""
+
 OPTIMIZER_BYTES = 22.0
 """Bytes that an Adam step reads and writes per parameter."""
 
@@ -100,14 +105,24 @@ def _transformer_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
     """
     step = _demands_of_micro_batches(config, layout, linked_gpus)
     if np.any(layout.pipeline > 1):
-        busy: dict[str, Number] = {}
-        for (_, resource), amount in step.items():
-            busy[resource] = busy.get(resource, 0.0) + amount
-        share = bubble_share(layout)
-        step |= {("bubble", resource): share * amount for resource, amount in busy.items()}
+        # Stages wait for each other for a share of the time of their work, whatever takes that time.
+        with_bubble = 1.0 + bubble_share(layout)
+        step = {key: with_bubble * amount for key, amount in step.items()}
     exchanges = 1.0 + (layout.accumulation - 1.0) * (layout.zero_stage >= 3)
     step |= {key: exchanges * amount for key, amount in _gradient_demands(config, layout, linked_gpus).items()}
     return step | _optimizer_demands(config, layout) | {("step", "seconds"): 1e-3}
+
+
+def with_bubble_apart(seconds: Mapping[str, float], layout: Layout) -> dict[str, float]:
+    """Returns the seconds of the terms of a step with the idle time of pipeline stages as a term of its own, `bubble`.
+
+    In the demands of a step, every term of its micro-batches includes its share of that time.
+    """
+    share = float(bubble_share(layout))
+    if not share:
+        return dict(seconds)
+    busy = {term: time if term in ONCE_A_STEP else time / (1.0 + share) for term, time in seconds.items()}
+    return busy | {"bubble": sum(seconds.values()) - sum(busy.values())}
 
 
 def passes_of_recomputation(layout: AnyLayout) -> Number:

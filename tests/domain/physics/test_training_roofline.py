@@ -7,7 +7,13 @@ import pytest
 from service.domain.jobs.config import TrainingConfig
 from service.domain.models.counts import routed_share
 from service.domain.physics.parallelism import Layout
-from service.domain.physics.training_roofline import OPTIMIZER_BYTES, training_demands, training_terms
+from service.domain.physics.training_roofline import (
+    ONCE_A_STEP,
+    OPTIMIZER_BYTES,
+    training_demands,
+    training_terms,
+    with_bubble_apart,
+)
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
 from tests.builders.jobs import MIXTRAL, model, training
@@ -82,13 +88,15 @@ def test_recomputing_sends_half_as_much_again_between_tensor_ranks() -> None:
 
 
 def test_a_stage_sends_each_activation_on_and_receives_its_gradient() -> None:
-    """Values of 2 bytes in both directions, for each micro-batch, from each GPU of a tensor group its part."""
+    """Values of 2 bytes in both directions, for each micro-batch, from each GPU of a tensor group its part. Demands
+    include the idle time of stages, 3 / 16 of all work, or 3 / 32 where stages are cut into two pieces.
+    """
     config, layout = training(sequence_length=2048), Layout(tensor=2, pipeline=4, micro_batch=3, accumulation=16)
     sent = training_demands(config, layout, 8)
-    assert sent["pipeline", "link"] == 16 * 2 * 2 * 3 * 2048 * 4096 / 2
+    assert sent["pipeline", "link"] == pytest.approx((1 + 3 / 16) * 16 * 2 * 2 * 3 * 2048 * 4096 / 2)
     assert sent["pipeline", "slow_link"] == 0
     interleaved = training_demands(config, replace(layout, virtual_stages=2), 8)
-    assert interleaved["pipeline", "link"] == 2 * sent["pipeline", "link"]
+    assert interleaved["pipeline", "link"] / (1 + 3 / 32) == pytest.approx(2 * sent["pipeline", "link"] / (1 + 3 / 16))
 
 
 def test_the_stages_of_a_replica_lie_on_different_nodes_where_others_lie_between_them() -> None:
@@ -158,3 +166,22 @@ def test_zero_3_gathers_frozen_weights_in_each_micro_batch(stored: str | None) -
     gathered = (sharded - whole) / (2 * 3 / 4) / 3
     least, most = (15.9e9, 16.4e9) if stored is None else (5.5e9, 6.1e9)
     assert least < gathered < most
+
+
+def test_stages_idle_for_a_share_of_the_time_of_all_work_of_the_micro_batches() -> None:
+    """(p - 1) / (v m) of it, with 4 stages of 2 pieces each and 8 micro-batches: 3 / 16."""
+    layout = Layout(data=2, tensor=2, pipeline=4, accumulation=8, virtual_stages=2)
+    whole = training_terms(training(), cluster(), layout).seconds
+    apart = with_bubble_apart(whole, layout)
+    busy = sum(seconds for term, seconds in apart.items() if term not in {*ONCE_A_STEP, "bubble"})
+    assert apart["bubble"] == pytest.approx(3 / 16 * busy)
+    assert sum(apart.values()) == pytest.approx(sum(whole.values()))
+    assert {term: apart[term] for term in ONCE_A_STEP if term in apart} == {
+        term: whole[term] for term in ONCE_A_STEP if term in whole
+    }
+
+
+def test_a_step_without_stages_has_no_bubble() -> None:
+    assert "bubble" not in with_bubble_apart(
+        training_terms(training(), cluster(), Layout(data=8)).seconds, Layout(data=8)
+    )
