@@ -34,8 +34,8 @@ class Cache:
 
     def get_or_compute_each(self, keys: Sequence[Key], compute: Callable[[Key], T]) -> list[T]:
         """Returns the values of the keys, in the order of the keys."""
-        values: list[T] = list(map(self._newer.get, keys))  # type: ignore[arg-type]  # not None if all are cached
-        return values if all(values) else [self.get_or_compute(key, compute, key) for key in keys]
+        newer = self._newer
+        return [newer[key] if key in newer else self._renew(key, compute, key) for key in keys]
 
     def _renew(self, key: Hashable, compute: Callable[[*Arguments], T], *args: *Arguments) -> T:
         older = self._older

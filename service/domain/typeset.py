@@ -33,9 +33,7 @@ def mask_of(types: TypeSet, count: int) -> NDArray[np.bool_]:
 def first_of(types: TypeSet, most: int) -> list[int]:
     """Returns the indices of the first types in the set, ascending; all of them if there are no more than `most`."""
     indices: list[int] = []
-    for _ in range(most):
-        if not types:
-            break
+    while types and len(indices) < most:
         lowest = types & -types
         indices.append(lowest.bit_length() - 1)
         types ^= lowest

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.access.callers import Callers
 from service.api.http.etag import unchanged
-from service.api.http.observe import IN_FLIGHT, Identity, count, log_answer
+from service.api.http.observe import IN_FLIGHT, SLOW_SECONDS, Answered, Identity, count, log_answer
 from service.api.http.problems import FieldError, fault_problem, problem
 from service.api.http.protect import PROBES, Hosts, protected
 
@@ -60,17 +60,10 @@ class Edge:
         finally:
             IN_FLIGHT.dec()
             seconds, route = perf_counter() - started, getattr(scope.get("route"), "path", "none")
-            count(method, route, exchange.status, seconds)
-            log_answer(
-                scope,
-                method,
-                route,
-                exchange.status,
-                exchange.size,
-                seconds,
-                exchange.identity,
-                always=self._access_log,
-            )
+            answered = Answered(method, route, exchange.status, exchange.size, seconds, exchange.identity)
+            count(answered)
+            if self._access_log or seconds > SLOW_SECONDS:
+                log_answer(scope, answered)
 
     async def _pass_on(self, scope: Scope, exchange: "_Exchange") -> None:
         if scope["path"] not in PROBES:

@@ -76,11 +76,23 @@ class Identity(NamedTuple):
         return [(b"x-request-id", self.request_id), *([(b"traceparent", self.trace)] if self.trace else ())]
 
 
-def count(method: str, route: str, status: int, seconds: float) -> None:
-    """Counts a request and its duration. Status 0 means that the client left before the answer began."""
-    requests, durations = _figures_of(method if method in METHODS else "other", route, status)
+class Answered(NamedTuple):
+    """A request with the figures of its answer. Status 0 means that the client left before the answer began."""
+
+    method: str
+    route: str
+    status: int
+    size: int
+    seconds: float
+    identity: Identity
+
+
+def count(answered: Answered) -> None:
+    """Counts a request and its duration."""
+    method = answered.method if answered.method in METHODS else "other"
+    requests, durations = _figures_of(method, answered.route, answered.status)
     requests.inc()
-    durations.observe(seconds)
+    durations.observe(answered.seconds)
 
 
 @cache
@@ -88,31 +100,19 @@ def _figures_of(method: str, route: str, status: int) -> tuple[Counter, Histogra
     return REQUESTS.labels(method, route, status), SECONDS.labels(method, route)
 
 
-def log_answer(
-    scope: Scope,
-    method: str,
-    route: str,
-    status: int,
-    size: int,
-    seconds: float,
-    identity: Identity,
-    *,
-    always: bool,
-) -> None:
-    """Writes a line about an answer that was slow, or about any if `always`: no query values, bodies or keys."""
-    is_slow = seconds > SLOW_SECONDS
-    if not (always or is_slow):
-        return
-    client = scope.get("client")
+def log_answer(scope: Scope, answered: Answered) -> None:
+    """Writes a line about an answer, as a warning if it was slow: no query values, bodies or keys."""
+    client, identity = scope.get("client"), answered.identity
     fields = {
-        "method": method,
+        "method": answered.method,
         "path": scope["path"][:200],
-        "route": route,
-        "status": status,
-        "milliseconds": round(seconds * 1000, 3),
-        "bytes": size,
+        "route": answered.route,
+        "status": answered.status,
+        "milliseconds": round(answered.seconds * 1000, 3),
+        "bytes": answered.size,
         "client": client[0] if client else None,
         "request_id": identity.request_id.decode(),
         "trace_id": identity.trace[3:35].decode() if identity.trace else None,
     }
-    log.log(logging.WARNING if is_slow else logging.INFO, "answered", extra={"fields": fields})
+    level = logging.WARNING if answered.seconds > SLOW_SECONDS else logging.INFO
+    log.log(level, "answered", extra={"fields": fields})

@@ -34,14 +34,15 @@ from service.domain.physics.serving import (
 from service.domain.random_time import POINTS, RandomTime
 
 TERMS_OF_THE_TAIL = 64
-"""Numbers of running requests, counted down from a full engine, whose probabilities are added up; those of smaller
-numbers are negligible."""
+"""Numbers of running requests whose probabilities are added up, down from a full engine; others are negligible."""
 
 MOST_SHARE = 0.95
 """Largest share of the time spent on reading prompts for which moments of a step are computed: they diverge at 1."""
 
-HALVINGS, FEW_ENGINES = 24, 64
-"""Halvings of the interval that holds a percentile, to one part in ten million, and most engines that count as few."""
+HALVINGS = 24
+"""Halvings of the interval that holds a percentile, to one part in ten million."""
+FEW_ENGINES = 64
+"""Most engines for which dividing that interval by 16 takes as long as halving it."""
 
 LATE_FIRST_TOKEN = 0.25
 """Share of a request's mean time from which its first token may seem to come after its end (decision 6)."""
@@ -131,7 +132,6 @@ class ArrivalTimes:
         low, high = np.zeros(len(self.least_first_token)), np.maximum(self.least_first_token, 1e-9)
         while (late := self.p_added_above(high) > 1.0 - percentile).any():
             low, high = np.where(late, high, low), np.where(late, 4.0 * high, high)
-        # For few engines, division by 16 takes as long as a halving, of which it makes four.
         parts, rounds = (16, HALVINGS // 4) if len(low) <= FEW_ENGINES else (2, HALVINGS)
         repeated = taken(self, np.repeat(np.arange(len(low)), parts - 1))
         for _ in range(rounds):

@@ -293,7 +293,7 @@ def _network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Num
 
 
 def training_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """Demands of one optimizer step on one GPU."""
+    """Demands of one optimizer step on one GPU. Those of its micro-batches include the idle time of pipeline stages."""
     if config.model.transformer is not None:
         return _transformer_demands(config, layout, linked_gpus)
     return _network_demands(config, layout, linked_gpus)

@@ -1,7 +1,6 @@
 """Constraints of a question. All are checked on all instance types, so that an answer can say what to relax."""
 
 from collections.abc import Callable, Iterator, Mapping
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -24,7 +23,6 @@ from service.domain.selection.relax import BestOption, Check, Relaxation, drop
 from service.domain.typeset import TypeSet, types_where, union
 
 NO_LIMITS: Mapping[str, Any] = MappingProxyType({})
-_OF_OFFERS = attrgetter(*OfferConstraints._fields)
 
 
 class Constraints(NamedTuple):
@@ -86,7 +84,7 @@ class Constraints(NamedTuple):
     @property
     def of_offers(self) -> OfferConstraints:
         """The constraints on offers, except for the price limit; their fields have the same names here."""
-        return OfferConstraints._make(_OF_OFFERS(self))
+        return OfferConstraints(*(getattr(self, name) for name in OfferConstraints._fields))
 
 
 def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
