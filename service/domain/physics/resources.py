@@ -93,7 +93,7 @@ def ideal_terms(demands: Demands, units: float, config: Config, cluster: Cluster
 
 
 def over_links(name: str, amount: Number, linked: Number) -> Demands:
-    """Bytes of a collective: over the fast link where its ranks share one (`linked`), else over the slower of link and
-    network.
+    """Bytes between ranks: over the fast link where these share one (`linked`, or the share of bytes of which this is
+    true), else over the slower of link and network.
     """
     return {(name, "link"): amount * linked, (name, "slow_link"): amount * (1.0 - linked)}

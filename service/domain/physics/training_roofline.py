@@ -186,14 +186,18 @@ def _context_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: 
 def _stage_demands(layout: AnyLayout, linked_gpus: Number, values: Number) -> Demands:
     """Bytes between pipeline stages: a stage sends 2-byte values to the next one, and gets their gradients back.
 
-    Ranks are numbered as in Megatron-LM (SC'21), tensor first and pipeline last, so that the stages of one replica are
-    as far apart as possible. Each GPU of a tensor group sends a part.
+    Ranks are numbered as in Megatron-LM (SC'21), tensor first and pipeline last, so that all GPUs of a stage lie
+    between a GPU and its next stage. Where linked GPUs hold several stages, as in a rack, only the last of these
+    sends over the network. Each GPU of a tensor group sends a part. Interleaved stages send once per piece, but
+    each of these sends takes place during the work on another piece, so that no more bytes count than without
+    pieces.
     """
     if np.all(layout.pipeline == 1):
         return {}
-    size = 2 * 2.0 * values * layout.virtual_stages / layout.tensor * (layout.pipeline > 1)
-    gpus = layout.tensor * layout.context * layout.data * layout.pipeline
-    return over_links("pipeline", size, gpus <= linked_gpus)
+    size = 2 * 2.0 * values / layout.tensor * (layout.pipeline > 1)
+    gpus_per_stage = layout.tensor * layout.context * layout.data
+    crossing = np.minimum(1.0, gpus_per_stage / linked_gpus) * (gpus_per_stage * layout.pipeline > linked_gpus)
+    return over_links("pipeline", size, 1.0 - crossing)
 
 
 def _bytes_moved(config: TrainingConfig, t: Transformer, length: float) -> float:

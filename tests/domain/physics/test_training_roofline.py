@@ -89,20 +89,32 @@ def test_recomputing_sends_half_as_much_again_between_tensor_ranks() -> None:
 
 def test_a_stage_sends_each_activation_on_and_receives_its_gradient() -> None:
     """Values of 2 bytes in both directions, for each micro-batch, from each GPU of a tensor group its part. Demands
-    include the idle time of stages, 3 / 16 of all work, or 3 / 32 where stages are cut into two pieces.
+    include the idle time of stages, 3 / 16 of all work, or 3 / 32 where stages are cut into two pieces. The sends of
+    the second piece take place during the work on the first.
     """
     config, layout = training(sequence_length=2048), Layout(tensor=2, pipeline=4, micro_batch=3, accumulation=16)
     sent = training_demands(config, layout, 8)
     assert sent["pipeline", "link"] == pytest.approx((1 + 3 / 16) * 16 * 2 * 2 * 3 * 2048 * 4096 / 2)
     assert sent["pipeline", "slow_link"] == 0
     interleaved = training_demands(config, replace(layout, virtual_stages=2), 8)
-    assert interleaved["pipeline", "link"] / (1 + 3 / 32) == pytest.approx(2 * sent["pipeline", "link"] / (1 + 3 / 16))
+    assert interleaved["pipeline", "link"] / (1 + 3 / 32) == pytest.approx(sent["pipeline", "link"] / (1 + 3 / 16))
 
 
 def test_the_stages_of_a_replica_lie_on_different_nodes_where_others_lie_between_them() -> None:
     sent = training_demands(training(), Layout(pipeline=4, data=8, accumulation=16), 8)
     assert sent["pipeline", "link"] == 0 < sent["pipeline", "slow_link"]
     assert sent["data", "network"] == 0
+
+
+def test_only_the_last_stage_that_linked_gpus_hold_sends_over_the_network() -> None:
+    """Of the stages of 16 GPUs each that follow each other, four fit among 64 linked GPUs, and one of four sends leaves
+    them.
+    """
+    config, layout = training(sequence_length=2048), Layout(tensor=4, data=4, pipeline=16, accumulation=16)
+    rack, row = (training_demands(config, layout, linked) for linked in (64, 256))
+    assert rack["pipeline", "slow_link"] == pytest.approx(rack["pipeline", "link"] / 3)
+    assert row["pipeline", "slow_link"] == 0
+    assert row["pipeline", "link"] == pytest.approx(rack["pipeline", "link"] + rack["pipeline", "slow_link"])
 
 
 def test_a_slow_network_slows_a_pipeline_that_crosses_it() -> None:
