@@ -104,7 +104,9 @@ def notes_on(
     if load is not None and given.isdisjoint(LIMITS_ON_TIMES):
         yield _usual_limit(load)
     elif job is not None and job.amount is None and not question.limits.of_load:
-        yield Note(NoteCode.NO_AMOUNT, ("workload.amount",), {"given": "workload.amount.hours_on" in given})
+        unused = tuple(name for name in ("deadline_hours", "budget_usd") if getattr(question.limits, name) is not None)
+        figures = {"given": "workload.amount.hours_on" in given, "unused": unused}
+        yield Note(NoteCode.NO_AMOUNT, ("workload.amount",), figures)
     if "workload.amount" in given and question.limits.deadline_hours is None:
         yield Note(NoteCode.NO_DEADLINE, ("constraints.deadline_hours",))
     yield from _notes_on_nodes(question)
