@@ -1,6 +1,7 @@
 """Notes on a whole answer: defaults that were used, and fields that did not affect the ranking."""
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -105,7 +106,7 @@ def notes_on(
         yield _usual_limit(load)
     elif job is not None and job.amount is None and not question.limits.of_load:
         unused = tuple(name for name in ("deadline_hours", "budget_usd") if getattr(question.limits, name) is not None)
-        figures = {"given": "workload.amount.hours_on" in given, "unused": unused}
+        figures: dict[str, Any] = {"given": "workload.amount.hours_on" in given, "unused": unused}
         yield Note(NoteCode.NO_AMOUNT, ("workload.amount",), figures)
     if "workload.amount" in given and question.limits.deadline_hours is None:
         yield Note(NoteCode.NO_DEADLINE, ("constraints.deadline_hours",))
