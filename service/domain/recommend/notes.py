@@ -106,8 +106,8 @@ def notes_on(
         yield _usual_limit(load)
     elif job is not None and job.amount is None and not question.limits.of_load:
         unused = tuple(name for name in ("deadline_hours", "budget_usd") if getattr(question.limits, name) is not None)
-        figures: dict[str, Any] = {"given": "workload.amount.hours_on" in given, "unused": unused}
-        yield Note(NoteCode.NO_AMOUNT, ("workload.amount",), figures)
+        lacking: dict[str, Any] = {"given": "workload.amount.hours_on" in given, "unused": unused}
+        yield Note(NoteCode.NO_AMOUNT, ("workload.amount",), lacking)
     if "workload.amount" in given and question.limits.deadline_hours is None:
         yield Note(NoteCode.NO_DEADLINE, ("constraints.deadline_hours",))
     yield from _notes_on_nodes(question)
