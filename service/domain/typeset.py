@@ -89,31 +89,6 @@ class ThresholdIndex(NamedTuple):
         return self.values[bisect_left(self.first, 1, key=lambda first: (known & first) == known) - 1]
 
 
-class WordIndex(NamedTuple):
-    """The types that have each word, indexed to find the most frequent word among some types."""
-
-    types_of: dict[str, TypeSet]
-    largest_first: list[tuple[int, int, str]]
-    """The number of types that have each word, the place of the word among all words, and the word."""
-
-    @classmethod
-    def of(cls, types_of: dict[str, TypeSet]) -> Self:
-        """Indexes words with their types."""
-        sizes = [(types.bit_count(), place, word) for place, (word, types) in enumerate(types_of.items())]
-        return cls(types_of, sorted(sizes, reverse=True))
-
-    def most_frequent(self, types: TypeSet) -> str | None:
-        """Returns the word that most of the types have, the first of several such words; None if they have no word."""
-        highest, first, best_word = 0, 0, None
-        for size, place, word in self.largest_first:
-            if size < highest:
-                break
-            count = (types & self.types_of[word]).bit_count()
-            if count > highest or (count == highest and place < first):
-                highest, first, best_word = count, place, word
-        return best_word
-
-
 def types_by_code(codes: NDArray[np.int32]) -> dict[int, TypeSet]:
     """Returns the types that have each code of a column, by ascending code; a negative code means unknown."""
     types: dict[int, TypeSet] = {}

@@ -5,15 +5,22 @@ from typing import Any
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.answer import Question, WorkContext
 from service.domain.selection.offers import AdmittedOffers, OfferConstraints, offer_choice
-from service.domain.selection.relax import Check, Relaxation
-from service.domain.typeset import TypeSet
+from service.domain.selection.relax import Check, FailedConstraint, Preference, Relaxation
+from service.domain.typeset import TypeSet, first_of
 
 
-def relaxed_check(check: Check, catalog: Catalog, types: TypeSet | None = None) -> Relaxation | None:
+def first_type(offers: AdmittedOffers) -> int | None:
+    """The first of the types, as the one that an objective prefers."""
+    return next(iter(first_of(offers.types, 1)), None)
+
+
+def relaxed_check(
+    check: Check, catalog: Catalog, types: TypeSet | None = None, preferred: Preference = first_type
+) -> Relaxation | None:
     """The relaxation of a check if some types, by default all, fail no other."""
     offers = offer_choice(OfferConstraints(), catalog).cheapest
     rejected = AdmittedOffers(offers, catalog.all_types if types is None else types, None)
-    return check.rule.relax(rejected, catalog) if check.rule else None
+    return FailedConstraint(check.code, check.ground, check.fails, rejected, check.rule).relax(catalog, preferred)
 
 
 def question_of(**given: Any) -> Question:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from service.domain.typeset import (
     ThresholdIndex,
     TypeSet,
-    WordIndex,
     first_of,
     in_any_and_in_one,
     mask_of,
@@ -67,11 +66,3 @@ def test_the_types_in_any_set_and_in_just_one_are_what_counting_finds(sets: list
 def test_the_first_of_a_set_are_those_of_its_mask_in_order(types: TypeSet) -> None:
     assert first_of(types, 40) == sorted(members(types, 40))
     assert first_of(types, 3) == sorted(members(types, 40))[:3]
-
-
-@given(st.lists(st.integers(0, 2**12 - 1), max_size=8), st.integers(0, 2**12 - 1))
-def test_the_word_of_most_types_is_the_first_of_those_with_as_many(sets: list[TypeSet], types: TypeSet) -> None:
-    types_of = {str(place): of_word for place, of_word in enumerate(sets)}
-    counts = [(of_word & types).bit_count() for of_word in sets]
-    first = str(counts.index(max(counts))) if any(counts) else None
-    assert WordIndex.of(types_of).most_frequent(types) == first

@@ -126,7 +126,7 @@ def _training_cuts(
             for context in _context_degrees(config, gpus // tensor // pipeline, fixed):
                 data = gpus // (tensor * pipeline * context)
                 if fixed.data is None or fixed.data == data:
-                    for expert in _expert_degrees(config, data * context * tensor, fixed):
+                    for expert in _expert_degrees(config, data * context * tensor, fixed, whole=whole):
                         yield tensor, pipeline, context, data, expert
 
 
@@ -161,11 +161,11 @@ def _context_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout) -> l
     return [each for each in _divisors(gpus) if each == 1 or config.sequence_length >= each * LONG_SEQUENCE]
 
 
-def _expert_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout) -> list[int]:
+def _expert_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout, *, whole: bool) -> list[int]:
     t = config.model.transformer
     if fixed.expert is not None:
         return [fixed.expert]
-    return _divisors(gcd(t.experts, gpus)) if t and t.experts else [1]
+    return _divisors(gcd(t.experts, gpus)) if t and t.experts and not whole else [1]
 
 
 def _micro_batches(config: TrainingConfig, share: int, fixed: FixedLayout) -> list[int]:

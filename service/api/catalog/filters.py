@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, create_model
 
 from service.api.http.fields import Amount, Name, Names, RequestModel
 from service.api.http.listing import require_range
+from service.api.http.usual_words import meant_by
 from service.domain.bill.payment_options import markets_known
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import FLAGS, WORDS
@@ -28,7 +30,6 @@ from service.domain.selection.filters import RANGES
 
 MARKET = "`on_demand`, `spot`, `reserved`, or the term of a commitment such as `1y_reserved_no_upfront`."
 LIFECYCLE = "States on the catalog's day: `announced`, `preview`, `available`, `closed_to_new`, `retired`."
-OTHER_NAMES_OF_SPOT = frozenset({"preemptible", "preemptable", "interruptible", "low_priority", "low-priority"})
 Task = Literal["training", "inference", "hpc", "graphics", "development", "classical", "sequential"]
 PrecisionSupport = Literal["accelerated", "native", "any"]
 PrecisionName = Annotated[Name, AfterValidator(precision_called)]
@@ -114,22 +115,30 @@ def _resolve(catalog: Catalog, name: str, words: tuple[str, ...], field: str) ->
             return resolve_regions(words, catalog, field)
         case "country":
             return resolve_countries(words, catalog, field)
-        case "market":
-            hint = "Machines that their seller may take back are `spot`." if OTHER_NAMES_OF_SPOT & set(words) else ""
-            return resolve(name, words, _vocabulary(catalog, name), field, hint)
         case "framework":
-            known = _vocabulary(catalog, name)
-            return resolve(name, [software_name(word, known) or word for word in words], known, field)
+            spelt = [software_name(word, _vocabulary(catalog, name)) or word for word in words]
         case "family":
             of_series = catalog.derive(_families_of_series)
             spelt = [family for word in words for family in of_series.get(word.lower(), (word,))]
-            return resolve(name, spelt, _vocabulary(catalog, name), field)
         case _:
             others = WORDS[name].other_names if name in WORDS else {}
             spelt = [others.get(word.lower(), word) for word in words]
-            hint = "Machines without a GPU have a `max_gpu_count` of 0." if "cpu" in words else ""
-            hint = "Its GPUs are found by `gpu`." if any(is_gpu(word, catalog) for word in words) else hint
-            return resolve(name.replace("_", " "), spelt, _vocabulary(catalog, name), field, hint)
+    hint = "Machines without a GPU have a `max_gpu_count` of 0." if "cpu" in words else ""
+    hint = "Its GPUs are found by `gpu`." if any(is_gpu(word, catalog) for word in words) else hint
+    known = _vocabulary(catalog, name)
+    return resolve(name.replace("_", " "), spelt, known, field, hint, partial(_meant_by, catalog, name))
+
+
+def _meant_by(catalog: Catalog, name: str, word: str) -> tuple[str, ...]:
+    """Returns the words of a filter that another word means: its usual meanings, or the words of the GPUs it names."""
+    known = _vocabulary(catalog, name)
+    usual = tuple(meant for meant in meant_by(word) if meant in known)
+    if usual or not is_gpu(word, catalog):
+        return usual
+    gpus = [catalog.reference.gpus[gpu] for gpu in resolve_gpus([word], catalog)]
+    # The filter gpu_vendor is about the vendor of a GPU, and architecture about its architecture.
+    of_gpus: dict[Any, None] = dict.fromkeys(getattr(gpu, name.removeprefix("gpu_"), None) for gpu in gpus)
+    return tuple(text for text in of_gpus if text in known)
 
 
 def _families_of_series(catalog: Catalog) -> dict[str, tuple[str, ...]]:

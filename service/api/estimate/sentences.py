@@ -168,7 +168,7 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.HOST_BOUND: _host_bound,
     EstimateWarningCode.IMAGES_PER_VCPU: lambda rate, vcpus, usual: (
         f"The GPUs of a node read {_rate(rate)} images per second, and its {vcpus:g} vCPUs usually prepare "
-        f"{_rate(usual)}, which the estimate does not count: send `host.cpu_samples_per_second_per_vcpu`, or "
+        f"{_rate(usual)}, to which the estimate does not limit them: send `host.cpu_samples_per_second_per_vcpu`, or "
         "`host.gpu_decoding`."
     ),
     EstimateWarningCode.SLOW_READS: _slow_reads,
@@ -182,6 +182,15 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.ENGINE_OF_EMBEDDINGS: (
         "{engine} embeds and ranks texts, and no source says that it writes any with {model}: the figures assume it."
     ).format,
+    EstimateWarningCode.ENGINE_OF_INFERENCE: (
+        "{engine} is an engine for inference and trains nothing: the figures assume that it does. Name the framework "
+        "of the training code."
+    ).format,
+    EstimateWarningCode.IMAGE_ENCODER_LEFT_OUT: lambda model, flops, of_text: (
+        f"The figures of training have no time and no activations of the image encoder of {model}: in its forward "
+        f"pass, a token of an image takes {flops / 1e9:.3g} GFLOPs more, {100 * flops / of_text:.0f} % of those in the "
+        "language model."
+    ),
     EstimateWarningCode.SOFTWARE_PARTLY: _software_partly,
     EstimateWarningCode.SOFTWARE_UNSUPPORTED: (
         "{software} is not known to run on the {gpu}: the figures assume that it does."

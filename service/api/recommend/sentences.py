@@ -360,13 +360,14 @@ NOTES: Mapping[NoteCode, Sentence] = {
         "No limit on the time of a request was given, so the instances are the fewest that carry the load, and "
         "`seconds_per_request` of each choice says how long requests take. Give `max_seconds_per_request` to limit it."
     ),
-    NoteCode.NO_AMOUNT: lambda given: (
+    NoteCode.NO_AMOUNT: lambda given, unused: (
         (
             "The work of the given hours is unknown, because the job is not estimated to run on that machine"
             if given
             else "No amount of work was given"
         )
         + ", so the ranking is by rates and hourly prices, not by the hours and the cost of the whole job."
+        + (f" No choice was compared with the limit on these: {' and '.join(unused)}." if unused else "")
     ),
     NoteCode.COMMITMENT_UNUSED: lambda held: (
         f"No admitted instance type has an offer under {' or '.join(held)}, so the commitments held change no price."

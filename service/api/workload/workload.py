@@ -258,9 +258,11 @@ class WorkloadRequest(BodyModel):
     offload_optimizer: bool = False
     """Whether gradients and optimizer states are in host memory, where the CPU updates them (ZeRO-Offload)."""
     sequence_length: AtLeastOneOfMany | None = None
-    """Tokens of a training sample, padding included. Default: 2048, or the model's limit if less."""
+    """Tokens of a training sample, padding included, which take time and memory. Default: 2048, or the model's limit if
+    less."""
     mean_length: Positive | None = None
-    """Mean tokens of a sample without padding. Default: `sequence_length`."""
+    """Mean tokens of a sample if padding takes no time, because samples are packed or kernels skip it. Where batches
+    are padded, as usual trainers do, leave it out. Default: `sequence_length`."""
     global_batch_size: AtLeastOneOfMany | None = None
     """Samples per optimizer step. Default: `batch_size` of each GPU, else a usual number."""
     batch_size: AtLeastOneOfMany | None = None

@@ -1,7 +1,7 @@
 """Names as people type them, translated to those of the catalog. Errors about unknown names suggest similar ones."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import SequenceMatcher, get_close_matches
 
 from service.domain.catalog.catalog import Catalog
@@ -62,8 +62,9 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     containing = sorted(
         (name for name in folded if len(joined) > 2 and joined in NO_LETTER_OR_DIGIT.sub("", name)), key=len
     )
-    # The families p6-b200 and p6-b300 for p6, and the sizes of g5 for g5.
-    beginning = sorted(name for name in folded if len(joined) > 1 and name.startswith((f"{word}-", f"{word}.")))
+    # The families p6-b200 and p6-b300 for p6, the sizes of g5 for g5, and the terms of a year for 1y.
+    starts = (f"{word}-", f"{word}.", f"{word}_")
+    beginning = sorted(name for name in folded if len(joined) > 1 and name.startswith(starts))
     series = _letters(word)
     same_series = sorted((candidate for candidate in folded if series and _letters(candidate) == series), key=len)
     near = [*very, *beginning, *same_series[:1], *close, *containing] or _with_a_word_near(word, folded)
@@ -77,9 +78,14 @@ def _with_a_word_near(word: str, names: Iterable[str]) -> list[str]:
     return [name for part in close for name in by_word[part]]
 
 
-def unknown(what: str, name: str, known: Collection[str], field: str, hint: str = "") -> UnknownName:
-    """Returns the error about an unknown name: with near names, else all known ones if they are few, and a hint."""
-    near = near_names(name, known)
+def unknown(
+    what: str, name: str, known: Collection[str], field: str, hint: str = "", meant: Collection[str] = ()
+) -> UnknownName:
+    """Returns the error about an unknown name: with the names that it means, else near ones, else all if they are few.
+
+    A hint follows.
+    """
+    near = tuple(meant)[:NEAR] or near_names(name, known)
     if near:
         tail = f"Did you mean {' or '.join(near)}?"
     elif 0 < len(known) <= 60:
@@ -90,8 +96,14 @@ def unknown(what: str, name: str, known: Collection[str], field: str, hint: str 
     return UnknownName(" ".join(filter(None, sentences)), field=field, near=near)
 
 
-def resolve(what: str, names: Collection[str], known: Collection[str], field: str, hint: str = "") -> tuple[str, ...]:
-    """Returns each name as the catalog spells it, whatever its case and separators. Raises `UnknownName`."""
+def resolve(
+    what: str, names: Collection[str], known: Collection[str], field: str, hint: str = "",
+    meant_by: Callable[[str], Collection[str]] | None = None,
+) -> tuple[str, ...]:  # fmt: skip
+    """Returns each name as the catalog spells it, whatever its case and separators.
+
+    Raises `UnknownName`, with the known names that an unknown one means, if `meant_by` returns any.
+    """
     # Most names are spelt right, and folding all known names takes longer than the whole look-up.
     if all(name in known for name in names):
         return tuple(dict.fromkeys(names))
@@ -101,7 +113,7 @@ def resolve(what: str, names: Collection[str], known: Collection[str], field: st
         # Separators can matter: us-east-1 and us-east1 are regions of different sellers.
         meant = {by_fold[name.lower()]} if name.lower() in by_fold else _without_separators(name, known)
         if len(meant) != 1:
-            raise unknown(what, name, known, field, hint)
+            raise unknown(what, name, known, field, hint, () if meant_by is None else meant_by(name))
         resolved += meant
     return tuple(dict.fromkeys(resolved))
 

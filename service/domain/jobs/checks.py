@@ -82,7 +82,7 @@ def _check_images(job: Job) -> None:
             "encoder of images.",
             field="workload.image_tokens",
         )
-    if not job.model.generates or job.model.other_flops_per_sample is None:
+    if not job.model.reads_images:
         raise QuestionError(
             f"{job.model.name} is not known to read images: leave image_tokens out, or give the model's config.json "
             "with its vision_config as model.huggingface_config.",

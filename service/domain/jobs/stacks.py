@@ -21,7 +21,8 @@ class StackClass:
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
     """ZeRO stages that these stacks support."""
     has_model_parallelism: bool = True
-    """Whether tensor and pipeline parallelism are available; without them, training uses data parallelism and ZeRO."""
+    """Whether tensor, pipeline and expert parallelism are available; without them, training uses data parallelism and
+    ZeRO."""
     prefers_model_parallelism: bool = False
     """Whether large models are split by tensor and pipeline parallelism by default; other stacks shard them over the
     data-parallel ranks (ZeRO-3, FSDP)."""
@@ -101,6 +102,11 @@ class Stack:
     """It embeds and ranks texts, and writes none."""
     most_in_flight: float = 2048.0
     """Largest number of sequences that are decoded together; the default is that of TensorRT-LLM."""
+
+    @property
+    def only_answers(self) -> bool:
+        """Whether it is an engine of inference, which trains nothing."""
+        return self.stack_class.batches_continuously or self.embeds_only
 
     @property
     def plans_memory(self) -> bool:

@@ -256,7 +256,7 @@ def _limits(config: Config) -> DegreeLimits:
     contexts = max(1, config.sequence_length // LONG_SEQUENCE)
     if stack_class.has_model_parallelism:
         return DegreeLimits(heads, t.layers, MOST_PADDING, contexts, t.experts)
-    return DegreeLimits(contexts=contexts, experts=t.experts)
+    return DegreeLimits(contexts=contexts)
 
 
 @lru_cache(256)  # fleets have few sizes, and finding the products takes a tenth of a question about a new job

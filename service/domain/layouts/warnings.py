@@ -9,6 +9,7 @@ from service.domain.jobs.config import USUAL_CONFIDENCE, Config, InferenceConfig
 from service.domain.jobs.job import Job, input_length, output_length
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
+from service.domain.models.counts import multiplied_parameters
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.input_pipeline import feed_of
 from service.domain.physics.training_roofline import DECODE_SECONDS_PER_VCPU_SAMPLE, FAMILIES_OF_IMAGES
@@ -44,6 +45,8 @@ class EstimateWarningCode(StrEnum):
     SOFTWARE_UNRECOGNISED = "software_unrecognised"
     ENGINE_OF_LANGUAGE_MODELS = "engine_of_language_models"
     ENGINE_OF_EMBEDDINGS = "engine_of_embeddings"
+    ENGINE_OF_INFERENCE = "engine_of_inference"
+    IMAGE_ENCODER_LEFT_OUT = "image_encoder_left_out"
     SOFTWARE_PARTLY = "software_partly"
     SOFTWARE_UNSUPPORTED = "software_unsupported"
     TASK_UNSUPPORTED = "task_unsupported"
@@ -74,6 +77,7 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     yield from _load_warnings(job_estimate)
     yield from _feed_warnings(job_estimate, cluster)
     yield from _image_warnings(job_estimate, cluster)
+    yield from _encoder_warnings(job_estimate.job)
     yield from _precision_warnings(job_estimate, gpu)
     yield from _attention_warnings(job_estimate, gpu)
     if (like := job_estimate.job.dimensions_of) is not None:
@@ -119,6 +123,8 @@ def _software_warnings(job: Job) -> Iterator[Statement[EstimateWarningCode]]:
     if job.software.stack_class.batches_continuously and not job.model.has_tokens:
         figures = {"engine": job.software.line, "model": job.model.name}
         yield statement(EstimateWarningCode.ENGINE_OF_LANGUAGE_MODELS, **figures)
+    if job.task == "training" and job.software.stack.only_answers:
+        yield statement(EstimateWarningCode.ENGINE_OF_INFERENCE, engine=job.software.line)
     if job.software.stack.embeds_only and job.model.generates:
         figures = {"engine": job.software.line, "model": job.model.name}
         yield statement(EstimateWarningCode.ENGINE_OF_EMBEDDINGS, **figures)
@@ -192,7 +198,10 @@ def _feed_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Stat
 
 
 def _image_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:
-    """Yields images that a network reads faster than CPUs usually prepare them, where the caller gives no rate."""
+    """Yields images that a network reads faster than CPUs usually prepare them, where the caller gives no rate.
+
+    The published runs behind the fit of training had fast input, such as DALI, so their rates do not show this limit.
+    """
     loading, samples = job_estimate.job.loading, job_estimate.estimate.samples_per_second
     given = loading.gpu_decoding or loading.samples_per_second_per_vcpu is not None
     if given or not _reads_images(job_estimate.config) or samples is None or cluster.vcpus_per_gpu is None:
@@ -202,7 +211,14 @@ def _image_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Sta
         yield statement(EstimateWarningCode.IMAGES_PER_VCPU, rate=rate, vcpus=vcpus, usual=usual)
 
 
+def _encoder_warnings(job: Job) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields the encoder of images of a language model, of which training has no time and no memory."""
+    if job.task == "training" and job.model.reads_images:
+        flops, of_text = job.model.other_flops_per_sample, 2.0 * multiplied_parameters(job.model)
+        yield statement(EstimateWarningCode.IMAGE_ENCODER_LEFT_OUT, model=job.model.name, flops=flops, of_text=of_text)
+
+
 def _reads_images(config: Config) -> bool:
-    """Whether samples of inference are images that are read; a diffusion model makes them in several steps."""
-    answers = isinstance(config, InferenceConfig) and config.steps == 1.0
-    return answers and config.model.family in FAMILIES_OF_IMAGES
+    """Whether samples are images that are read; in inference, a diffusion model makes them in several steps."""
+    makes = isinstance(config, InferenceConfig) and config.steps > 1.0
+    return not makes and config.model.family in FAMILIES_OF_IMAGES

@@ -225,6 +225,9 @@ def _other_training(config: TrainingConfig) -> Iterator[Other]:
             yield name, True, replace(config, **change)
     if config.optimizer in ("adamw", "adam"):
         yield "optimizer", "adamw_8bit", replace(config, optimizer="adamw_8bit")
+    # Without an fp32 copy, weights and optimizer states are in bf16; those in fp16 would lack its range.
+    if config.method == "full" and config.recipe == "mixed" and config.precision == "bf16":
+        yield "mixed_precision", False, replace(config, recipe="pure")
     # LoRA is proposed for models with tokens; image models train with it only where the caller asks for it.
     has_tokens = config.model.transformer is not None
     if config.method == "full" and has_tokens:

@@ -262,6 +262,11 @@ class Model:
         return self.transformer is not None and self.transformer.decoder
 
     @property
+    def reads_images(self) -> bool:
+        """Whether the model generates tokens and has an encoder of images, whose FLOPs per token of one are known."""
+        return self.generates and self.other_flops_per_sample is not None
+
+    @property
     def selects_tokens(self) -> bool:
         """Whether the model attends to the tokens that an indexer selects."""
         return self.transformer is not None and self.transformer.indexed_tokens > 0

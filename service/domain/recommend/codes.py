@@ -113,6 +113,8 @@ class WarningCode(MeaningfulCode):
         "The engine serves language models, and the workload's model is not one.",
     )
     ENGINE_OF_EMBEDDINGS = auto(), "The engine embeds and ranks texts, and the workload's model writes some."
+    ENGINE_OF_INFERENCE = auto(), "The engine answers requests and trains nothing; the figures assume that it does."
+    IMAGE_ENCODER_LEFT_OUT = auto(), "The model reads images, and training counts no time of their encoder."
     EXTRAPOLATES = auto(), "No published run covers some property of the job, so the band is wider."
 
 

@@ -1,6 +1,7 @@
 """Notes on a whole answer: defaults that were used, and fields that did not affect the ranking."""
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -104,7 +105,9 @@ def notes_on(
     if load is not None and given.isdisjoint(LIMITS_ON_TIMES):
         yield _usual_limit(load)
     elif job is not None and job.amount is None and not question.limits.of_load:
-        yield Note(NoteCode.NO_AMOUNT, ("workload.amount",), {"given": "workload.amount.hours_on" in given})
+        unused = tuple(name for name in ("deadline_hours", "budget_usd") if getattr(question.limits, name) is not None)
+        lacking: dict[str, Any] = {"given": "workload.amount.hours_on" in given, "unused": unused}
+        yield Note(NoteCode.NO_AMOUNT, ("workload.amount",), lacking)
     if "workload.amount" in given and question.limits.deadline_hours is None:
         yield Note(NoteCode.NO_DEADLINE, ("constraints.deadline_hours",))
     yield from _notes_on_nodes(question)

@@ -1,6 +1,7 @@
 """The rejections of an answer with what would admit more, and the offers nearest to the limits of a job."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from service.domain.recommend.plans import LIMITS_BY_FIELD, Planner, plans_of
 from service.domain.recommend.ranking import Ranked
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers
-from service.domain.selection.relax import AddWord, FailedConstraint, Relaxation
+from service.domain.selection.relax import FailedConstraint, Relaxation
 from service.domain.selection.requirements import Requirements
 from service.domain.selection.selection import OFFER_CODES, Selection
 from service.domain.typeset import first_of, union
@@ -119,9 +120,7 @@ def _row(basis: Basis, ranked: Ranked, row: int, catalog: Catalog) -> RankedOffe
 def _rejection(
     basis: Basis, constraint: FailedConstraint, resuming: FailedConstraint | None, catalog: Catalog
 ) -> Rejection:
-    alone, relaxation = constraint.fails_alone, _relaxed(constraint, resuming, catalog)
-    if relaxation is not None and isinstance(constraint.rule, AddWord) and constraint.code == "instance":
-        relaxation = _with_best_type(basis, constraint.rule, constraint.helped or constraint.rejected, catalog)
+    alone, relaxation = constraint.fails_alone, _relaxed(basis, constraint, resuming, catalog)
     return Rejection(
         code=constraint.code,
         ground=constraint.ground,
@@ -132,16 +131,19 @@ def _rejection(
     )
 
 
-def _relaxed(constraint: FailedConstraint, resuming: FailedConstraint | None, catalog: Catalog) -> Relaxation | None:
+def _relaxed(
+    basis: Basis, constraint: FailedConstraint, resuming: FailedConstraint | None, catalog: Catalog
+) -> Relaxation | None:
     """Returns the relaxation of a constraint with all types that it admits.
 
     A relaxation of the market may let the run resume. It then also admits the types that `resuming` alone rejects, on
     which the run would otherwise never end.
     """
-    relaxation = constraint.relax(catalog)
+    preferred = partial(_preferred, basis, catalog)
+    relaxation = constraint.relax(catalog, preferred)
     if relaxation is None or resuming is None or constraint is resuming or RESUME not in relaxation.to:
         return relaxation
-    resumed = resuming.relax(catalog)
+    resumed = resuming.relax(catalog, preferred)
     return (
         relaxation
         if resumed is None
@@ -149,16 +151,10 @@ def _relaxed(constraint: FailedConstraint, resuming: FailedConstraint | None, ca
     )
 
 
-def _with_best_type(basis: Basis, rule: AddWord, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-    """Returns the relaxation that adds the best instance type to those named; None if none keeps the limits.
-
-    Every name admits one type, so that the objective has to decide between the names.
-    """
-    admitted = _keeping_limits(basis, rejected.only(rejected.types & rule.fails), catalog)
-    if not admitted.types:
-        return None
-    index, _ = best_by(basis, admitted, catalog)
-    return Relaxation({rule.field: [*rule.words, catalog.ids[index]]}, admitted.only(1 << index))
+def _preferred(basis: Basis, catalog: Catalog, offers: AdmittedOffers) -> int | None:
+    """Returns the type with the best of these offers by the objective; None if none keeps the limits on the job."""
+    admitted = _keeping_limits(basis, offers, catalog)
+    return best_by(basis, admitted, catalog)[0] if admitted.types else None
 
 
 def _keeping_limits(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> AdmittedOffers:

@@ -10,7 +10,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import FLAGS, NUMBERS, WORDS
 from service.domain.catalog.hardware import RENTED
 from service.domain.selection.relax import AddWord, Check, MoveLimit, drop
-from service.domain.typeset import ThresholdIndex, WordIndex, types_by_code, types_where, union
+from service.domain.typeset import ThresholdIndex, TypeSet, types_by_code, types_where, union
 
 INCLUDED_WORDS: dict[str, dict[str, tuple[str, ...]]] = {"interconnect": {"nvlink": ("nvswitch",)}}
 """Column → word → words that it includes: NVSwitch is NVLink through a switch."""
@@ -40,12 +40,12 @@ FILTER_CODES: dict[str, str] = {
 
 def word_check(catalog: Catalog, name: str, words: tuple[str, ...]) -> Check:
     """Checks that a type has one of the words in a column."""
-    index = catalog.derive(_word_index, name)
-    fails = catalog.all_types & ~union(index.types_of.get(word, 0) for word in words)
+    types_of = catalog.derive(_types_by_word, name)
+    fails = catalog.all_types & ~union(types_of.get(word, 0) for word in words)
     if name in WORDS:
-        return Check(name, WORDS[name].ground, fails, AddWord(name, words, fails, index, or_drop=True))
+        return Check(name, WORDS[name].ground, fails, AddWord(name, words, fails, types_of, or_drop=True))
     # Of the lifecycle, only states are proposed in which a type is rented; without a state the usual ones are meant.
-    rented = WordIndex.of({state: index.types_of.get(state, 0) for state in RENTED})
+    rented: dict[str, TypeSet] = {state: types_of.get(state, 0) for state in RENTED}
     return Check(name, "availability", fails, AddWord(name, words, fails, rented))
 
 
@@ -88,14 +88,12 @@ def _index(catalog: Catalog, name: str, precision: str | None) -> ThresholdIndex
     return ThresholdIndex.of(catalog.columns.numbers[name] if precision is None else catalog.columns.tflops[precision])
 
 
-def _word_index(catalog: Catalog, name: str) -> WordIndex:
+def _types_by_word(catalog: Catalog, name: str) -> dict[str, TypeSet]:
     """Returns the types that each word of a column finds; words that include others come last."""
     column = catalog.columns.words[name]
     types_of = {column.words[code]: types for code, types in types_by_code(column.codes).items()}
     included = INCLUDED_WORDS.get(name, {})
-    return WordIndex.of(
-        {
-            word: union(types_of.get(other, 0) for other in (word, *included.get(word, ())))
-            for word in sorted({*types_of, *included}, key=lambda word: (word in included, word))
-        }
-    )
+    return {
+        word: union(types_of.get(other, 0) for other in (word, *included.get(word, ())))
+        for word in sorted({*types_of, *included}, key=lambda word: (word in included, word))
+    }

@@ -5,6 +5,8 @@ constraint only helps types that fail no other one.
 """
 
 from collections.abc import Callable, Mapping
+from itertools import chain
+from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -18,10 +20,13 @@ from service.domain.selection.offers import (
     cheapest_of_each_market,
     within,
 )
-from service.domain.typeset import ThresholdIndex, TypeSet, WordIndex
+from service.domain.typeset import ThresholdIndex, TypeSet, union
 
 KeepingOffers = Callable[[CheapestOffers], Mask]
 """Returns a mask of the offers that keep the limits on the whole job, such as a deadline."""
+
+Preference = Callable[[AdmittedOffers], int | None]
+"""Returns the type that the objective of the question prefers among offers; None if none keeps its limits."""
 
 Ground = Literal["hardware", "software", "availability", "constraint", "data"]
 """Kinds of reasons of a rejection, as the API states them."""
@@ -50,7 +55,7 @@ class Check(NamedTuple):
     code: str
     ground: Ground
     fails: TypeSet
-    rule: RelaxationRule | None = None
+    rule: "RelaxationRule | AddWord | None" = None
     """None if no change of the question helps, because data or software is missing."""
     of_plans: bool = False
     """Whether it is a limit on the whole job, which types fail with the passing offers but may keep with others."""
@@ -69,7 +74,7 @@ class FailedConstraint(NamedTuple):
     """Types that miss this constraint."""
     rejected: AdmittedOffers
     """Offers of the types that miss exactly one constraint, this one or another."""
-    rule: RelaxationRule | None = None
+    rule: "RelaxationRule | AddWord | None" = None
     helped: AdmittedOffers | None = None
     """Offers of the types that a relaxation of this constraint may admit; None: those of `rejected`."""
     kept: TypeSet | None = None
@@ -81,33 +86,39 @@ class FailedConstraint(NamedTuple):
         alone = self.fails & self.rejected.types
         return alone if self.kept is None else alone & self.kept
 
-    def relax(self, catalog: Catalog) -> Relaxation | None:
+    def relax(self, catalog: Catalog, preferred: Preference) -> Relaxation | None:
         """Returns the smallest change that admits some of the types; None if no change does."""
+        offers = self.helped or self.rejected
         if self.rule is None or not self.fails & self.rejected.types:
             return None
-        return self.rule.relax(self.helped or self.rejected, catalog)
+        if isinstance(self.rule, AddWord):
+            return self.rule.relax(offers, preferred)
+        return self.rule.relax(offers, catalog)
 
 
 class AddWord(NamedTuple):
-    """Adds the word that admits the most types to a list of words."""
+    """Adds a word to a list of words. Each word is an equally small change, so the objective decides between them."""
 
     field: str
     words: tuple[str, ...]
     fails: TypeSet
-    vocabulary: WordIndex
-    """Types that have each word. Among words that admit equally many types, the first is added."""
+    types_of: Mapping[str, TypeSet]
+    """Types that have each word. Of several words of a type, the first is added."""
     or_drop: bool = False
-    """Whether to remove the constraint if no word admits anything."""
-    best: WordIndex | None = None
-    """Types by the word that describes them best. If a rejected type is among them, they decide about the word."""
+    """Whether to remove the constraint if the rejected types have no word."""
+    made_for: Mapping[str, TypeSet] = MappingProxyType({})
+    """Types that a word describes best. Such a word of a type is added before others."""
 
-    def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
-        """Returns the change of the list of words; None if no word helps."""
+    def relax(self, rejected: AdmittedOffers, preferred: Preference) -> Relaxation | None:
+        """Returns the list with the word of the preferred type; None if no type is preferred."""
         types = rejected.types & self.fails
-        word = (None if self.best is None else self.best.most_frequent(types)) or self.vocabulary.most_frequent(types)
-        if word is not None:
-            return Relaxation({self.field: [*self.words, word]}, rejected.only(types & self.vocabulary.types_of[word]))
-        return Relaxation({self.field: []}, rejected.only(types)) if self.or_drop else None
+        if not (with_word := types & union(self.types_of.values())):
+            return Relaxation({self.field: []}, rejected.only(types)) if self.or_drop and types else None
+        if (index := preferred(rejected.only(with_word))) is None:
+            return None
+        words = chain(self.made_for.items(), self.types_of.items())
+        word = next(word for word, of_word in words if of_word >> index & 1)
+        return Relaxation({self.field: [*self.words, word]}, rejected.only(types & self.types_of[word]))
 
 
 class MoveLimit(NamedTuple):

@@ -26,7 +26,7 @@ from service.domain.selection.constraints import types_with_peak, types_with_sup
 from service.domain.selection.filters import number_index
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import AddWord, BestOption, Check, MoveLimit, Relaxation, drop
-from service.domain.typeset import TypeSet, WordIndex, types_where, union
+from service.domain.typeset import TypeSet, types_where, union
 from service.domain.versions import EVERY, Versions, known_versions
 
 FEWEST_EXPONENT_BITS = 6
@@ -285,8 +285,8 @@ def _platforms_check(
     fails = catalog.all_types & ~union(runs[name] for name in platforms)
     others = {name: types for name, types in runs.items() if name not in platforms}
     # Platforms that types are made for are suggested first: XLA also compiles for GPUs whose code is mostly for CUDA.
-    best = {name: types & made_for[name] for name, types in others.items()}
-    rule = AddWord("workload.software.platforms", platforms, fails, WordIndex.of(others), best=WordIndex.of(best))
+    described = {name: types & made_for[name] for name, types in others.items()}
+    rule = AddWord("workload.software.platforms", platforms, fails, others, made_for=described)
     return Check("software_platforms", "software", fails, rule)
 
 

@@ -552,7 +552,7 @@ def test_formats_have_the_names_of_lightning_and_pytorch(client: TestClient, nam
 def test_preemptible_machines_are_referred_to_spot(client: TestClient) -> None:
     response = client.get("/instances?market=preemptible")
     assert response.status_code == 422
-    assert "are `spot`" in response.json()["detail"]
+    assert response.json()["detail"] == "No market is called 'preemptible'. Did you mean spot?"
     assert client.get("/instances?max_price=5").json()["errors"][0]["near"] == ["max_usd_per_hour"]
 
 

@@ -461,6 +461,22 @@ def test_spot_comes_with_the_fault_tolerance_that_it_needs(client: TestClient) -
 
 
 @pytest.mark.parametrize("objective", ["cheapest", "fastest"])
+@pytest.mark.parametrize("field", ["gpu", "family", "architecture"])
+def test_a_further_word_is_that_of_the_best_type_by_the_objective(
+    client: TestClient, field: str, objective: str
+) -> None:
+    job = {"model": "resnet-50", "amount": {"samples": 1e7}}
+    best = post_recommend(client, question(workload=job, objective=objective))["choices"][0]
+    words = {"gpu": "p100", "family": "g4dn", "architecture": "pascal"}
+    named = question(workload=job, objective=objective, constraints={field: [words[field]]})
+    (relax,) = [each["relax"] for each in post_recommend(client, named)["rejections"] if each["code"] == field]
+    assert relax["best"]["instance"] == f"{best['provider']}/{best['instance']}"
+    found = get_json(client, f"/instances/{relax['best']['instance']}")
+    word = found["family"] if field == "family" else found["gpu"]["id" if field == "gpu" else field]
+    assert relax["to"][field][-1] == word
+
+
+@pytest.mark.parametrize("objective", ["cheapest", "fastest"])
 @pytest.mark.parametrize("work", [{}, {"model": "resnet-50", "amount": {"samples": 1e7}}], ids=["peak", "job"])
 def test_a_further_instance_type_is_the_best_by_the_objective(
     client: TestClient, work: dict[str, object], objective: str

@@ -531,6 +531,16 @@ def test_a_job_for_many_nodes_is_pointed_to_the_first_power_of_two_that_admits_s
     assert on_up_to(nodes // 2)["counts"]["admitted"] == 0
 
 
+def test_limits_on_the_whole_job_are_said_not_to_count_without_an_amount(client: TestClient) -> None:
+    def text(**limits: float) -> str:
+        notes = post_recommend(client, question(workload={"model": "llama-3.1-8b"}, constraints=limits))["notes"]
+        return str(next(each["text"] for each in notes if each["code"] == "no_amount"))
+
+    both = text(deadline_hours=5, budget_usd=500)
+    assert both.endswith(" No choice was compared with the limit on these: deadline_hours and budget_usd.")
+    assert "compared" not in text(max_usd_per_hour=100)
+
+
 def test_notes_say_what_was_unknown_and_left_out(client: TestClient) -> None:
     work = {"model": "llama-3.1-8b", "checkpoint": {"save_seconds": 30}, "batch_size": 4, "output_length": 7}
     limits = {"budget_usd": 500, "max_nodes": 2, "family": ["p4d"]}

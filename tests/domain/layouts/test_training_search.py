@@ -26,7 +26,7 @@ from service.domain.physics.estimate import Estimate, estimate_config
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster, faster
 from tests.builders.gpus import gpu_with_peaks
-from tests.builders.jobs import GPT_175B, LARGE_MODEL, LLAMA_3_8B, model, training
+from tests.builders.jobs import GPT_175B, LARGE_MODEL, LLAMA_3_8B, MIXTRAL, model, training
 from tests.oracles.layouts import every_training_layout, fastest_layout, samples_per_second
 from tests.strategies.layouts import clusters, fixed_layouts, training_configs
 
@@ -277,6 +277,15 @@ def test_stacks_that_cut_no_matrices_shard() -> None:
     work = training(model=LARGE_MODEL, software=SoftwareStack("torchtune"))
     found = best_layout(FITTED, work, cluster(nodes=4)).layout
     assert (found.tensor, found.pipeline, found.zero_stage) == (1, 1, 3)
+
+
+@pytest.mark.parametrize(("stack", "spreads"), [("transformers", False), ("megatron-lm", True)])
+def test_stacks_without_model_parallelism_spread_no_experts(stack: str, spreads: bool) -> None:
+    """Transformers, torchtune and Axolotl train with each expert on every GPU, or shard it (ZeRO-3)."""
+    work = training(model=MIXTRAL, method="lora", software=SoftwareStack(stack))
+    found = best_layout(FITTED, work, cluster()).layout
+    assert (found.expert > 1) is spreads
+    assert best_layout(FITTED, work, cluster(), FixedLayout(expert=8)).layout.expert == 8
 
 
 def test_fewer_samples_than_gpus_lower_the_data_degree() -> None:

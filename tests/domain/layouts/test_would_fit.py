@@ -79,6 +79,18 @@ def test_70b_on_one_node_needs_more_nodes_or_lora() -> None:
     assert not best_layout(FITTED, work, replace(cluster(), nodes=nodes - 1)).fits_surely
 
 
+def test_8b_on_one_gpu_of_100_gb_needs_no_fp32_copy() -> None:
+    """Full training takes 16 bytes per parameter, and 8 with everything in bf16, as in torchtune on one GPU."""
+    work, where = training(), cluster(gpu_with_peaks(memory_gb=100), gpus=1)
+    change = of(nearest_changes(FITTED, work, where))["mixed_precision"]
+    assert change.to is False
+    pure = best_layout(FITTED, replace(work, recipe="pure"), where)
+    assert pure.fits_surely
+    assert change.needed_bytes == pure.memory.least_bytes
+    for other in (replace(work, recipe="pure"), replace(work, precision="fp16"), replace(work, method="lora")):
+        assert "mixed_precision" not in of(nearest_changes(FITTED, other, where))
+
+
 @settings(max_examples=30)
 @given(training_configs(), clusters())
 def test_the_memory_named_is_the_least_that_does(work: TrainingConfig, where: Cluster) -> None:

@@ -147,3 +147,16 @@ def test_exclude_is_relaxed_by_the_name_that_keeps_most_out(world: Catalog) -> N
     found = relaxed(Constraints(exclude=("t4-16gb", "l40s-48gb", "middle")), "exclude", world)
     assert found.to == {"exclude": ["l40s-48gb", "middle"]}
     assert names(found.admitted.types, world) == {"small"}
+
+
+def test_of_several_words_the_one_of_the_preferred_type_is_added(world: Catalog) -> None:
+    check = the_check(Constraints(words={"gpu": ("a-gpu-of-no-type",)}), "gpu", world)
+    offered = [type_.gpu.id for type_ in world.instance_types if type_.gpu is not None]
+    assert len(set(offered)) > 1
+    for index, type_ in enumerate(world.instance_types):
+        if type_.gpu is not None:
+            found = relaxed_check(check, world, preferred=lambda _, index=index: index)
+            assert found is not None
+            assert found.to == {"gpu": ["a-gpu-of-no-type", type_.gpu.id]}
+            assert found.admitted.types.bit_count() == offered.count(type_.gpu.id)
+    assert relaxed_check(check, world, preferred=lambda _: None) is None

@@ -12,6 +12,7 @@ from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.selection import OFFER_CODES, select
 from service.domain.typeset import TypeSet
+from tests.builders.selection import first_type
 from tests.oracles.selection import lowest_prices, offer_misses, relaxed_constraints, type_misses
 from tests.strategies.catalogs import World, catalog_of, constraints, worlds
 
@@ -95,7 +96,7 @@ def test_only_this_means_that_without_it_the_type_would_be_in(world: World, aske
 def test_applying_a_relaxation_admits_just_what_it_promised(world: World, asked: Constraints) -> None:
     before = admitted_types(select(asked, world.catalog).admitted)
     for constraint in select(asked, world.catalog).failed:
-        relaxed = constraint.relax(world.catalog)
+        relaxed = constraint.relax(world.catalog, first_type)
         if relaxed is None:
             continue
         to, promised = relaxed
@@ -113,7 +114,7 @@ def test_whatever_one_constraint_alone_keeps_out_has_a_relaxation(world: World, 
             types = world.catalog.instance_types
             alone = {place for place in alone if types[place].state_on(world.catalog.day) in RENTED}
         if alone and constraint.code not in ("price_unknown", "precision"):
-            assert constraint.relax(world.catalog) is not None, constraint.code
+            assert constraint.relax(world.catalog, first_type) is not None, constraint.code
 
 
 @MANY
