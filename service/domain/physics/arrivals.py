@@ -295,11 +295,19 @@ def _batch_times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats,
 
 
 def _batch_times_of_clients(seconds: EngineTimes, clients: Floats, places: Floats, serving: Serving) -> BatchTimes:
-    """Returns the times of clients that send their next request at the end of a batch, so that they find no other."""
+    """Returns the times of clients that send their next request at the end of a batch, so that they find no other.
+
+    Clients that outnumber the places take turns. A request ends with the n-th batch or with the one after it, where n is
+    clients / places rounded down, so that all of them together take clients / places batches on average.
+    """
     longest = serving.answer.longest_of(np.minimum(clients, places))
     state = steady_state(seconds, clients, places, serving.answer.mean, longest)
     rate, first_token = 1.0 / np.asarray(state.per_request.total(seconds)), state.to_first_token.total(seconds)
-    return _batch_times(seconds, rate, np.asarray(state.running), np.asarray(first_token), serving)
+    times = _batch_times(seconds, rate, np.asarray(state.running), np.asarray(first_token), serving)
+    turns = np.maximum(1.0, clients / places)
+    p_one_more = turns - np.floor(turns)
+    late = np.where(p_one_more > 1.0 - serving.percentile, np.ceil(turns) - turns, 0.0)
+    return replace(times, longer_prompt=times.longer_prompt + late * state.running / rate)
 
 
 def _batch_times(seconds: EngineTimes, rate: Floats, size: Floats, first_token: Floats, serving: Serving) -> BatchTimes:

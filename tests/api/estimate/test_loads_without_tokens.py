@@ -46,6 +46,26 @@ def test_clients_that_wait_for_their_answers_share_a_batch(client: TestClient, m
     assert more["requests_per_second"] >= clients["requests_per_second"] * 0.999
 
 
+def test_clients_who_wait_for_a_whole_image_share_a_gpu(client: TestClient) -> None:
+    """Twenty people within thirty seconds took twenty A100, one for each, where three of them answer in 24 seconds."""
+    alone = load(client, "sdxl", concurrency=1)["seconds_per_request"]
+    for turns, instances, of_the_last in ((20.5, 1, 20), (10.5, 2, 10), (9.5, 3, 7), (1.5, 20, 1)):
+        found = load(client, "sdxl", concurrency=20, max_seconds_per_request=turns * alone)
+        assert (found["instances"], found["concurrency"]) == (instances, 20)
+        assert found["seconds_per_request"] == pytest.approx(of_the_last * alone, rel=1e-4)
+        assert found["requests_per_second"] == pytest.approx(instances / alone, rel=1e-4)
+    assert load(client, "sdxl", concurrency=20)["instances"] == 1
+    assert load(client, "sdxl", concurrency=20, headroom=0.2)["instances"] == 20
+
+
+def test_clients_who_outnumber_a_batch_wait_for_the_next_one(client: TestClient) -> None:
+    """Of 130 clients and 128 places, 2 of 130 requests wait for a second batch, and of 160 clients 32 of 160 do."""
+    few, some = (load(client, "bge-m3", concurrency=clients, percentile=95) for clients in (130, 160))
+    batch = few["max_batch"] / few["requests_per_second"]
+    assert few["seconds_per_request"] == pytest.approx(130 / 128 * batch, rel=1e-3)
+    assert some["seconds_per_request"] == pytest.approx(2 * batch, rel=1e-3)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_no_more_requests_run_than_are_in_flight(client: TestClient, model: str) -> None:
     """A GPU that is idle most of the time runs less than one request on average, in batches of at least one."""
