@@ -106,8 +106,8 @@ class Serving:
     static_batches: bool = False
     """Whether a batch starts when the last one has ended; see `Stack.static_batches`."""
     clients_queue: bool = False
-    """Whether clients may outnumber the places and wait for a later batch, so that limits on times alone decide how many
-    they are; otherwise each has a place. Models without tokens are served so: nobody reads a part of their answer."""
+    """Whether clients may outnumber the places and wait for a later batch, as far as limits on times allow; otherwise
+    each has a place. Models without tokens are served so, because a part of their answer is of no use."""
     hours_per_day: float = HOURS_A_DAY
     """Hours of each day in which the load is served; no machines are rented in the others."""
     min_instances: int = 1

@@ -297,8 +297,8 @@ def _batch_times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats,
 def _batch_times_of_clients(seconds: EngineTimes, clients: Floats, places: Floats, serving: Serving) -> BatchTimes:
     """Returns the times of clients that send their next request at the end of a batch, so that they find no other.
 
-    Clients that outnumber the places take turns. A request ends with the n-th batch or with the one after it, where n is
-    clients / places rounded down, so that all of them together take clients / places batches on average.
+    Clients that outnumber the places take turns. A request ends with the n-th batch or with the one after it, where n
+    is clients / places rounded down; on average, requests take clients / places batches.
     """
     longest = serving.answer.longest_of(np.minimum(clients, places))
     state = steady_state(seconds, clients, places, serving.answer.mean, longest)

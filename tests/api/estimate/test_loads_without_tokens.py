@@ -59,7 +59,7 @@ def test_clients_who_wait_for_a_whole_image_share_a_gpu(client: TestClient) -> N
 
 
 def test_clients_who_outnumber_a_batch_wait_for_the_next_one(client: TestClient) -> None:
-    """Of 130 clients and 128 places, 2 of 130 requests wait for a second batch, and of 160 clients 32 of 160 do."""
+    """There are 128 places: 2 of 130 requests wait for a second batch, and 32 of 160 do."""
     few, some = (load(client, "bge-m3", concurrency=clients, percentile=95) for clients in (130, 160))
     batch = few["max_batch"] / few["requests_per_second"]
     assert few["seconds_per_request"] == pytest.approx(130 / 128 * batch, rel=1e-3)
@@ -238,7 +238,7 @@ def test_a_transcript_is_not_read_while_it_is_written(client: TestClient) -> Non
 
 
 def test_an_engine_reads_more_requests_than_fit_at_once_in_several_passes(client: TestClient) -> None:
-    """128 documents of 8,192 tokens in flight did not fit on an L4, which read them at 4.6 a second without the number."""
+    """128 documents of 8,192 tokens in flight did not fit on an L4, which read them where no number was given."""
 
     def fits(requests: int | None, engine: str) -> bool:
         asked = {"task": "inference", "model": "bge-m3", "input_length": 8192, "software": {"engine": engine}}
