@@ -144,6 +144,23 @@ def served(turn: int, _instances: Sequence[str]) -> bytes:
     return post("/recommend", {"workload": work, "constraints": UP_TO_8_NODES})
 
 
+def loaded(turn: int, _instances: Sequence[str]) -> bytes:
+    answer = 64 + turn % 509
+    serving = {
+        "requests_per_second": 1 + turn % 9973 / 1000,
+        "input_length": 128 + turn % 7681,
+        "output_length": {"mean": answer, "p95": 2.5 * answer},
+        "max_seconds_to_first_token": 2,
+        "max_seconds_per_output_token": 0.05,
+    }
+    work = {"task": "inference", "model": LARGE, "serving": serving, "software": {"engine": "vllm"}}
+    return post("/recommend", {"workload": work, "constraints": UP_TO_8_NODES})
+
+
+def loaded_again(_turn: int, instances: Sequence[str]) -> bytes:
+    return loaded(0, instances)
+
+
 def estimated(turn: int, _instances: Sequence[str]) -> bytes:
     return post("/estimate", {"workload": training(turn), "machine": "aws/p4d.24xlarge", "nodes": 4})
 
@@ -155,6 +172,10 @@ BROADEST = Question("POST /recommend, broadest", "FastAPI GET", broadest)
 TRAINED = Question("POST /recommend, 70B on up to 8 nodes, new each time", "FastAPI POST", trained, slow=True)
 TRAINED_AGAIN = Question("POST /recommend, 70B on up to 8 nodes, asked again", "FastAPI POST", trained_again, same=True)
 SERVED = Question("POST /recommend, 70B serving on up to 8 nodes, new each time", "FastAPI POST", served, slow=True)
+LOADED = Question("POST /recommend, a load of 70B on up to 8 nodes, new each time", "FastAPI POST", loaded, slow=True)
+LOADED_AGAIN = Question(
+    "POST /recommend, a load of 70B on up to 8 nodes, asked again", "FastAPI POST", loaded_again, same=True
+)
 ESTIMATED = Question("POST /estimate, 70B on 4 nodes, new each time", "FastAPI POST", estimated)
 
 QUESTIONS = (
@@ -166,6 +187,8 @@ QUESTIONS = (
     TRAINED,
     TRAINED_AGAIN,
     SERVED,
+    LOADED,
+    LOADED_AGAIN,
     ESTIMATED,
 )
 

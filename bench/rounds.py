@@ -106,7 +106,7 @@ def service_name(size: int) -> str:
     return f"service, {size:,} offers"
 
 
-BARE, LOADED, SERVICE = "FastAPI", "FastAPI with our dependencies", "service"
+BARE, WITH_DEPENDENCIES, SERVICE = "FastAPI", "FastAPI with our dependencies", "service"
 
 
 def measure(plan: Plan, databases: Mapping[int, Path], instances: Sequence[str], bytecode: Path) -> Found:
@@ -124,7 +124,7 @@ def measure(plan: Plan, databases: Mapping[int, Path], instances: Sequence[str],
         fastapi = stack.enter_context(running(noop_command("fastapi"), bare, NOOPS["FastAPI GET"]))
         peers: dict[Peer, Server] = {"starlette GET": starlette, "FastAPI GET": fastapi, "FastAPI POST": fastapi}
         with running(noop_command("fastapi_with_dependencies"), bare, NOOPS["FastAPI GET"]) as loaded:
-            found.resident[LOADED] = loaded.resident_bytes()
+            found.resident[WITH_DEPENDENCIES] = loaded.resident_bytes()
         for turn in range(plan.rounds):
             for connections in (ALONE, SOME):
                 for peer, noop in peers.items():

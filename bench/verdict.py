@@ -16,6 +16,8 @@ from bench.questions import (
     GPU_NAMED,
     IN_A_BATCH,
     LISTED,
+    LOADED,
+    LOADED_AGAIN,
     QUESTIONS,
     SERVED,
     TRAINED,
@@ -24,7 +26,7 @@ from bench.questions import (
     Peer,
     Question,
 )
-from bench.rounds import ALONE, BARE, LOADED, MANY, SERVICE, SOME, Found, service_name
+from bench.rounds import ALONE, BARE, MANY, SERVICE, SOME, WITH_DEPENDENCIES, Found, service_name
 
 MIB = 1024**2
 
@@ -74,6 +76,8 @@ DELAYS: dict[Question, Gate] = {
     TRAINED_AGAIN: Gate(10, 4, "less"),
     TRAINED: Gate(100, 30, "less"),
     SERVED: Gate(150, 40, "less"),
+    LOADED_AGAIN: Gate(10, 4, "less"),
+    LOADED: Gate(100, 30, "less"),
     ESTIMATED: Gate(40, 15, "less"),
 }
 """p50 relative to that of the question's no-op, with one connection and the most offers."""
@@ -145,7 +149,7 @@ def gated(found: Found, sizes: Sequence[int]) -> Iterator[Line]:
         growth = growths(found, question)
         yield Line(f"{question.name}: growth exponent of p50, {FIFTY_THOUSAND:,} to {MOST:,}", growth, gate)
     grown = found.resident[service_name(most)] - found.resident[service_name(min(sizes))]
-    over = found.resident[service_name(most)] - found.resident[LOADED]
+    over = found.resident[service_name(most)] - found.resident[WITH_DEPENDENCIES]
     yield Line("memory over bare FastAPI with our dependencies, MiB", over / MIB, MEMORY_MIB)
     yield Line("bytes per offer", grown / (most - min(sizes)), BYTES_AN_OFFER)
     started = median(map(truediv, found.starts[SERVICE], found.starts[BARE]))

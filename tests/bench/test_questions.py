@@ -3,13 +3,17 @@
 import json
 
 import pytest
+from fastapi.testclient import TestClient
 
 from bench.questions import (
     BROADEST,
     GPU_NAMED,
     IN_A_BATCH,
+    LOADED,
+    LOADED_AGAIN,
     MOST_A_SPELL,
     QUESTIONS,
+    SERVED,
     TRAINED,
     TRAINED_AGAIN,
     WORKLOADS_IN_IT,
@@ -18,6 +22,7 @@ from bench.questions import (
     one_of_a_batch,
     singles_of,
 )
+from tests.api.answers import post_recommend
 
 INSTANCES = ("aws/p3.2xlarge", "gcp/a2-highgpu-1g")
 
@@ -53,6 +58,15 @@ def test_a_batch_is_its_questions_one_by_one_and_no_other_batch_has_its_workload
     assert not workloads[0] & workloads[1]
 
 
-def test_a_repeated_question_is_one_question() -> None:
-    assert len(TRAINED_AGAIN.requests(7, ())) == 1
-    assert TRAINED_AGAIN.ask(7, ()) == TRAINED.ask(0, ())
+@pytest.mark.parametrize(("again", "new"), [(TRAINED_AGAIN, TRAINED), (LOADED_AGAIN, LOADED)])
+def test_a_repeated_question_is_one_question(again: Question, new: Question) -> None:
+    assert len(again.requests(7, ())) == 1
+    assert again.ask(7, ()) == new.ask(0, ())
+
+
+def test_the_questions_of_a_spell_are_answered_with_choices(client: TestClient) -> None:
+    """A load whose lengths contradict each other would measure how fast it is refused."""
+    for question in (TRAINED, SERVED, LOADED):
+        for turn in (0, 1, 508, 7680, 9972):
+            body = json.loads(question.ask(turn, ()).partition(b"\r\n\r\n")[2])
+            assert post_recommend(client, {**body, "limit": 1})["choices"]

@@ -200,9 +200,19 @@ def _commits(term: str, hours: float, machines: int, usd: float | None) -> str:
     return f"The term {term} obliges to pay {hours:,.0f} hours of {on}{cost}, used or not."
 
 
-def _spot_can_be_interrupted(notice_seconds: int | None) -> str:
+def _spot_can_be_interrupted(notice_seconds: int | None, others: int | None, utilisation: float | None) -> str:
+    """Returns the sentence; `others` are the instances that go on serving a load, None without one."""
     notice = "" if notice_seconds is None else f" with {notice_seconds} seconds' notice"
-    return f"Spot machines can be taken away{notice}; the work must save and resume."
+    taken = f"Spot machines can be taken away{notice}"
+    if others is None:
+        return f"{taken}; the work must save and resume."
+    if others == 0:
+        return f"{taken}. Until the only instance is replaced, no request is answered: `min_replicas` asks for more."
+    if utilisation is None:
+        return f"{taken}. Until one is replaced, its clients share {plural(others, 'other instance')} with theirs."
+    more = "" if utilisation <= 1.0 else ", so that requests pile up"
+    of_others = f"{utilisation:.0%} of what {plural(others, 'instance')} can do"
+    return f"{taken}. Until one is replaced, the load is {of_others}{more}."
 
 
 OF_ONE_MACHINE = (

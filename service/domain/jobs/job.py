@@ -365,7 +365,11 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
         longest_output=job.longest_output,
         # Networks that generate nothing are served in batches of the requests that arrived during the last batch.
         serving=job.serving
-        and replace(job.serving, static_batches=job.software.stack.static_batches or not job.model.generates),
+        and replace(
+            job.serving,
+            static_batches=job.software.stack.static_batches or not job.model.generates,
+            clients_queue=not job.model.generates,
+        ),
         software=job.software,
         memory_confidence=job.memory_confidence,
     )

@@ -105,6 +105,9 @@ class Serving:
     """Whether some instances only process prompts and others only generate answers."""
     static_batches: bool = False
     """Whether a batch starts when the last one has ended; see `Stack.static_batches`."""
+    clients_queue: bool = False
+    """Whether clients may outnumber the places and wait for a later batch, as far as limits on times allow; otherwise
+    each has a place. Models without tokens are served so, because a part of their answer is of no use."""
     hours_per_day: float = HOURS_A_DAY
     """Hours of each day in which the load is served; no machines are rented in the others."""
     min_instances: int = 1

@@ -113,6 +113,13 @@ class Stack:
         """Whether a share of the GPU memory is filled with cache before the first request, and the rest left free."""
         return (self.stack_class.batches_continuously and not self.static_batches) or self.stack_class is _UNKNOWN_CLASS
 
+    @property
+    def chooses_passes(self) -> bool:
+        """Whether it chooses how many of the requests in flight it reads in one pass; other stacks pass over the whole
+        batch that they are given.
+        """
+        return self.plans_memory or (self.embeds_only and not self.static_batches)
+
 
 # Sources of int8 kernels (W8A8): for vLLM its documentation of 0.14 (not for Blackwell), for TensorRT-LLM the support
 # matrix of NVIDIA's Model Optimizer. SGLang has the kernels of vLLM.

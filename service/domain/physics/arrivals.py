@@ -27,14 +27,13 @@ from service.domain.physics.serving import (
     ALMOST_ONE,
     EngineTimes,
     batches_of_arrivals,
+    more_batches_than_mean,
     steady_state,
     steps_per_token,
     variance_of_longest,
+    wait_for_place,
 )
 from service.domain.random_time import POINTS, RandomTime
-
-TERMS_OF_THE_TAIL = 64
-"""Numbers of running requests whose probabilities are added up, down from a full engine; others are negligible."""
 
 MOST_SHARE = 0.95
 """Largest share of the time spent on reading prompts for which moments of a step are computed: they diverge at 1."""
@@ -271,9 +270,8 @@ def _batch_times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats,
     # Requests that arrive in the time of a batch join the next one; their number is Poisson distributed.
     joining, prompt = np.minimum(rate * mean_found, places - 1.0), seconds.of_request(1.0)
     own_batch = np.sqrt((prompt * joining / mean_found) ** 2 * time_found.variance + prompt**2 * joining)
-    tokens_after_the_first = np.maximum(serving.answer.mean - 1.0, 1.0)
     of_answers, of_full = (
-        variance / tokens_after_the_first**2
+        variance / np.maximum(serving.answer.mean - 1.0, 1.0) ** 2
         for variance in (batches.variance_of_longest, variance_of_longest(seconds, places, serving.answer))
     )
     times = _batch_times(seconds, rate, size, np.asarray(least_first_token), serving)
@@ -299,7 +297,9 @@ def _batch_times_of_clients(seconds: EngineTimes, clients: Floats, places: Float
     longest = serving.answer.longest_of(np.minimum(clients, places))
     state = steady_state(seconds, clients, places, serving.answer.mean, longest)
     rate, first_token = 1.0 / np.asarray(state.per_request.total(seconds)), state.to_first_token.total(seconds)
-    return _batch_times(seconds, rate, np.asarray(state.running), np.asarray(first_token), serving)
+    times = _batch_times(seconds, rate, np.asarray(state.running), np.asarray(first_token), serving)
+    late = more_batches_than_mean(clients, places, serving.percentile) * state.running / rate
+    return replace(times, longer_prompt=times.longer_prompt + late)
 
 
 def _batch_times(seconds: EngineTimes, rate: Floats, size: Floats, first_token: Floats, serving: Serving) -> BatchTimes:
@@ -394,7 +394,7 @@ def _times_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats, servi
     # Prompts that arrive in one step are read together, which adds to the variance of processor sharing.
     variance = np.minimum(unlimited / (1.0 - busy) ** 2, others * np.maximum(1.0, (places - 1.0) / 6.0))
     p_empty = np.asarray(np.exp((steps_over_work + 1.0) * np.log1p(-busy)), np.float64)
-    p_waits, wait = _wait_for_place(rate, steps_over_work, work, places, serving.answer.variation)
+    p_waits, wait = wait_for_place(rate, steps_over_work, work, places, serving.answer.variation)
     queue = _Queue(rate, np.minimum(unlimited, places), others, variance, p_empty, p_waits, wait)
     return _times_in(queue, rate, seconds, places, serving)
 
@@ -508,43 +508,3 @@ def _added_by_others(rate: Floats, step: Floats, prompt: Number, p_empty: Floats
     square = (added_square - (1.0 - p_prompts) * step**2 / 3.0) / likely
     by_prompts = RandomTime(with_prompts, np.maximum(square - with_prompts**2, with_prompts**2 / 6.0))
     return _Added(np.minimum(1.0, p_prompts / np.maximum(1.0 - p_empty, 1e-12)), by_prompts, added)
-
-
-def _wait_for_place(
-    rate: Floats, steps_over_work: Floats, work: Floats, places: Floats, variation: float
-) -> tuple[Floats, RandomTime]:
-    """Returns the probability that a request finds all places taken, and the seconds until one is free.
-
-    `work` and `steps_over_work` are e and a of the text at the top of this file, and `variation` is that of the answer.
-    """
-    utilisation = np.clip(rate * (steps_over_work + places) * work / places, 1e-12, ALMOST_ONE)
-    p_full = np.zeros(len(rate))
-    near = np.flatnonzero(_may_be_full(rate * work, steps_over_work, places))
-    p_full[near] = _p_full(rate[near] * work[near], steps_over_work[near], places[near])
-    # Waits for answers of one length are about half of those for exponential ones (Cosmetatos, 1976).
-    more = (1.0 - utilisation) * (places - 1.0) * (np.sqrt(4.0 + 5.0 * places) - 2.0) / (16.0 * places * utilisation)
-    factor = variation + (1.0 - min(1.0, variation)) * np.minimum(1.0, (1.0 + more) / 2.0)
-    mean = factor * (steps_over_work + places) * work / places / (1.0 - utilisation)
-    # The variance over the square of the mean: by Pollaczek and Khinchin for one place; for several, the middle between
-    # this and the 1 of an exponential wait.
-    one_place = 4.0 / 3.0 * (1.0 + 3.0 * variation) / (1.0 + variation) ** 2 * (1.0 - utilisation)
-    one_place = one_place + 2.0 * utilisation - 1.0
-    of_wait = np.where(places <= 1.0, one_place, (one_place + 1.0) / 2.0)
-    p_waits = p_full / (1.0 - utilisation + utilisation * p_full)
-    return p_waits, RandomTime(mean, np.maximum(of_wait, 0.1) * mean**2)
-
-
-def _may_be_full(busy: Floats, steps_over_work: Floats, places: Floats) -> Mask:
-    """Whether the places are at most seven standard deviations more than the mean of the requests that run."""
-    mean = (steps_over_work + 1.0) * busy / np.maximum(1.0 - busy, 1e-12)
-    return np.asarray(places <= mean + 7.0 * np.sqrt(mean / np.maximum(1.0 - busy, 1e-12)) + 7.0)
-
-
-def _p_full(busy: Floats, steps_over_work: Floats, places: Floats) -> Floats:
-    """Probability that all places are taken, given that no request waits.
-
-    By the negative binomial distribution, k - 1 running requests are k / (busy (a + k)) times as likely as k.
-    """
-    running = np.maximum(places[:, None] - np.arange(TERMS_OF_THE_TAIL), 0.0)
-    ratios = running / np.maximum(busy[:, None] * (steps_over_work[:, None] + running), 1e-300)
-    return np.asarray(1.0 / (1.0 + np.cumprod(ratios, axis=1).sum(axis=1)))

@@ -213,7 +213,8 @@ class LoadSearch:
         """Returns the search for instances of these replicas."""
         most = (replicas.most(serving) if serving.concurrency is None else replicas.places) * (1.0 - serving.headroom)
         if serving.concurrency is not None:
-            most = np.maximum(1.0, np.floor(most / ALMOST))
+            queues = serving.clients_queue and not serving.headroom  # a queue leaves no capacity free
+            most = np.maximum(np.inf if queues else 1.0, np.floor(most / ALMOST))
         carrying = np.ceil(ALMOST * serving.load / (most * replicas.count))
         required = np.ceil(serving.min_replicas / replicas.count)
         first = np.maximum(np.maximum(carrying, required), serving.min_instances)

@@ -347,12 +347,15 @@ def plannable_bytes(config: InferenceConfig, usable_bytes: Number) -> Number:
 def _tokens_of_a_pass(config: InferenceConfig) -> float:
     """Tokens whose activations a GPU holds at once.
 
-    Models that do not generate read whole samples: all of the batch that is asked for, else one at a time.
+    Models that do not generate read whole samples: one at a time, or all of the batch that is asked for on stacks that
+    pass over it at once.
     """
-    usual = TOKENS_PER_PASS if config.software.stack.stack_class.batches_continuously else 1.0
+    stack = config.software.stack
+    usual = TOKENS_PER_PASS if stack.stack_class.batches_continuously else 1.0
     if config.model.generates:
         return usual
-    return max(usual, (config.concurrency or 1.0) * (config.mean_length or config.input_length or 1.0))
+    at_once = 1.0 if stack.chooses_passes else config.concurrency or 1.0
+    return max(usual, at_once * (config.mean_length or config.input_length or 1.0))
 
 
 def inference_parts(config: InferenceConfig, layout: AnyLayout, requests: Number) -> dict[str, Number]:

@@ -18,14 +18,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.domain.arrays import Floats, Number
+from service.domain.arrays import Floats, Mask, Number
 from service.domain.jobs.serving import Length
+from service.domain.random_time import RandomTime
 
 TURNS_OF_A_BURST = 4.0
 """Turns after which a burst counts as a steady state."""
 
 STATES_OF_A_BATCH = 64
 """Numbers of requests whose probabilities are added up: all, or as many evenly spaced ones."""
+
+TERMS_OF_THE_TAIL = 64
+"""Numbers of running requests whose probabilities are added up, down from a full engine; others are negligible."""
 
 ROUNDS_OF_BATCHES = 4
 """Rounds of the fixed-point iteration for the mean size of a batch."""
@@ -177,6 +181,16 @@ class StaticBatches(SteadyState):
 def steps_per_token(tokens: Number, longest: Number) -> Number:
     """Returns the steps of a static batch after the first one, over the tokens of a mean answer after its first."""
     return np.where(tokens > 1.0, (longest - 1.0) / np.maximum(tokens - 1.0, 1e-9), 1.0)
+
+
+def more_batches_than_mean(clients: Number, places: Number, percentile: float) -> Number:
+    """Returns the batches that a request takes at a percentile beyond the clients / places that it takes on average.
+
+    Clients that outnumber the places take turns: a request ends with the n-th batch or with the one after it, where n
+    is clients / places rounded down.
+    """
+    mean = np.maximum(1.0, clients / places)
+    return np.where(mean - np.floor(mean) > 1.0 - percentile, np.ceil(mean) - mean, 0.0)
 
 
 class BurstShares(NamedTuple):
@@ -349,3 +363,44 @@ def _below(places: Floats, mean: Floats, variance: Floats) -> _BelowPlaces:
     return _BelowPlaces(
         (shares / apart * (numbers < 0.5)).sum(axis=1), (shares * sizes).sum(axis=1), (shares * sizes**2).sum(axis=1)
     )
+
+
+def wait_for_place(
+    rate: Floats, steps_over_work: Floats, work: Floats, places: Floats, variation: float
+) -> tuple[Floats, RandomTime]:
+    """Returns the probability that a request finds all places taken, and the seconds until one is free.
+
+    `work` and `steps_over_work` are e and a of the text at the top of `arrivals.py`, and `variation` is that of the
+    answer.
+    """
+    utilisation = np.clip(rate * (steps_over_work + places) * work / places, 1e-12, ALMOST_ONE)
+    p_full = np.zeros(len(rate))
+    near = np.flatnonzero(_may_be_full(rate * work, steps_over_work, places))
+    p_full[near] = _p_full(rate[near] * work[near], steps_over_work[near], places[near])
+    # Waits for answers of one length are about half of those for exponential ones (Cosmetatos, 1976).
+    more = (1.0 - utilisation) * (places - 1.0) * (np.sqrt(4.0 + 5.0 * places) - 2.0) / (16.0 * places * utilisation)
+    factor = variation + (1.0 - min(1.0, variation)) * np.minimum(1.0, (1.0 + more) / 2.0)
+    mean = factor * (steps_over_work + places) * work / places / (1.0 - utilisation)
+    # The variance over the square of the mean: by Pollaczek and Khinchin for one place; for several, the middle between
+    # this and the 1 of an exponential wait.
+    one_place = 4.0 / 3.0 * (1.0 + 3.0 * variation) / (1.0 + variation) ** 2 * (1.0 - utilisation)
+    one_place = one_place + 2.0 * utilisation - 1.0
+    of_wait = np.where(places <= 1.0, one_place, (one_place + 1.0) / 2.0)
+    p_waits = p_full / (1.0 - utilisation + utilisation * p_full)
+    return p_waits, RandomTime(mean, np.maximum(of_wait, 0.1) * mean**2)
+
+
+def _may_be_full(busy: Floats, steps_over_work: Floats, places: Floats) -> Mask:
+    """Whether the places are at most seven standard deviations more than the mean of the requests that run."""
+    mean = (steps_over_work + 1.0) * busy / np.maximum(1.0 - busy, 1e-12)
+    return np.asarray(places <= mean + 7.0 * np.sqrt(mean / np.maximum(1.0 - busy, 1e-12)) + 7.0)
+
+
+def _p_full(busy: Floats, steps_over_work: Floats, places: Floats) -> Floats:
+    """Probability that all places are taken, given that no request waits.
+
+    By the negative binomial distribution, k - 1 running requests are k / (busy (a + k)) times as likely as k.
+    """
+    running = np.maximum(places[:, None] - np.arange(TERMS_OF_THE_TAIL), 0.0)
+    ratios = running / np.maximum(busy[:, None] * (steps_over_work[:, None] + running), 1e-300)
+    return np.asarray(1.0 / (1.0 + np.cumprod(ratios, axis=1).sum(axis=1)))

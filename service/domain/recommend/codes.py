@@ -55,7 +55,10 @@ class WarningCode(MeaningfulCode):
     PRICE_UNDATED = auto(), "The day on which the price was observed is unknown."
     COST_INCOMPLETE = auto(), "The cost of data or of a managed service is unknown, so the dollars are a lower bound."
     PRICE_ASSUMED = auto(), "The price is carried over from another observation; it was not observed itself."
-    SPOT_CAN_BE_INTERRUPTED = auto(), "The provider can reclaim spot machines; the work must save and resume."
+    SPOT_CAN_BE_INTERRUPTED = (
+        auto(),
+        "The provider can reclaim spot machines; work must save and resume, and a load needs other instances.",
+    )
     SPOT_MORE_EXPENSIVE = auto(), "On-demand costs less than spot in this region."
     COMMITS = auto(), "The price obliges to a term, every hour of which is paid for, used or not."
     FEW_VCPUS = auto(), "The host has fewer vCPUs per GPU than the workload needs."

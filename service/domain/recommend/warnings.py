@@ -258,7 +258,16 @@ def _spot_warnings(subject: _Subject) -> Warnings:
     if offer.market != "spot":
         return
     seller = catalog.reference.providers[subject.instance_type.provider]
-    yield statement(WarningCode.SPOT_CAN_BE_INTERRUPTED, notice_seconds=seller.spot_notice_seconds)
+    served = None if subject.modelled is None else subject.modelled.estimate.served
+    others = None if served is None else round(served.instances.likely) - 1
+    # Clients of a fixed number send fewer requests to slower instances, so that no share of their throughput follows.
+    of_rate = served is not None and others and served.serving.concurrency is None
+    yield statement(
+        WarningCode.SPOT_CAN_BE_INTERRUPTED,
+        notice_seconds=seller.spot_notice_seconds,
+        others=others,
+        utilisation=served.utilisation * (others + 1) / others if served and others and of_rate else None,
+    )
     offers, rows = catalog.offers, np.array(catalog.offers_of(subject.offer.index))
     in_region = offers.region[rows] == offers.region[subject.offer.offer_index]
     on_demand = in_region & (offers.market[rows] == MARKETS.index("on_demand"))

@@ -46,6 +46,26 @@ def test_clients_that_wait_for_their_answers_share_a_batch(client: TestClient, m
     assert more["requests_per_second"] >= clients["requests_per_second"] * 0.999
 
 
+def test_clients_who_wait_for_a_whole_image_share_a_gpu(client: TestClient) -> None:
+    """Twenty people within thirty seconds took twenty A100, one for each, where three of them answer in 24 seconds."""
+    alone = load(client, "sdxl", concurrency=1)["seconds_per_request"]
+    for turns, instances, of_the_last in ((20.5, 1, 20), (10.5, 2, 10), (9.5, 3, 7), (1.5, 20, 1)):
+        found = load(client, "sdxl", concurrency=20, max_seconds_per_request=turns * alone)
+        assert (found["instances"], found["concurrency"]) == (instances, 20)
+        assert found["seconds_per_request"] == pytest.approx(of_the_last * alone, rel=1e-4)
+        assert found["requests_per_second"] == pytest.approx(instances / alone, rel=1e-4)
+    assert load(client, "sdxl", concurrency=20)["instances"] == 1
+    assert load(client, "sdxl", concurrency=20, headroom=0.2)["instances"] == 20
+
+
+def test_clients_who_outnumber_a_batch_wait_for_the_next_one(client: TestClient) -> None:
+    """There are 128 places: 2 of 130 requests wait for a second batch, and 32 of 160 do."""
+    few, some = (load(client, "bge-m3", concurrency=clients, percentile=95) for clients in (130, 160))
+    batch = few["max_batch"] / few["requests_per_second"]
+    assert few["seconds_per_request"] == pytest.approx(130 / 128 * batch, rel=1e-3)
+    assert some["seconds_per_request"] == pytest.approx(2 * batch, rel=1e-3)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_no_more_requests_run_than_are_in_flight(client: TestClient, model: str) -> None:
     """A GPU that is idle most of the time runs less than one request on average, in batches of at least one."""
@@ -215,3 +235,17 @@ def test_a_transcript_is_not_read_while_it_is_written(client: TestClient) -> Non
         assert note in {each["code"] for each in answer["notes"]} & {"no_time_limit", "reading_speed"}
         limit = answer["question"]["workload"]["serving"]["max_seconds_per_output_token"]
         assert (limit is None) == (note == "no_time_limit")
+
+
+def test_an_engine_reads_more_requests_than_fit_at_once_in_several_passes(client: TestClient) -> None:
+    """128 documents of 8,192 tokens in flight did not fit on an L4, which read them where no number was given."""
+
+    def fits(requests: int | None, engine: str) -> bool:
+        asked = {"task": "inference", "model": "bge-m3", "input_length": 8192, "software": {"engine": engine}}
+        asked |= {} if requests is None else {"concurrency": requests}
+        found: bool = post_estimate(client, {"workload": asked, "machine": L4})["fits"]
+        return found
+
+    for engine in ("text-embeddings-inference", "vllm"):
+        assert all(fits(requests, engine) for requests in (None, 128, 1024))
+    assert not fits(128, "sentence-transformers")

@@ -286,7 +286,34 @@ def test_a_warning_of_the_network_states_the_speed_that_the_caller_assumes(clien
 
 def test_spot_states_its_notice(client: TestClient) -> None:
     answer = ask(client, "training", {**AWS, "market": ["spot"]}, fault_tolerant=True)
-    assert "120 seconds' notice" in warnings(answer["choices"][0])["spot_can_be_interrupted"]
+    text = warnings(answer["choices"][0])["spot_can_be_interrupted"]
+    assert text == "Spot machines can be taken away with 120 seconds' notice; the work must save and resume."
+
+
+@pytest.mark.parametrize(
+    ("load", "end"),
+    [
+        (
+            {"requests_per_second": 0.5},
+            "only instance is replaced, no request is answered: `min_replicas` asks for more.",
+        ),
+        ({"requests_per_second": 0.5, "min_replicas": 2}, "% of what 1 instance can do."),
+        ({"requests_per_second": 60}, "% of what {others} instances can do."),
+        (
+            {"requests_per_second": 60, "headroom": 0.01},
+            "% of what {others} instances can do, so that requests pile up.",
+        ),
+        ({"concurrency": 2, "min_replicas": 2}, "replaced, its clients share 1 other instance with theirs."),
+    ],
+)
+def test_spot_says_who_serves_a_load_after_an_interruption(client: TestClient, load: dict[str, Any], end: str) -> None:
+    """It used to say that the work must save and resume, which requests cannot."""
+    serving = {**load, "input_length": 1000, "output_length": 300, "max_seconds_per_output_token": None}
+    answer = ask(
+        client, "inference", {**AWS, "market": ["spot"], "gpu": ["l40s"]}, model="llama-3.1-8b", serving=serving
+    )
+    choice = answer["choices"][0]
+    assert warnings(choice)["spot_can_be_interrupted"].endswith(end.format(others=choice["instances"] - 1))
 
 
 # Software
