@@ -1,13 +1,12 @@
-"""The service whose OpenAPI document tests read: made once in each process, because its document takes seconds."""
+"""The committed OpenAPI document, which `tests/api/http/test_document.py` compares with the one of the code.
 
-from functools import cache
+Tests that read it need not make it: that takes seconds in each process.
+"""
 
-from fastapi import FastAPI
+import json
+from pathlib import Path
+from typing import Any
 
-from service.app import build_app
-
-
-@cache
-def documented_app() -> FastAPI:
-    """The service without a database. It keeps its document; a test that changes the document copies it first."""
-    return build_app()
+COMMITTED = Path(__file__).parents[2] / "openapi" / "openapi.json"
+DOCUMENT: dict[str, Any] = json.loads(COMMITTED.read_text(encoding="utf-8"))
+"""A test that changes it copies it first."""

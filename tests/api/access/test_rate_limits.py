@@ -127,12 +127,12 @@ def test_while_a_shared_storage_fails_nothing_is_limited(
 def test_behind_a_proxy_the_client_counts_and_not_the_proxy(seeded_file: Path, tmp_path: Path) -> None:
     """uvicorn takes the address from a proxy that it trusts, which is by default one on this machine."""
     limit = {"SELECTOR_REQUESTS_PER_MINUTE_AND_ADDRESS": "2"}
-    with running(f"sqlite:///{seeded_file}", tmp_path / "log", **limit) as server:
+    with (
+        running(f"sqlite:///{seeded_file}", tmp_path / "log", **limit) as server,
+        httpx2.Client(base_url=server.url) as client,
+    ):
         statuses = {
-            address: [
-                httpx2.get(f"{server.url}/gpus?limit=1", headers={"X-Forwarded-For": address}).status_code
-                for _ in range(3)
-            ]
+            address: [client.get("/gpus?limit=1", headers={"X-Forwarded-For": address}).status_code for _ in range(3)]
             for address in (HERE, THERE)
         }
     assert statuses == {HERE: [200, 200, 429], THERE: [200, 200, 429]}

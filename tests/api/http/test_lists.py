@@ -160,7 +160,8 @@ def test_an_answer_that_the_client_has_is_not_sent_again(client: TestClient, pat
 
 @pytest.mark.parametrize("path", [*LISTS, *ONES, "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"])
 def test_head_has_the_headers_of_get(server: Server, path: str) -> None:
-    get, head = httpx2.get(server.url + path), httpx2.head(server.url + path)
+    with httpx2.Client(base_url=server.url) as client:
+        get, head = client.get(path), client.head(path)
     assert head.status_code == get.status_code == 200
     assert head.content == b""
     for name in ("Content-Type", "Content-Length", "ETag", "Cache-Control"):

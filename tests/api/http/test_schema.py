@@ -1,7 +1,7 @@
 """Requests that schemathesis generates get the answers that the OpenAPI document promises."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any, TypeAlias
 
@@ -11,7 +11,10 @@ from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis import Case
 from schemathesis.checks import not_a_server_error
+from schemathesis.generation.feedback import NO_FEEDBACK
+from schemathesis.pytest._test_builder import build_operation_test
 from schemathesis.python.asgi import ASGIClient, get_client
+from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import (
     allow_header_conformance,
     content_type_conformance,
@@ -22,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from tests.api.documented import documented_app
+from tests.api.documented import DOCUMENT
 from tests.api.keys import bearer
 from tests.server import Server
 
@@ -87,7 +90,7 @@ BEYOND_A_SCHEMA = re.compile(
 
 
 def document(*, with_names: bool) -> dict[str, Any]:
-    whole = deepcopy(documented_app().openapi())
+    whole = deepcopy(DOCUMENT)
     del whole["components"]["securitySchemes"]  # the tests send a key themselves: schemathesis would leave it out
     if with_names:
         for operations in whole["paths"].values():
@@ -144,11 +147,33 @@ CHECKS = [
 ]
 """All checks but those of authentication, required headers and created resources, which the service does not have."""
 
-PLAIN = schemathesis.openapi.from_dict(document(with_names=False))
-NAMED = schemathesis.openapi.from_dict(document(with_names=True))
-# The boundaries of each field are thousands of cases, which every worker makes for itself: the app in this process gets
-# them, and the server a few requests of each kind.
-PLAIN.config.phases.coverage.enabled = False
+OPERATIONS = [f"{method.upper()} {path}" for path, methods in DOCUMENT["paths"].items() for method in methods]
+
+
+@pytest.fixture(scope="module")
+def named() -> BaseSchema:
+    return schemathesis.openapi.from_dict(document(with_names=True))
+
+
+@pytest.fixture(scope="module")
+def plain() -> BaseSchema:
+    found = schemathesis.openapi.from_dict(document(with_names=False))
+    # The boundaries of each field are thousands of cases: the app in this process gets them, and the server a few
+    # requests of each kind.
+    found.config.phases.coverage.enabled = False
+    return found
+
+
+def send_all(check: Callable[[Generated], None], operation: str, schema: BaseSchema) -> None:
+    """Calls a check with every request that is generated for an operation.
+
+    `schema.parametrize()` would generate the requests of all operations while tests are collected, which takes each
+    worker ten seconds.
+    """
+    (found,) = schema.include(name=operation).get_all_operations()
+    build_operation_test(
+        config=schema.config, operation=found.ok(), test_func=check, given_kwargs={}, feedback=NO_FEEDBACK
+    )()
 
 
 def bounded(examples: int) -> Any:
@@ -196,17 +221,24 @@ WITHOUT_A_KEY = [
 ]
 
 
-@NAMED.parametrize()
-@bounded(20)  # type: ignore[untyped-decorator]
-def test_in_process(case: Generated, session: ASGIClient) -> None:
-    answer = case.call(app=session.app, session=session, headers=bearer())
-    case.validate_response(answer, checks=[*CHECKS, never_asks_for_a_key])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_in_process(operation: str, named: BaseSchema, session: ASGIClient) -> None:
+    @bounded(20)
+    def check(case: Generated) -> None:
+        answer = case.call(app=session.app, session=session, headers=bearer())
+        case.validate_response(answer, checks=[*CHECKS, never_asks_for_a_key])
+
+    send_all(check, operation, named)
 
 
-# Hypothesis takes longer to write a large body than the service to answer, so each is sent with and without a key.
-@PLAIN.parametrize()
-@bounded(5)  # type: ignore[untyped-decorator]
-def test_over_http(case: Generated, server_to_write: Server) -> None:
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_over_http(operation: str, plain: BaseSchema, server_to_write: Server) -> None:
     url = server_to_write.url
-    case.validate_response(case.call(base_url=url, headers=bearer()), checks=[*CHECKS, never_asks_for_a_key])
-    case.validate_response(case.call(base_url=url), checks=WITHOUT_A_KEY)
+
+    # Hypothesis takes longer to write a large body than the service to answer, so each is sent with and without a key.
+    @bounded(5)
+    def check(case: Generated) -> None:
+        case.validate_response(case.call(base_url=url, headers=bearer()), checks=[*CHECKS, never_asks_for_a_key])
+        case.validate_response(case.call(base_url=url), checks=WITHOUT_A_KEY)
+
+    send_all(check, operation, plain)

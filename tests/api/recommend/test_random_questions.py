@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.documented import documented_app
+from tests.api.documented import DOCUMENT
 from tests.builders.boundary_values import Edges
 from tests.builders.invariants import contradictions_in_choice, crossed_bands, differences_from_estimate
 from tests.builders.random_questions import Questions, Vocabulary
@@ -23,7 +23,7 @@ from tests.builders.request_bodies import relaxed
 ASKED = int(os.environ.get("SELECTOR_TEST_QUESTIONS", "300"))
 SHARES = 4
 IN_ONE_BATCH = 50
-SCHEMAS = documented_app().openapi()["components"]["schemas"]
+SCHEMAS = DOCUMENT["components"]["schemas"]
 
 
 @pytest.fixture(scope="module")
