@@ -193,20 +193,22 @@ def break_even_rate(work_hours: float, price_ratio: float, checkpoints: Checkpoi
     """
     work = work_hours * SECONDS_AN_HOUR
 
-    def more_than_on_demand(per_hour: Number) -> Any:
+    def more_than_on_demand(per_hour: Floats) -> Floats:
         """Returns the cost at spot minus the cost on demand, both in seconds at the on-demand price.
 
         Their ratio would overflow for runs of hardly any work.
         """
         interval = interval_of(checkpoints, work, per_hour)
-        return price_ratio * expected_seconds(work, interval, checkpoints, per_hour) - work
+        return np.asarray(price_ratio * expected_seconds(work, interval, checkpoints, per_hour) - work)
 
-    if work_hours <= 0 or more_than_on_demand(0.0) >= 0.0:
+    if work_hours <= 0:
         return None
     rates = np.concatenate(([0.0], np.geomspace(min(1.0 / work_hours, 1.0), MOST_INTERRUPTIONS_PER_HOUR, GRID)))
     crossing = 0.0
     for _ in range(SEARCHES):
         more = more_than_on_demand(rates)
+        if more[0] >= 0.0:
+            return None
         above = int(np.argmax(more >= 0.0))
         if not above:
             return float(rates[-1])

@@ -17,7 +17,6 @@ from service.domain.catalog.hardware import Gpu
 from service.domain.groups import one_of_each
 from service.domain.jobs.config import Config
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import hardware_features
 from service.domain.physics.host_memory import host_parts
 from service.domain.physics.resources import seconds_per_flop, seconds_per_unit_of_hardware
@@ -169,9 +168,9 @@ class ClusterTable:
         flops = {name: np.array([gpu[name] for gpu in per_flop])[self.gpu_type] for name in ("flops", "wide_flops")}
         return flops | self.unit_seconds
 
-    def surely(self, calibration: Calibration, config: Config) -> "ClusterTable":
-        """Returns the clusters with so little memory that what likely fits there fits with the config's confidence."""
-        return replace(self, usable_bytes=self.usable_bytes / memory_margin(calibration, config))
+    def surely(self, margin: float) -> "ClusterTable":
+        """Returns the clusters with so little memory that what likely fits there fits with a `memory_margin`."""
+        return replace(self, usable_bytes=self.usable_bytes / margin)
 
     def bands(self, calibration: Calibration, kind: StepKind, factors: ConfigFactors) -> Floats:
         """Low, likely and high rates of each cluster, as factors of the calibrated rate."""

@@ -46,12 +46,11 @@ def fastest_training_layouts(
 ) -> BestLayouts:
     """Returns the best layout on every cluster."""
     hosts_matter = _host_depends_on_layout(config)
-    table = clusters if hosts_matter else clusters.without_hosts
-    fastest = _Search(calibration, config, table.surely(calibration, config), fixed).fastest()
+    table, margin = clusters if hosts_matter else clusters.without_hosts, memory_margin(calibration, config)
+    fastest = _Search(calibration, config, table.surely(margin), fixed).fastest()
     if not hosts_matter:
         fastest = taken(fastest, clusters.row_by_gpus)
     fits = fastest.fits & clusters.hosts_fit(config, fastest.layouts.micro_batch)
-    margin = memory_margin(calibration, config)
     spare = fastest.spare * margin
     least, most = (fixed.micro_batch,) * 2 if fixed.micro_batch else (1, most_samples_per_micro_batch(config))
     spare = np.where(clusters.hosts_fit(config, least), spare, 0.0)
@@ -73,7 +72,7 @@ def where_training_fits(
     hosts = clusters.hosts_fit(config, 1 if hosts_matter else most_samples_per_micro_batch(config))
     if hosts_matter or not np.array_equal(hosts, clusters.hosts_fit(config, 1)):
         return fastest_training_layouts(calibration, config, clusters, fixed).fits
-    table = clusters.without_hosts.surely(calibration, config)
+    table = clusters.without_hosts.surely(memory_margin(calibration, config))
     may_fit = np.flatnonzero(_least_bytes(calibration, config, table) <= table.usable_bytes)
     fits = np.zeros(len(table), np.bool_)
     fits[may_fit] = _Search(calibration, config, table.rows(may_fit), fixed).fits
