@@ -107,9 +107,7 @@ def test_the_stages_of_a_replica_lie_on_different_nodes_where_others_lie_between
 
 
 def test_only_the_last_stage_that_linked_gpus_hold_sends_over_the_network() -> None:
-    """Of the stages of 16 GPUs each that follow each other, four fit among 64 linked GPUs, and one of four sends leaves
-    them.
-    """
+    """Four stages of 16 GPUs fit among 64 linked GPUs, so that one of four sends leaves these."""
     config, layout = training(sequence_length=2048), Layout(tensor=4, data=4, pipeline=16, accumulation=16)
     rack, row = (training_demands(config, layout, linked) for linked in (64, 256))
     assert rack["pipeline", "slow_link"] == pytest.approx(rack["pipeline", "link"] / 3)

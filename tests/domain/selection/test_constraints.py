@@ -4,7 +4,7 @@ import pytest
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.selection.constraints import Constraints, type_checks
-from service.domain.selection.relax import Check, Relaxation
+from service.domain.selection.relax import Check, Preference, Relaxation
 from service.domain.typeset import TypeSet
 from tests.builders.catalogs import catalog
 from tests.builders.gpus import gpu, rate
@@ -149,14 +149,18 @@ def test_exclude_is_relaxed_by_the_name_that_keeps_most_out(world: Catalog) -> N
     assert names(found.admitted.types, world) == {"small"}
 
 
+def _always(index: int | None) -> Preference:
+    return lambda _offers: index
+
+
 def test_of_several_words_the_one_of_the_preferred_type_is_added(world: Catalog) -> None:
     check = the_check(Constraints(words={"gpu": ("a-gpu-of-no-type",)}), "gpu", world)
     offered = [type_.gpu.id for type_ in world.instance_types if type_.gpu is not None]
     assert len(set(offered)) > 1
     for index, type_ in enumerate(world.instance_types):
         if type_.gpu is not None:
-            found = relaxed_check(check, world, preferred=lambda _, index=index: index)
+            found = relaxed_check(check, world, preferred=_always(index))
             assert found is not None
             assert found.to == {"gpu": ["a-gpu-of-no-type", type_.gpu.id]}
             assert found.admitted.types.bit_count() == offered.count(type_.gpu.id)
-    assert relaxed_check(check, world, preferred=lambda _: None) is None
+    assert relaxed_check(check, world, preferred=_always(None)) is None
