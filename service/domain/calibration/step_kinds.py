@@ -179,6 +179,7 @@ FORWARD = _kind(
             WIDE: (EVERYTHING, "family", "class family"), MIDDLE: ("class", "model"), NARROW: ("architecture",),
         }),
         "power": (1.0, {BROAD: (EVERYTHING,)}),
+        "matrix_power": (1.0, {BROAD: (EVERYTHING,)}),
         "weights": (1.0, {WIDE: (EVERYTHING,)}),
         # PyTorch starts the 250 kernels of ResNet-50 in 10 ms, on a T4 and on a V100: 40 us each.
         "launch": (8.0, {WIDE: (EVERYTHING, "stack", "release", "family"), NARROW: ("architecture",)}),

@@ -118,8 +118,9 @@ JOULES_PER_PLAIN_FLOP = 2e-11
 as a V100 (FasterTransformer)."""
 
 JOULES_PER_MATRIX_FLOP = 1e-13
-"""Energy of an operation of matrix engines, up to a fitted factor. A sample of a diffusion model is mostly such work,
-so that the power of its card limits it: an A100 has 400 W for 312 TFLOP/s, and an H100 with PCIe 350 W for 757."""
+"""Energy of an operation of matrix engines, up to a fitted factor. Networks that answer in one pass and diffusion
+models are mostly such work, so that the power of a card limits them: an A100 with PCIe (300 W) has the peak of one with
+SXM (400 W), and runs BERT-large in TensorRT 0.87 to 0.89 times as fast (MLPerf Inference 1.1)."""
 
 FLOPS_PER_UNPACKED_WEIGHT = 2.0
 """Operations outside of matrix engines for each weight that a stack with kernels of its own reads: a multiplication and
@@ -384,9 +385,8 @@ def forward_demands(config: InferenceConfig) -> ForwardDemands:
         ("matrix", "flops"): flops,
         ("memory", "memory"): moved * value / 2,
         ("power", "joules"): JOULES_PER_PLAIN_FLOP * flops * formats.plain,
+        ("matrix_power", "joules"): JOULES_PER_MATRIX_FLOP * flops * np.logical_not(formats.plain),
     }
-    if config.steps > 1.0:
-        sample["matrix_power", "joules"] = JOULES_PER_MATRIX_FLOP * flops * np.logical_not(formats.plain)
     return ForwardDemands(
         sample,
         {

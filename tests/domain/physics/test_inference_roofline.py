@@ -95,10 +95,10 @@ def test_products_in_fp32_take_the_power_of_a_card() -> None:
         return sum(forward_terms(config, cluster(card, gpus=1)).seconds.values())
 
     assert seconds("fp32", 150.0) > 1.3 * seconds("fp32", 300.0)
-    assert seconds("fp16", 150.0) == seconds("fp16", 300.0)
+    assert seconds("fp16", 300.0) < seconds("fp16", 150.0) < 1.3 * seconds("fp16", 300.0)
 
 
-def test_samples_of_a_diffusion_model_take_the_power_of_a_card() -> None:
+def test_matrix_products_take_the_power_of_a_card() -> None:
     rates = [rate("fp32", dense_tflops=31.2), rate("fp16", dense_tflops=125.0)]
     network = model(None, 0.9e9, family="diffusion", forward_flops_per_sample=8e11)
 
@@ -109,8 +109,7 @@ def test_samples_of_a_diffusion_model_take_the_power_of_a_card() -> None:
 
     assert joules("fp16", 150.0) == pytest.approx(joules("fp16", 300.0))
     assert joules("fp16", 150.0) > 0.0 == joules("fp32", 150.0)
-    # Other networks answer in one pass, where the term did not help.
-    assert joules("fp16", 150.0, steps=1.0) == 0.0
+    assert joules("fp16", 150.0, steps=1.0) == pytest.approx(joules("fp16", 150.0) / 50.0)
 
 
 def test_kernels_for_one_token_unpack_weights_outside_of_matrix_engines() -> None:
