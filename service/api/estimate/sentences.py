@@ -69,6 +69,14 @@ def _bound_by_host(rate: float, asked: bool, feeding: str) -> str:
     return f"{could}, but {feeding}: the estimate uses this rate."
 
 
+def lengths_assumed(lengths: Mapping[str, float], *, speech: bool) -> str:
+    """Returns which lengths of a sample the caller did not give, and the tokens that are assumed."""
+    fields = " and no ".join(f"`{name}_length`" for name in lengths)
+    tokens = " and ".join(f"{plural(round(count), 'token')} of {name}" for name, count in lengths.items())
+    greedy = " Decoding is greedy: beams, time stamps and second attempts take up to twice as long." if speech else ""
+    return f"No {fields} {'was' if len(lengths) == 1 else 'were'} given, so a sample is taken to have {tokens}.{greedy}"
+
+
 def _host_bound(rate: float, fed: float, vcpus: float | None = None, asked: bool = False) -> str:
     cpus = "the CPUs" if vcpus is None else f"its {vcpus:g} vCPUs"
     return _bound_by_host(rate, asked, f"{cpus} prepare only {_rate(fed)}")
@@ -165,6 +173,7 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
         "No `global_batch_size` was given, so an optimizer step is taken to have "
         f"{samples:,.0f} sample{'' if samples == 1 else 's'}."
     ),
+    EstimateWarningCode.LENGTHS_ASSUMED: lengths_assumed,
     EstimateWarningCode.HOST_BOUND: _host_bound,
     EstimateWarningCode.IMAGES_PER_VCPU: lambda rate, vcpus, usual: (
         f"The GPUs of a node read {_rate(rate)} images per second, and its {vcpus:g} vCPUs usually prepare "

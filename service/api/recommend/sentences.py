@@ -6,7 +6,7 @@ from math import ceil
 from typing import Any
 
 from service.api.estimate.sentences import WARNINGS as WARNINGS_OF_ESTIMATES
-from service.api.estimate.sentences import Sentence, plural, readable
+from service.api.estimate.sentences import Sentence, lengths_assumed, plural, readable
 from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.advice_texts import ADVICE
 from service.api.recommend.codes import REJECTIONS
@@ -217,6 +217,7 @@ def _spot_can_be_interrupted(notice_seconds: int | None, others: int | None, uti
 
 OF_ONE_MACHINE = (
     EstimateWarningCode.BATCH_ASSUMED,
+    EstimateWarningCode.LENGTHS_ASSUMED,
     EstimateWarningCode.REQUESTS_WAIT,
     EstimateWarningCode.ENDED,
     EstimateWarningCode.TASK_UNSUPPORTED,
@@ -266,8 +267,8 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     **{
         WarningCode(code): sentence
         for code, sentence in WARNINGS_OF_ESTIMATES.items()
-        # In a recommendation, a note replaces `BATCH_ASSUMED`, a rejection `REQUESTS_WAIT`, other warnings `ENDED`, and
-        # no choice lacks software for its task.
+        # In a recommendation, notes replace `BATCH_ASSUMED` and `LENGTHS_ASSUMED`, a rejection `REQUESTS_WAIT`, other
+        # warnings `ENDED`, and no choice lacks software for its task.
         if code not in OF_ONE_MACHINE
     },
     WarningCode.MEASUREMENT_OLD: "Last measured on {measured_on}, on {machine}; measure it again.",
@@ -386,6 +387,7 @@ NOTES: Mapping[NoteCode, Sentence] = {
     NoteCode.NODES_NOT_TRIED: "Numbers of nodes that are tried are powers of two, and three and five times these: "
     "{tried} at most. `min_nodes: {most}` tries {most}.",
     NoteCode.BATCH_ASSUMED: _batch_assumed,
+    NoteCode.LENGTHS_ASSUMED: lengths_assumed,
     NoteCode.NEAREST: _nearest,
     NoteCode.SEVERAL_CONSTRAINTS: lambda instance, codes: (
         f"No single change admits anything. {instance} misses the fewest constraints: {', '.join(codes)}."

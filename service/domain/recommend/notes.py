@@ -9,7 +9,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import near_names
 from service.domain.catalog.software_support import software_names
 from service.domain.evidence.named import NamedWork
-from service.domain.jobs.job import Job, purpose_of, sequence_length
+from service.domain.jobs.job import Job, assumed_lengths, purpose_of, sequence_length
 from service.domain.jobs.serving import Serving
 from service.domain.layouts.candidates import usual_batch
 from service.domain.physics.load import TIMES
@@ -96,11 +96,7 @@ def notes_on(
         yield Note(NoteCode.PRICE_IGNORED, ("objective",), figures)
     if (work := question.modelled) is not None:
         yield from _published_precision(work, given)
-    if work is not None and work.task == "training" and work.global_batch is None:
-        usual = usual_batch(work.model, work.method, purpose_of(work), sequence_length(work))
-        steps = work.amount is not None and work.amount.steps is not None
-        batch = {"samples": usual, "per_gpu": work.micro_batch, "steps": steps}
-        yield Note(NoteCode.BATCH_ASSUMED, ("workload.global_batch_size",), batch)
+        yield from _assumed_samples(work)
     load = None if work is None else work.serving
     if load is not None and given.isdisjoint(LIMITS_ON_TIMES):
         yield _usual_limit(load)
@@ -127,6 +123,18 @@ def _notes_on_nodes(question: Question) -> Iterator[Note]:
     tried, most = node_counts(*question.nodes)[-1], question.nodes[1]
     if tried < most:
         yield Note(NoteCode.NODES_NOT_TRIED, ("constraints.max_nodes",), {"most": most, "tried": tried})
+
+
+def _assumed_samples(work: Job) -> Iterator[Note]:
+    """Yields the batch of training and the lengths of a sample of inference that the caller does not state."""
+    if work.task == "training" and work.global_batch is None:
+        usual = usual_batch(work.model, work.method, purpose_of(work), sequence_length(work))
+        steps = work.amount is not None and work.amount.steps is not None
+        batch = {"samples": usual, "per_gpu": work.micro_batch, "steps": steps}
+        yield Note(NoteCode.BATCH_ASSUMED, ("workload.global_batch_size",), batch)
+    if lengths := assumed_lengths(work):
+        fields = tuple(f"workload.{name}_length" for name in lengths)
+        yield Note(NoteCode.LENGTHS_ASSUMED, fields, {"lengths": lengths, "speech": work.model.family == "speech"})
 
 
 def _published_precision(work: Job, given: Collection[str]) -> Iterator[Note]:
