@@ -1,9 +1,12 @@
 """Each constraint on hardware: whom it turns away, and how little opens it again."""
 
+from functools import partial
+
 import pytest
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.selection.constraints import Constraints, type_checks
+from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import Check, Relaxation
 from service.domain.typeset import TypeSet
 from tests.builders.catalogs import catalog
@@ -149,13 +152,17 @@ def test_exclude_is_relaxed_by_the_name_that_keeps_most_out(world: Catalog) -> N
     assert names(found.admitted.types, world) == {"small"}
 
 
+def _always(index: int, _: AdmittedOffers) -> int:
+    return index
+
+
 def test_of_several_words_the_one_of_the_preferred_type_is_added(world: Catalog) -> None:
     check = the_check(Constraints(words={"gpu": ("a-gpu-of-no-type",)}), "gpu", world)
     offered = [type_.gpu.id for type_ in world.instance_types if type_.gpu is not None]
     assert len(set(offered)) > 1
     for index, type_ in enumerate(world.instance_types):
         if type_.gpu is not None:
-            found = relaxed_check(check, world, preferred=lambda _, index=index: index)
+            found = relaxed_check(check, world, preferred=partial(_always, index))
             assert found is not None
             assert found.to == {"gpu": ["a-gpu-of-no-type", type_.gpu.id]}
             assert found.admitted.types.bit_count() == offered.count(type_.gpu.id)
