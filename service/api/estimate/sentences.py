@@ -231,9 +231,9 @@ def fit_change_text(change: FitChange, *, of_cpus: bool = False) -> str:
     other = None if change.also is None else _change_text(*change.also)
     match change.code:
         case "nodes" if other:
-            return f"With {other} on {change.to:g} nodes it needs {needed} {place}."
+            return f"With {other} on {change.to:g} nodes it fits in {needed} {place}."
         case "nodes":
-            return f"On {change.to:g} nodes it needs {needed} {place}."
+            return f"On {change.to:g} nodes it fits in {needed} {place}."
         case "usable_memory_gib":
             return f"A {'machine' if of_cpus else 'GPU'} with {change.to:.1f} GiB of usable memory holds it."
         case "memory_confidence":
@@ -241,10 +241,10 @@ def fit_change_text(change: FitChange, *, of_cpus: bool = False) -> str:
         case "host_memory_gib":
             return f"A host with {needed} of memory holds it."
         case "layout":
-            return f"With the best layout in place of the given one it needs {needed} {place}."
+            return f"With the best layout in place of the given one it fits in {needed} {place}."
         case code:
             changes = " and ".join(filter(None, (other, _change_text(code, change.to))))
-            return f"With {changes} it needs {needed} {place}."
+            return f"With {changes} it fits in {needed} {place}."
 
 
 def _change_text(field: str, to: float | str | bool) -> str:

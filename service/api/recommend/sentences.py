@@ -291,14 +291,24 @@ def _batch_assumed(samples: float, per_gpu: int | None, *, steps: bool) -> str:
     return f"No `global_batch_size` was given, so an optimizer step is taken to have {step}.{differ}"
 
 
-def _nearest(in_time: RankedOffer | None, in_budget: RankedOffer | None) -> str:
-    sides = []
-    if in_time is not None and in_time.usd is not None:
-        sides.append(f"in time, the cheapest is {in_time.instance_type.id} for ${readable(in_time.usd, 4)}")
-    if in_budget is not None and in_budget.hours is not None:
-        hours = readable(in_budget.hours, 3)
-        sides.append(f"within the budget, the fastest is {in_budget.instance_type.id} in {hours} hours")
-    return f"Nothing is both in time and within the budget: {'; '.join(sides)}."
+def _nearest(
+    in_time: RankedOffer | None,
+    in_budget: RankedOffer | None,
+    fastest: RankedOffer | None,
+    cheapest: RankedOffer | None,
+) -> str:
+    sides = (
+        ("in time, the cheapest is {} for {usd}", in_time),
+        ("nothing is in time, and the fastest is {} in {hours}", fastest),
+        ("within the budget, the fastest is {} in {hours}", in_budget),
+        ("nothing is within the budget, and the cheapest is {} for {usd}", cheapest),
+    )
+    texts = [
+        text.format(offer.instance_type.id, usd=f"${readable(offer.usd, 4)}", hours=f"{readable(offer.hours, 3)} hours")
+        for text, offer in sides
+        if offer is not None and offer.usd is not None and offer.hours is not None
+    ]
+    return f"Nothing is both in time and within the budget: {'; '.join(texts)}."
 
 
 LACKING = {
