@@ -69,6 +69,14 @@ def _bound_by_host(rate: float, asked: bool, feeding: str) -> str:
     return f"{could}, but {feeding}: the estimate uses this rate."
 
 
+def lengths_assumed(lengths: Mapping[str, float], *, speech: bool) -> str:
+    """Returns which lengths of a sample the caller did not give, and the tokens that are assumed."""
+    fields = " and no ".join(f"`{name}_length`" for name in lengths)
+    tokens = " and ".join(f"{plural(round(count), 'token')} of {name}" for name, count in lengths.items())
+    greedy = " Decoding is greedy: beams, time stamps and second attempts take up to twice as long." if speech else ""
+    return f"No {fields} {'was' if len(lengths) == 1 else 'were'} given, so a sample is taken to have {tokens}.{greedy}"
+
+
 def _host_bound(rate: float, fed: float, vcpus: float | None = None, asked: bool = False) -> str:
     cpus = "the CPUs" if vcpus is None else f"its {vcpus:g} vCPUs"
     return _bound_by_host(rate, asked, f"{cpus} prepare only {_rate(fed)}")
@@ -165,6 +173,7 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
         "No `global_batch_size` was given, so an optimizer step is taken to have "
         f"{samples:,.0f} sample{'' if samples == 1 else 's'}."
     ),
+    EstimateWarningCode.LENGTHS_ASSUMED: lengths_assumed,
     EstimateWarningCode.HOST_BOUND: _host_bound,
     EstimateWarningCode.IMAGES_PER_VCPU: lambda rate, vcpus, usual: (
         f"The GPUs of a node read {_rate(rate)} images per second, and its {vcpus:g} vCPUs usually prepare "
@@ -222,9 +231,9 @@ def fit_change_text(change: FitChange, *, of_cpus: bool = False) -> str:
     other = None if change.also is None else _change_text(*change.also)
     match change.code:
         case "nodes" if other:
-            return f"With {other} on {change.to:g} nodes it needs {needed} {place}."
+            return f"With {other} on {change.to:g} nodes it fits in {needed} {place}."
         case "nodes":
-            return f"On {change.to:g} nodes it needs {needed} {place}."
+            return f"On {change.to:g} nodes it fits in {needed} {place}."
         case "usable_memory_gib":
             return f"A {'machine' if of_cpus else 'GPU'} with {change.to:.1f} GiB of usable memory holds it."
         case "memory_confidence":
@@ -232,10 +241,10 @@ def fit_change_text(change: FitChange, *, of_cpus: bool = False) -> str:
         case "host_memory_gib":
             return f"A host with {needed} of memory holds it."
         case "layout":
-            return f"With the best layout in place of the given one it needs {needed} {place}."
+            return f"With the best layout in place of the given one it fits in {needed} {place}."
         case code:
             changes = " and ".join(filter(None, (other, _change_text(code, change.to))))
-            return f"With {changes} it needs {needed} {place}."
+            return f"With {changes} it fits in {needed} {place}."
 
 
 def _change_text(field: str, to: float | str | bool) -> str:

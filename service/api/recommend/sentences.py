@@ -6,7 +6,7 @@ from math import ceil
 from typing import Any
 
 from service.api.estimate.sentences import WARNINGS as WARNINGS_OF_ESTIMATES
-from service.api.estimate.sentences import Sentence, plural, readable
+from service.api.estimate.sentences import Sentence, lengths_assumed, plural, readable
 from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.advice_texts import ADVICE
 from service.api.recommend.codes import REJECTIONS
@@ -217,6 +217,7 @@ def _spot_can_be_interrupted(notice_seconds: int | None, others: int | None, uti
 
 OF_ONE_MACHINE = (
     EstimateWarningCode.BATCH_ASSUMED,
+    EstimateWarningCode.LENGTHS_ASSUMED,
     EstimateWarningCode.REQUESTS_WAIT,
     EstimateWarningCode.ENDED,
     EstimateWarningCode.TASK_UNSUPPORTED,
@@ -266,8 +267,8 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     **{
         WarningCode(code): sentence
         for code, sentence in WARNINGS_OF_ESTIMATES.items()
-        # In a recommendation, a note replaces `BATCH_ASSUMED`, a rejection `REQUESTS_WAIT`, other warnings `ENDED`, and
-        # no choice lacks software for its task.
+        # In a recommendation, notes replace `BATCH_ASSUMED` and `LENGTHS_ASSUMED`, a rejection `REQUESTS_WAIT`, other
+        # warnings `ENDED`, and no choice lacks software for its task.
         if code not in OF_ONE_MACHINE
     },
     WarningCode.MEASUREMENT_OLD: "Last measured on {measured_on}, on {machine}; measure it again.",
@@ -290,14 +291,24 @@ def _batch_assumed(samples: float, per_gpu: int | None, *, steps: bool) -> str:
     return f"No `global_batch_size` was given, so an optimizer step is taken to have {step}.{differ}"
 
 
-def _nearest(in_time: RankedOffer | None, in_budget: RankedOffer | None) -> str:
-    sides = []
-    if in_time is not None and in_time.usd is not None:
-        sides.append(f"in time, the cheapest is {in_time.instance_type.id} for ${readable(in_time.usd, 4)}")
-    if in_budget is not None and in_budget.hours is not None:
-        hours = readable(in_budget.hours, 3)
-        sides.append(f"within the budget, the fastest is {in_budget.instance_type.id} in {hours} hours")
-    return f"Nothing is both in time and within the budget: {'; '.join(sides)}."
+def _nearest(
+    in_time: RankedOffer | None,
+    in_budget: RankedOffer | None,
+    fastest: RankedOffer | None,
+    cheapest: RankedOffer | None,
+) -> str:
+    sides = (
+        ("in time, the cheapest is {} for {usd}", in_time),
+        ("nothing is in time, and the fastest is {} in {hours}", fastest),
+        ("within the budget, the fastest is {} in {hours}", in_budget),
+        ("nothing is within the budget, and the cheapest is {} for {usd}", cheapest),
+    )
+    texts = [
+        text.format(offer.instance_type.id, usd=f"${readable(offer.usd, 4)}", hours=f"{readable(offer.hours, 3)} hours")
+        for text, offer in sides
+        if offer is not None and offer.usd is not None and offer.hours is not None
+    ]
+    return f"Nothing is both in time and within the budget: {'; '.join(texts)}."
 
 
 LACKING = {
@@ -386,6 +397,7 @@ NOTES: Mapping[NoteCode, Sentence] = {
     NoteCode.NODES_NOT_TRIED: "Numbers of nodes that are tried are powers of two, and three and five times these: "
     "{tried} at most. `min_nodes: {most}` tries {most}.",
     NoteCode.BATCH_ASSUMED: _batch_assumed,
+    NoteCode.LENGTHS_ASSUMED: lengths_assumed,
     NoteCode.NEAREST: _nearest,
     NoteCode.SEVERAL_CONSTRAINTS: lambda instance, codes: (
         f"No single change admits anything. {instance} misses the fewest constraints: {', '.join(codes)}."

@@ -33,7 +33,7 @@ from service.domain.errors import QuestionError
 from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork, Place
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
-from service.domain.jobs.job import Amount, Job
+from service.domain.jobs.job import Amount, Job, assumed_lengths
 from service.domain.layouts.job_estimate import Choose, JobEstimate, at_rate, estimate_job
 from service.domain.layouts.usual import FixedLayout
 from service.domain.layouts.warnings import EstimateWarningCode, estimate_warnings
@@ -315,8 +315,10 @@ def _machine_warnings(machine: InstanceType, catalog: Catalog) -> _Warnings:
 
 
 def _batch_warnings(job: JobEstimate) -> _Warnings:
-    """Yields a batch that is assumed, and requests that wait, for which a recommendation rejects a machine."""
+    """Yields what is assumed of a batch or a sample, and requests that wait, which a recommendation rejects."""
     estimate, asked = job.estimate, job.job.concurrency
+    if lengths := assumed_lengths(job.job):
+        yield statement(EstimateWarningCode.LENGTHS_ASSUMED, lengths=lengths, speech=job.job.model.family == "speech")
     if isinstance(job.config, TrainingConfig) and job.config.global_batch is None:
         yield statement(EstimateWarningCode.BATCH_ASSUMED, samples=estimate.layout.global_batch)
     if not job.job.serves or estimate.served is not None or not asked or not estimate.concurrency:

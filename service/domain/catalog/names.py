@@ -203,7 +203,8 @@ def resolve_instance(name: str, catalog: Catalog, field: str) -> str:
         raise UnknownName(
             f"Several providers have an instance type '{name}': write one of {', '.join(ids)}.", field=field, near=ids
         )
-    raise unknown("instance type", name, spellings, field)
+    # An instance type may be newer than the day of the catalog.
+    raise unknown(f"instance type of {catalog.day}", name, spellings, field)
 
 
 def _instance_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:

@@ -257,6 +257,19 @@ def output_length(job: Job) -> float:
     return job.output_length or job.model.output_tokens_per_sample or 0.0
 
 
+def assumed_lengths(job: Job) -> dict[str, float]:
+    """Returns the tokens of `input` and `output` of a sample of inference that the estimate assumes, without those that
+    the caller states or the network fixes.
+    """
+    model = job.model
+    if job.task != "inference" or model.transformer is None:
+        return {}
+    stated = job.input_length or job.sequence_length or job.mean_length or model.input_tokens_per_sample
+    lengths = {} if stated else {"input": max(1.0, input_length(job))}
+    writes = model.generates and not job.output_length
+    return lengths | ({"output": max(1.0, output_length(job))} if writes else {})
+
+
 def _denoising_steps(job: Job) -> float:
     """Returns the denoising steps of a sample; 1 for a network without them."""
     return job.denoising_steps or job.model.steps_per_sample or 1.0

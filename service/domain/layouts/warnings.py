@@ -36,6 +36,7 @@ class EstimateWarningCode(StrEnum):
     REQUESTS_WAIT = "requests_wait"
     SLOW_FIRST_TOKEN = "slow_first_token"  # noqa: S105 - a token of an answer
     BATCH_ASSUMED = "batch_assumed"
+    LENGTHS_ASSUMED = "lengths_assumed"
     HOST_BOUND = "host_bound"
     IMAGES_PER_VCPU = "images_per_vcpu"
     SLOW_READS = "slow_reads"

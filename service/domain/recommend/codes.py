@@ -180,6 +180,7 @@ class NoteCode(MeaningfulCode):
     NO_DEADLINE = auto(), "No deadline was given, so none was applied."
     NODES_NOT_TRIED = auto(), "Not every number of nodes up to `max_nodes` is tried, and `max_nodes` itself is not."
     BATCH_ASSUMED = auto(), "No batch was given, so that training steps are taken to have a usual number of samples."
+    LENGTHS_ASSUMED = auto(), "No length of a sample was given, so that one is assumed, which may be a single token."
     CONFLICT_IN_SOURCES = auto(), "Rules of thumb that the answer cites rank the same families in opposite orders."
     NOT_WEIGHED = auto(), "Fields that were read and checked but did not affect the ranking."
     SOFTWARE_UNKNOWN = auto(), "Software without any rule about where it runs; it rejected nothing."

@@ -44,12 +44,9 @@ W = TypeVar("W")
 Measured = tuple[Measurement, ...]
 """The measurements under a workload's name. They are an argument of cached functions, because they differ by caller."""
 
-Estimating = Callable[[TypeSet], "FleetEstimate[Job]"]
-"""A function that returns another estimate of the fleet, for some types."""
-
-Keeping = Callable[[AdmittedOffers, TypeSet, Estimating], TypeSet]
-"""A function that returns which types of rejected offers keep the limits by another estimate of the fleet. Its second
-argument is the types that do not run the job now."""
+Keeping = Callable[[AdmittedOffers, TypeSet, Job, tuple[int, ...]], TypeSet]
+"""A function that returns which types of rejected offers keep the limits with another job or other numbers of nodes.
+Its second argument is the types that do not run the job now."""
 
 
 class Blockers(NamedTuple):
@@ -144,7 +141,7 @@ def node_counts(least: int, most: int) -> tuple[int, ...]:
 
 def estimate_fleet(job: Job, counts: Sequence[int], catalog: Catalog) -> FleetEstimate[Job]:
     """Returns the job on every instance type and each number of nodes; cached."""
-    return catalog.derive(_estimate_fleet, job, tuple(counts), cache=catalog.outlooks)
+    return catalog.derive(estimate_types, job, tuple(counts), cache=catalog.outlooks)
 
 
 def with_measurements(fleet: FleetEstimate[Job], measured: Measured, catalog: Catalog) -> FleetEstimate[Job]:
@@ -190,15 +187,20 @@ class _MoreMemory:
         confidence = catalog.derive(_highest_confidence, self.fleet, among, cache=catalog.outlooks)
         if confidence is not None and (admits := self._with_confidence(confidence, rejected, catalog)):
             return Relaxation({"workload.memory_confidence": confidence}, rejected.only(admits))
-        tried = self.fleet.counts
-        least, most = min(tried), max(tried)
+        return self._with_more_nodes(rejected, catalog) or self._in_clusters(rejected, catalog)
+
+    def _with_more_nodes(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+        least, most = min(self.fleet.counts), max(self.fleet.counts)
+        # Numbers of nodes that were tried before admit nothing.
+        untried = tuple(count for count in node_counts(least, MAX_NODES) if count > most)
         while rejected.types & self.fails and (most := 2 * most) <= MAX_NODES:
-            # Numbers of nodes that were tried before admit nothing.
-            more = tuple(count for count in node_counts(least, most) if count not in tried)
+            more, untried = _up_to(most, untried)
             if admits := self.admitted(self.fleet.job, more, rejected, catalog):
                 return Relaxation({"max_nodes": most}, rejected.only(admits))
-            tried += more
-        return self._in_clusters(rejected, catalog)
+            # Where twice the nodes do not help, more of them rarely do, and to try all at once takes less time.
+            if not self.admitted(self.fleet.job, untried, rejected, catalog):
+                return None
+        return None
 
     def _in_clusters(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         job, counts = self.fleet.job, self.fleet.counts
@@ -317,17 +319,23 @@ def _types_within_limits(
     catalog: Catalog,
 ) -> TypeSet:  # fmt: skip
     if keeping is not None:
-        return keeping(rejected, blocked, lambda types: _estimate_fleet(catalog, job, counts, types))
+        return keeping(rejected, blocked, job, counts)
     return catalog.derive(types_that_run, job, counts, rejected.types & blocked, cache=catalog.outlooks)
+
+
+def _up_to(most: int, counts: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns the counts that are at most this number, and the others."""
+    return tuple(count for count in counts if count <= most), tuple(count for count in counts if count > most)
 
 
 def _types_that_fit_with(catalog: Catalog, fleet: FleetEstimate[Job], confidence: float, types: TypeSet) -> TypeSet:
     return types_that_fit_with(confidence, fleet.job, fleet.counts, fleet.options, types, catalog)
 
 
-def _estimate_fleet(
+def estimate_types(
     catalog: Catalog, job: Job, counts: tuple[int, ...], among: TypeSet | None = None
 ) -> FleetEstimate[Job]:
+    """Returns the job on some instance types, or on all of them, and each number of nodes."""
     options, layouts = estimate_columns(job, counts, catalog, among)
     return FleetEstimate(job, counts, options, layouts, Blockers.of(options, catalog))
 

@@ -9,15 +9,15 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import near_names
 from service.domain.catalog.software_support import software_names
 from service.domain.evidence.named import NamedWork
-from service.domain.jobs.job import Job, purpose_of, sequence_length
+from service.domain.jobs.job import Job, assumed_lengths, purpose_of, sequence_length
 from service.domain.jobs.serving import Serving
 from service.domain.layouts.candidates import usual_batch
 from service.domain.physics.load import TIMES
-from service.domain.recommend.answer import CitedPrior, Note, Question, RankedOffer, Rejection
+from service.domain.recommend.answer import CitedPrior, Note, Question, Rejection
 from service.domain.recommend.codes import NoteCode
 from service.domain.recommend.fleet import node_counts
 from service.domain.recommend.priors import in_conflict, usual_gpus
-from service.domain.recommend.relax import NearestMiss
+from service.domain.recommend.relax import Nearest, NearestMiss
 
 ALWAYS_WEIGHED = frozenset({
     "task", "precision", "precision_support", "fault_tolerant", "host", "software", "numerics",
@@ -72,7 +72,7 @@ LIMITS = (
 
 def notes_on(
     question: Question,
-    nearest: tuple[RankedOffer | None, RankedOffer | None],
+    nearest: Nearest | None,
     miss: NearestMiss | None,
     catalog: Catalog,
     priors: Sequence[CitedPrior],
@@ -84,7 +84,7 @@ def notes_on(
 ) -> Iterator[Note]:
     """Yields the notes of an answer.
 
-    `nearest` is the cheapest offer in time and the fastest within the budget; `miss` is the machine that misses the
+    `nearest` has the offers nearest to a deadline and a budget; `miss` is the machine that misses the
     fewest constraints, where no single change admits any. `spot_unpriced` says that spot is allowed and sold, but no
     spot price is known; `commitments_unused` are those held under which no admitted type has an offer.
     """
@@ -96,11 +96,7 @@ def notes_on(
         yield Note(NoteCode.PRICE_IGNORED, ("objective",), figures)
     if (work := question.modelled) is not None:
         yield from _published_precision(work, given)
-    if work is not None and work.task == "training" and work.global_batch is None:
-        usual = usual_batch(work.model, work.method, purpose_of(work), sequence_length(work))
-        steps = work.amount is not None and work.amount.steps is not None
-        batch = {"samples": usual, "per_gpu": work.micro_batch, "steps": steps}
-        yield Note(NoteCode.BATCH_ASSUMED, ("workload.global_batch_size",), batch)
+        yield from _assumed_samples(work)
     load = None if work is None else work.serving
     if load is not None and given.isdisjoint(LIMITS_ON_TIMES):
         yield _usual_limit(load)
@@ -127,6 +123,18 @@ def _notes_on_nodes(question: Question) -> Iterator[Note]:
     tried, most = node_counts(*question.nodes)[-1], question.nodes[1]
     if tried < most:
         yield Note(NoteCode.NODES_NOT_TRIED, ("constraints.max_nodes",), {"most": most, "tried": tried})
+
+
+def _assumed_samples(work: Job) -> Iterator[Note]:
+    """Yields the batch of training and the lengths of a sample of inference that the caller does not state."""
+    if work.task == "training" and work.global_batch is None:
+        usual = usual_batch(work.model, work.method, purpose_of(work), sequence_length(work))
+        steps = work.amount is not None and work.amount.steps is not None
+        batch = {"samples": usual, "per_gpu": work.micro_batch, "steps": steps}
+        yield Note(NoteCode.BATCH_ASSUMED, ("workload.global_batch_size",), batch)
+    if lengths := assumed_lengths(work):
+        fields = tuple(f"workload.{name}_length" for name in lengths)
+        yield Note(NoteCode.LENGTHS_ASSUMED, fields, {"lengths": lengths, "speech": work.model.family == "speech"})
 
 
 def _published_precision(work: Job, given: Collection[str]) -> Iterator[Note]:
@@ -186,12 +194,10 @@ def _retired(question: Question, catalog: Catalog) -> Iterator[Note]:
             yield Note(NoteCode.RETIRED, (f"constraints.{column}",), figures)
 
 
-def _near_notes(nearest: tuple[RankedOffer | None, RankedOffer | None], miss: NearestMiss | None) -> Iterator[Note]:
+def _near_notes(nearest: Nearest | None, miss: NearestMiss | None) -> Iterator[Note]:
     """Yields notes on the nearest offers and the nearest type where nothing is admitted."""
-    if nearest != (None, None):
-        in_time, in_budget = nearest
-        limits = ("constraints.deadline_hours", "constraints.budget_usd")
-        yield Note(NoteCode.NEAREST, limits, {"in_time": in_time, "in_budget": in_budget})
+    if nearest is not None:
+        yield Note(NoteCode.NEAREST, ("constraints.deadline_hours", "constraints.budget_usd"), nearest._asdict())
     if miss is not None:
         yield Note(NoteCode.SEVERAL_CONSTRAINTS, ("constraints",), {"instance": miss.instance, "codes": miss.codes})
 

@@ -25,7 +25,7 @@ from service.domain.jobs.serving import Serving
 from service.domain.money import MICRO
 from service.domain.physics.load import TIMES, keeps_limits
 from service.domain.recommend.answer import Limits
-from service.domain.recommend.fleet import Estimating, FleetEstimate, estimate_fleet
+from service.domain.recommend.fleet import FleetEstimate, estimate_fleet, estimate_types
 from service.domain.recommend.objective import Figures, Objective, compared, scores
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers
 from service.domain.selection.relax import Check, Relaxation
@@ -522,15 +522,26 @@ class _LimitRelaxation:
 
 
 def keeping_otherwise(
-    planner: Planner, candidates: CheapestOffers, rejected: AdmittedOffers, blocked: TypeSet, estimating: Estimating,
-    catalog: Catalog,
+    planner: Planner, candidates: CheapestOffers, rejected: AdmittedOffers, blocked: TypeSet, job: Job,
+    counts: tuple[int, ...], catalog: Catalog,
 ) -> TypeSet:  # fmt: skip
-    """Returns which types of the rejected offers keep the limits only by another estimate of the fleet."""
+    """Returns which types of the rejected offers keep the limits only with another job or other numbers of nodes."""
     if isinstance(planner.fleet.job, NamedWork):
         return 0  # other estimates need a job, and named work has only measurements
     # Another estimate may help types that do not hold the job, and types that miss its limits.
     now = plans_of(planner, candidates, catalog)
     misses = candidates.types_at(now.works) & ~candidates.types_at(now.keeps)
     types = rejected.types & (blocked | misses)
-    plans = _find_plans(catalog, replace(planner, fleet=estimating(types)), candidates)
-    return types & candidates.types_at(plans.keeps, rejected.limit)
+    # Only the types are cached, since estimates of many numbers of nodes take megabytes.
+    return catalog.derive(
+        _types_that_keep, planner, candidates, types, rejected.limit, job, counts, cache=catalog.outlooks
+    )
+
+
+def _types_that_keep(
+    catalog: Catalog, planner: Planner, candidates: CheapestOffers, types: TypeSet, limit: float | None, job: Job,
+    counts: tuple[int, ...],
+) -> TypeSet:  # fmt: skip
+    fleet = estimate_types(catalog, job, counts, types)
+    plans = _find_plans(catalog, replace(planner, fleet=fleet), candidates)
+    return types & candidates.types_at(plans.keeps, limit)

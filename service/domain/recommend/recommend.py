@@ -72,7 +72,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         completer = Completer(question.work, basis.planner, basis.objective.criteria, leading.ranked, catalog)
         current = completer.complete(rented)
         choices = tuple(compared(choice, current, question.work) for choice in choices)
-    near = (None, None) if admitted.types else nearest(basis, constraints, needs, catalog)
+    near = None if admitted.types else nearest(basis, constraints, needs, catalog)
     rejected = rejections(basis, selection, catalog)
     if priced is not None:
         rejected = priced_first(rejected, priced)

@@ -8,7 +8,7 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.jobs.job import Job
-from service.domain.recommend.answer import Explained, RankedOffer, Rejection, RelaxationOutcome
+from service.domain.recommend.answer import Explained, Limits, RankedOffer, Rejection, RelaxationOutcome
 from service.domain.recommend.basis import Basis, best_by, known, rank_by, ranked_offer, select_by
 from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.plans import LIMITS_BY_FIELD, Planner, plans_of
@@ -93,20 +93,41 @@ def nearest_miss(selection: Selection, rejected: Sequence[Rejection], catalog: C
     return NearestMiss(catalog.instance_types[index].id, tuple(codes))
 
 
-def nearest(
-    basis: Basis, constraints: Constraints, needs: Requirements, catalog: Catalog
-) -> tuple[RankedOffer | None, RankedOffer | None]:
-    """Returns the cheapest offer in time and the fastest within the budget; None without both limits."""
+class Nearest(NamedTuple):
+    """The offers nearest to a deadline and a budget that no offer keeps both."""
+
+    in_time: RankedOffer | None
+    """The cheapest in time; None if none is."""
+    in_budget: RankedOffer | None
+    """The fastest within the budget; None if none is."""
+    fastest: RankedOffer | None
+    """The fastest of all, if none is in time."""
+    cheapest: RankedOffer | None
+    """The cheapest of all, if none is within the budget."""
+
+
+def nearest(basis: Basis, constraints: Constraints, needs: Requirements, catalog: Catalog) -> Nearest | None:
+    """Returns the offers nearest to the deadline and to the budget; None without both limits, or without any offer."""
     planner = basis.planner
     if planner is None or planner.limits.deadline_hours is None or planner.limits.budget_usd is None:
-        return None, None
-    in_time = basis.under(OBJECTIVES["cheapest"], planner.limits._replace(budget_usd=None))
-    in_budget = basis.under(OBJECTIVES["fastest"], planner.limits._replace(deadline_hours=None))
-    ranked = _keeping(in_time, constraints, needs, catalog)
-    # Budgets limit the likely cost, whereas an old price ranks at its high end.
-    least_cost = int(np.nan_to_num(ranked.cost, nan=np.inf).argmin()) if len(ranked.cost) else 0
-    fastest = _keeping(in_budget, constraints, needs, catalog)
-    return _row(in_time, ranked, least_cost, catalog), _row(in_budget, fastest, 0, catalog)
+        return None
+    limits = planner.limits
+
+    def cheapest(limits: Limits) -> RankedOffer | None:
+        under = basis.under(OBJECTIVES["cheapest"], limits)
+        ranked = _keeping(under, constraints, needs, catalog)
+        # Budgets limit the likely cost, whereas an old price ranks at its high end.
+        row = int(np.nan_to_num(ranked.cost, nan=np.inf).argmin()) if len(ranked.cost) else 0
+        return _row(under, ranked, row, catalog)
+
+    def fastest(limits: Limits) -> RankedOffer | None:
+        under = basis.under(OBJECTIVES["fastest"], limits)
+        return _row(under, _keeping(under, constraints, needs, catalog), 0, catalog)
+
+    in_time, in_budget = cheapest(limits._replace(budget_usd=None)), fastest(limits._replace(deadline_hours=None))
+    free = limits._replace(deadline_hours=None, budget_usd=None)
+    offers = Nearest(in_time, in_budget, None if in_time else fastest(free), None if in_budget else cheapest(free))
+    return offers if any(offers) else None
 
 
 def _keeping(basis: Basis, constraints: Constraints, needs: Requirements, catalog: Catalog) -> Ranked:

@@ -2,10 +2,11 @@
 
 from statistics import NormalDist
 
-from service.api.estimate.sentences import readable, verdict_text, warning_text
+from service.api.estimate.sentences import fit_change_text, readable, verdict_text, warning_text
 from service.domain.band import Band
 from service.domain.bill.verdict import Gate, verdict
 from service.domain.layouts.warnings import EstimateWarningCode
+from service.domain.layouts.would_fit import FitChange
 from service.domain.money import Micros
 from service.domain.physics.estimate import MemoryNeed
 from service.domain.statement import statement
@@ -38,6 +39,11 @@ def test_a_lower_bound_says_what_it_leaves_out() -> None:
     assert verdict_text(found, None) == (
         "The run costs at least $0.004000, which is within the budget of $100.00. Not counted: No price of storage."
     )
+
+
+def test_a_change_is_enough_in_the_memory_that_it_takes_in_its_fastest_layout() -> None:
+    """QLoRA without recomputation takes more memory than LoRA with it, and does not need it."""
+    assert fit_change_text(FitChange("method", "qlora", 59 * GIB)) == "With method qlora it fits in 59.0 GiB per GPU."
 
 
 def test_a_cost_without_limits_is_stated() -> None:

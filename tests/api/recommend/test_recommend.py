@@ -490,6 +490,27 @@ def test_a_further_instance_type_is_the_best_by_the_objective(
     assert (relax["admits"], relax["best"]["usd_per_hour"]) == (1, best["usd_per_hour"])
 
 
+def test_limits_that_no_offer_keeps_are_answered_with_the_fastest_and_the_cheapest(client: TestClient) -> None:
+    work = {"model": "llama-3.1-70b", "purpose": "finetune", "global_batch_size": 64, "amount": {"tokens": 1e9}}
+
+    def text(**limits: object) -> str:
+        asked = question(workload=work, constraints={"provider": ["aws"], "max_nodes": 4, **limits})
+        return str(next(each["text"] for each in post_recommend(client, asked)["notes"] if each["code"] == "nearest"))
+
+    def best(objective: str) -> str:
+        asked = question(workload=work, constraints={"provider": ["aws"], "max_nodes": 4}, objective=objective)
+        choice = post_recommend(client, asked)["choices"][0]
+        return f"{choice['provider']}/{choice['instance']}"
+
+    neither = text(deadline_hours=0.01, budget_usd=0.01)
+    assert f"nothing is in time, and the fastest is {best('fastest')} in " in neither
+    assert f"nothing is within the budget, and the cheapest is {best('cheapest')} for $" in neither
+    one = text(deadline_hours=1000, budget_usd=0.01)
+    assert "in time, the cheapest is aws/" in one
+    assert "nothing is in time" not in one
+    assert "nothing is within the budget" in one
+
+
 def test_constraints_that_exclude_everything_together_name_the_nearest_machine(client: TestClient) -> None:
     asked = question(constraints={"provider": ["aws"], "family": ["NC"], "gpu_vendor": ["amd"]})
     answer = post_recommend(client, asked)

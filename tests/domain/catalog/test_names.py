@@ -2,8 +2,9 @@
 
 import pytest
 
-from service.domain.catalog.names import fold_gpu, near_names, resolve
+from service.domain.catalog.names import fold_gpu, near_names, resolve, resolve_instance
 from service.domain.errors import UnknownName
+from tests.builders.catalogs import catalog
 
 PRECISIONS = ("bf16", "fp16", "fp32", "fp8", "fp4", "int8")
 CARDS = ("a100", "h100", "v100", "p100", "t4", "t4g", "rtx-4090")
@@ -95,3 +96,10 @@ def test_spellings_of_one_card_fold_together(spelling: str) -> None:
 )
 def test_makers_and_gigabytes_are_written_in_many_ways(spelling: str, folded: str) -> None:
     assert fold_gpu(spelling) == folded
+
+
+def test_an_instance_type_is_unknown_on_a_day() -> None:
+    """P3 was not yet announced in 2016, so the day belongs to the error."""
+    world = catalog()
+    with pytest.raises(UnknownName, match=rf"No instance type of {world.day} is called 'p7\.48xlarge'"):
+        resolve_instance("p7.48xlarge", world, "instance")

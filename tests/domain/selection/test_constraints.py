@@ -1,10 +1,13 @@
 """Each constraint on hardware: whom it turns away, and how little opens it again."""
 
+from functools import partial
+
 import pytest
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.selection.constraints import Constraints, type_checks
-from service.domain.selection.relax import Check, Preference, Relaxation
+from service.domain.selection.offers import AdmittedOffers
+from service.domain.selection.relax import Check, Relaxation
 from service.domain.typeset import TypeSet
 from tests.builders.catalogs import catalog
 from tests.builders.gpus import gpu, rate
@@ -149,8 +152,8 @@ def test_exclude_is_relaxed_by_the_name_that_keeps_most_out(world: Catalog) -> N
     assert names(found.admitted.types, world) == {"small"}
 
 
-def _always(index: int | None) -> Preference:
-    return lambda _offers: index
+def _always(index: int, _: AdmittedOffers) -> int:
+    return index
 
 
 def test_of_several_words_the_one_of_the_preferred_type_is_added(world: Catalog) -> None:
@@ -159,8 +162,8 @@ def test_of_several_words_the_one_of_the_preferred_type_is_added(world: Catalog)
     assert len(set(offered)) > 1
     for index, type_ in enumerate(world.instance_types):
         if type_.gpu is not None:
-            found = relaxed_check(check, world, preferred=_always(index))
+            found = relaxed_check(check, world, preferred=partial(_always, index))
             assert found is not None
             assert found.to == {"gpu": ["a-gpu-of-no-type", type_.gpu.id]}
             assert found.admitted.types.bit_count() == offered.count(type_.gpu.id)
-    assert relaxed_check(check, world, preferred=_always(None)) is None
+    assert relaxed_check(check, world, preferred=lambda _: None) is None
