@@ -1,6 +1,5 @@
 """A write takes a key with its scope; a key that is not valid is refused everywhere; reading is open unless closed."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -19,20 +18,13 @@ BODY = {"items": [ITEM]}
 PAST = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-@pytest.fixture
-def service(seeded_copy: str) -> Iterator[TestClient]:
-    """A client without a key."""
-    with TestClient(create_app(Settings(database_url=seeded_copy), today=lambda: examples.DAY)) as client:
-        yield client
-
-
-def test_a_write_without_a_key_is_refused_before_its_body_is_read(service: TestClient) -> None:
+def test_a_write_without_a_key_is_refused_before_its_body_is_read(client: TestClient) -> None:
     for body in (b"[", b'{"items": []}'):
-        answer = service.post("/measurements", content=body, headers={"Content-Type": "application/json"})
+        answer = client.post("/measurements", content=body, headers={"Content-Type": "application/json"})
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json()["errors"][0]["field"] == "Authorization"
-    assert service.get("/measurements?workload=a-net").status_code == 422
+    assert client.get("/measurements?workload=a-net").status_code == 422
 
 
 def test_a_key_without_the_scope_is_refused_by_the_name_of_the_scope(seeded_copy: str) -> None:
@@ -56,10 +48,10 @@ def test_a_key_with_the_scope_writes(seeded_copy: str) -> None:
 @pytest.mark.parametrize(
     "token", ["", "x", TOKEN[:-1], TOKEN + "x", "sel_000000000000_" + "A" * 43, "é", "a b", "\x00", "x" * 8000]
 )
-def test_an_unknown_key_is_refused_everywhere(service: TestClient, token: str) -> None:
+def test_an_unknown_key_is_refused_everywhere(client: TestClient, token: str) -> None:
     headers = [(b"Authorization", f"Bearer {token}".encode("latin-1"))]
     for target in ("/gpus", "/measurements", "/nothing-here"):
-        answer = service.get(target, headers=headers)
+        answer = client.get(target, headers=headers)
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, 'Bearer error="invalid_token"')
         assert TOKEN not in answer.text
 
@@ -87,9 +79,9 @@ def test_an_expired_and_a_revoked_key_are_refused(seeded_copy: str) -> None:
         assert service.get("/gpus?limit=1", headers=bearer(late)).status_code == 200
 
 
-def test_another_scheme_is_not_a_key(service: TestClient) -> None:
-    assert service.get("/gpus?limit=1", headers={"Authorization": "Basic dTpw"}).status_code == 200
-    assert service.get("/gpus?limit=1", headers={"Authorization": f"bEaReR {TOKEN}"}).status_code == 200
+def test_another_scheme_is_not_a_key(client: TestClient) -> None:
+    assert client.get("/gpus?limit=1", headers={"Authorization": "Basic dTpw"}).status_code == 200
+    assert client.get("/gpus?limit=1", headers={"Authorization": f"bEaReR {TOKEN}"}).status_code == 200
 
 
 def test_closed_reads_take_any_valid_key(seeded_copy: str) -> None:

@@ -12,7 +12,7 @@ from service.app import create_app
 from service.domain.keys import id_of
 from service.settings import Settings, SettingsWrong, read_settings
 from tests.api.keys import TOKEN, bearer
-from tests.server import running
+from tests.server import PATIENCE_SECONDS, running
 
 HERE, THERE = "203.0.113.9", "2001:db8:1:2::3"
 Serving = Callable[..., TestClient]
@@ -129,7 +129,7 @@ def test_behind_a_proxy_the_client_counts_and_not_the_proxy(seeded_file: Path, t
     limit = {"SELECTOR_REQUESTS_PER_MINUTE_AND_ADDRESS": "2"}
     with (
         running(f"sqlite:///{seeded_file}", tmp_path / "log", **limit) as server,
-        httpx2.Client(base_url=server.url) as client,
+        httpx2.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as client,
     ):
         statuses = {
             address: [client.get("/gpus?limit=1", headers={"X-Forwarded-For": address}).status_code for _ in range(3)]

@@ -59,36 +59,21 @@ def estimated(question: Body, choice: Body) -> Body:
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_a_choice_keeps_its_question_and_a_relaxation_sent_back_its_promise(
+def test_a_choice_keeps_its_question_and_is_the_estimate_of_its_machine(
     share: int, client: TestClient, vocabulary: Vocabulary
 ) -> None:
-    """A choice is also the estimate of its machine."""
-    questions, compared, sent_back = Questions(vocabulary, Random(share)), 0, 0
+    questions, compared = Questions(vocabulary, Random(share)), 0
     for _ in range(0, ASKED // SHARES, IN_ONE_BATCH):
         items = [questions.load() for _ in range(IN_ONE_BATCH)]
-        for question, answer in zip(items, answers(client, items), strict=True):
-            compared += consistent_choices(client, question, answer)
-            sent_back += len(kept_promises(client, question, answer))
+        for question, answer in zip(items, batch(client, "/recommend", items), strict=True):
+            assert "problem" not in answer, f"{answer}\n{json.dumps(question)}"
+            bodies = [estimated(question, choice) for choice in answer["choices"]]
+            estimates = batch(client, "/estimate", bodies) if bodies else []
+            for choice, alone in zip(answer["choices"], estimates, strict=True):
+                found = list(contradictions(question, choice, alone))
+                assert not found, f"{found}\n{json.dumps(question)}"
+                compared += 1
     assert compared > ASKED / SHARES
-    assert sent_back > ASKED / SHARES / 2
-
-
-def answers(client: TestClient, items: list[Body]) -> list[Body]:
-    """The answers to questions, none of which is refused."""
-    found = batch(client, "/recommend", items)
-    for question, answer in zip(items, found, strict=True):
-        assert "problem" not in answer, f"{answer}\n{json.dumps(question)}"
-    return found
-
-
-def consistent_choices(client: TestClient, question: Body, answer: Body) -> int:
-    """Compares choices with the question and with the estimates of their machines, and returns their number."""
-    bodies = [estimated(question, choice) for choice in answer["choices"]]
-    estimates = batch(client, "/estimate", bodies) if bodies else []
-    for choice, alone in zip(answer["choices"], estimates, strict=True):
-        found = list(contradictions(question, choice, alone))
-        assert not found, f"{found}\n{json.dumps(question)}"
-    return len(estimates)
 
 
 def test_instances_in_each_zone_are_no_more_than_are_allowed(client: TestClient) -> None:
@@ -122,26 +107,38 @@ def contradictions(question: Body, choice: Body, alone: Body) -> Any:
     yield from (name for name, value in alone["load"].items() if choice["serving"][name] != value)
 
 
+@pytest.mark.parametrize("share", range(SHARES))
+def test_a_relaxation_sent_back_admits_what_it_promised(share: int, client: TestClient, vocabulary: Vocabulary) -> None:
+    questions, sent_back = Questions(vocabulary, Random(SHARES + share)), 0
+    for _ in range(0, ASKED // SHARES, IN_ONE_BATCH):
+        items = [{**questions.load(), "limit": 1} for _ in range(IN_ONE_BATCH)]
+        sent_back += len(kept_promises(client, items))
+    assert sent_back > ASKED / SHARES / 2
+
+
 def test_long_prompts_have_the_room_that_was_promised(client: TestClient, vocabulary: Vocabulary) -> None:
     questions, changes = Questions(vocabulary, Random(4 * SHARES)), Counter[str]()
     for _ in range(0, ASKED // 2, IN_ONE_BATCH):
         items = [questions.long_prompts() for _ in range(IN_ONE_BATCH)]
-        for question, answer in zip(items, answers(client, items), strict=True):
-            promises = kept_promises(client, question, answer)
-            changes.update(field for code, field in promises if code == "kv_cache")
+        changes.update(field for code, field in kept_promises(client, items) if code == "kv_cache")
     assert changes.total() >= ASKED / 100
 
 
-def kept_promises(client: TestClient, question: Body, answer: Body) -> list[tuple[str, str]]:
+def kept_promises(client: TestClient, items: list[Body]) -> list[tuple[str, str]]:
     """Sends every relaxation back, checks what it admits, and returns the code and the field of each."""
-    promises = [(each["code"], each["relax"]) for each in answer["rejections"] if each["relax"]]
-    # The number of choices changes nothing that a relaxation promises.
-    changed = [relaxed({**question, "limit": 1}, promise["to"]) for _, promise in promises]
-    for (_, promise), again in zip(promises, answers(client, changed) if changed else (), strict=True):
-        stay = 0 if price_ignored(answer) and not price_ignored(again) else answer["counts"]["admitted"]
-        admits = again["counts"]["admitted"] - stay
-        assert admits == promise["admits"], f"{admits}, not {promise}\n{json.dumps(question)}"
-    return [(code, field) for code, promise in promises for field in promise["to"]]
+    found = []
+    for question, answer in zip(items, batch(client, "/recommend", items), strict=True):
+        assert "problem" not in answer, f"{answer}\n{json.dumps(question)}"
+        promises = [(each["code"], each["relax"]) for each in answer["rejections"] if each["relax"]]
+        changed = [relaxed(question, promise["to"]) for _, promise in promises]
+        again = batch(client, "/recommend", changed) if changed else []
+        for (code, promise), other in zip(promises, again, strict=True):
+            assert "problem" not in other, f"{other}\n{promise}\n{json.dumps(question)}"
+            stay = 0 if price_ignored(answer) and not price_ignored(other) else answer["counts"]["admitted"]
+            admits = other["counts"]["admitted"] - stay
+            assert admits == promise["admits"], f"{admits}, not {promise}\n{json.dumps(question)}"
+            found += [(code, field) for field in promise["to"]]
+    return found
 
 
 def price_ignored(answer: Body) -> bool:

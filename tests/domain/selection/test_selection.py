@@ -1,6 +1,6 @@
 """The selection against the plain loop, and what it promises about relaxing."""
 
-from typing import Any
+from random import Random
 
 import numpy as np
 from hypothesis import given, settings
@@ -10,13 +10,11 @@ from service.domain.catalog.hardware import RENTED
 from service.domain.catalog.offer import MARKETS
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers
-from service.domain.selection.selection import OFFER_CODES, select
+from service.domain.selection.selection import OFFER_CODES, Selection, select
 from service.domain.typeset import TypeSet
 from tests.builders.selection import first_type
 from tests.oracles.selection import lowest_prices, offer_misses, relaxed_constraints, type_misses
 from tests.strategies.catalogs import World, catalog_of, constraints, worlds
-
-MANY = settings(max_examples=250)
 
 
 def admitted_types(some: AdmittedOffers) -> set[int]:
@@ -27,10 +25,26 @@ def members(types: TypeSet, world: World) -> set[int]:
     return set(np.flatnonzero(world.catalog.mask(types)).tolist())
 
 
-@MANY
-@given(worlds(), constraints())
-def test_it_admits_what_a_plain_loop_over_every_offer_admits(world: World, asked: Constraints) -> None:
+limits_of_a_price = st.lists(st.sampled_from([0.4, 0.5, 0.7, 1.0, 1.2, 2.0, 33.0]), min_size=2, max_size=2)
+
+
+@settings(max_examples=500)
+@given(worlds(), constraints(), limits_of_a_price, st.randoms(use_true_random=False))
+def test_a_selection_keeps_its_laws(world: World, asked: Constraints, limits: list[float], random: Random) -> None:
+    """Each law is a function below. All of them check the same questions, which take longer to draw than to answer."""
     selection = select(asked, world.catalog)
+    it_admits_what_a_plain_loop_over_every_offer_admits(selection, world, asked)
+    every_type_is_admitted_or_fails_a_constraint(selection, world)
+    a_failed_constraint_names_just_the_types_that_miss_it(selection, world, asked)
+    types_are_too_expensive_if_offers_miss_the_price_limit_alone_and_none_passes(selection, world, asked)
+    only_this_means_that_without_it_the_type_would_be_in(selection, world, asked)
+    applying_a_relaxation_admits_just_what_it_promised(selection, world, asked)
+    whatever_one_constraint_alone_keeps_out_has_a_relaxation(selection, world)
+    the_order_of_offers_does_not_matter(selection, world, asked, random)
+    tightened_offers_are_the_same_and_equal_just_where_their_rows_are(selection, world, limits)
+
+
+def it_admits_what_a_plain_loop_over_every_offer_admits(selection: Selection, world: World, asked: Constraints) -> None:
     offers, cells, places = world.catalog.offers, selection.admitted.cheapest, selection.admitted.rows
     found = {
         (int(kind), MARKETS[offers.market[place]]): float(offers.usd_per_hour[place])
@@ -42,10 +56,7 @@ def test_it_admits_what_a_plain_loop_over_every_offer_admits(world: World, asked
         assert np.isnan(found[key]) if usd is None else found[key] == usd
 
 
-@MANY
-@given(worlds(), constraints())
-def test_every_type_is_admitted_or_fails_a_constraint(world: World, asked: Constraints) -> None:
-    selection = select(asked, world.catalog)
+def every_type_is_admitted_or_fails_a_constraint(selection: Selection, world: World) -> None:
     blocked = 0
     for constraint in selection.failed:
         blocked |= constraint.fails
@@ -54,10 +65,9 @@ def test_every_type_is_admitted_or_fails_a_constraint(world: World, asked: Const
     assert inside | members(blocked, world) == set(range(len(world.catalog.instance_types)))
 
 
-@MANY
-@given(worlds(), constraints())
-def test_a_failed_constraint_names_just_the_types_that_miss_it(world: World, asked: Constraints) -> None:
-    selection = select(asked, world.catalog)
+def a_failed_constraint_names_just_the_types_that_miss_it(
+    selection: Selection, world: World, asked: Constraints
+) -> None:
     for constraint in selection.failed:
         if constraint.code in OFFER_CODES:
             continue
@@ -66,24 +76,22 @@ def test_a_failed_constraint_names_just_the_types_that_miss_it(world: World, ask
         assert members(constraint.fails, world) == missing
 
 
-@MANY
-@given(worlds(), constraints())
-def test_types_are_too_expensive_if_offers_miss_the_price_limit_alone_and_none_passes(
-    world: World, asked: Constraints
+def types_are_too_expensive_if_offers_miss_the_price_limit_alone_and_none_passes(
+    selection: Selection, world: World, asked: Constraints
 ) -> None:
     expected = set()
     for place in range(len(world.catalog.instance_types)):
         misses = [offer_misses(asked, offer) for offer in world.offers if offer[0] == place]
         if ["max_usd_per_hour"] in misses and [] not in misses:
             expected.add(place)
-    answer = [each.fails for each in select(asked, world.catalog).failed if each.code == "max_usd_per_hour"]
+    answer = [each.fails for each in selection.failed if each.code == "max_usd_per_hour"]
     assert (members(answer[0], world) if answer else set()) == expected
 
 
-@MANY
-@given(worlds(), constraints())
-def test_only_this_means_that_without_it_the_type_would_be_in(world: World, asked: Constraints) -> None:
-    for constraint in select(asked, world.catalog).failed:
+def only_this_means_that_without_it_the_type_would_be_in(
+    selection: Selection, world: World, asked: Constraints
+) -> None:
+    for constraint in selection.failed:
         for place in members(constraint.fails_alone, world):
             kind = world.catalog.instance_types[place]
             hardware = type_misses(asked, kind)
@@ -91,11 +99,9 @@ def test_only_this_means_that_without_it_the_type_would_be_in(world: World, aske
             assert ([constraint.code] == hardware and [] in offers) or (not hardware and [constraint.code] in offers)
 
 
-@MANY
-@given(worlds(), constraints())
-def test_applying_a_relaxation_admits_just_what_it_promised(world: World, asked: Constraints) -> None:
-    before = admitted_types(select(asked, world.catalog).admitted)
-    for constraint in select(asked, world.catalog).failed:
+def applying_a_relaxation_admits_just_what_it_promised(selection: Selection, world: World, asked: Constraints) -> None:
+    before = admitted_types(selection.admitted)
+    for constraint in selection.failed:
         relaxed = constraint.relax(world.catalog, first_type)
         if relaxed is None:
             continue
@@ -105,10 +111,8 @@ def test_applying_a_relaxation_admits_just_what_it_promised(world: World, asked:
         assert before <= after
 
 
-@MANY
-@given(worlds(), constraints())
-def test_whatever_one_constraint_alone_keeps_out_has_a_relaxation(world: World, asked: Constraints) -> None:
-    for constraint in select(asked, world.catalog).failed:
+def whatever_one_constraint_alone_keeps_out_has_a_relaxation(selection: Selection, world: World) -> None:
+    for constraint in selection.failed:
         alone = members(constraint.fails_alone, world)
         if constraint.code == "lifecycle":  # no change proposes what cannot be rented
             types = world.catalog.instance_types
@@ -117,22 +121,17 @@ def test_whatever_one_constraint_alone_keeps_out_has_a_relaxation(world: World, 
             assert constraint.relax(world.catalog, first_type) is not None, constraint.code
 
 
-@MANY
-@given(worlds(), constraints(), st.randoms(use_true_random=False))
-def test_the_order_of_offers_does_not_matter(world: World, asked: Constraints, random: Any) -> None:
+def the_order_of_offers_does_not_matter(selection: Selection, world: World, asked: Constraints, random: Random) -> None:
     shuffled = random.sample(world.offers, len(world.offers))
-    again = catalog_of(list(world.catalog.instance_types), shuffled)
-    first, second = select(asked, world.catalog), select(asked, again)
-    assert first.admitted.types == second.admitted.types
-    assert [o.fails for o in first.failed] == [o.fails for o in second.failed]
+    again = select(asked, catalog_of(list(world.catalog.instance_types), shuffled))
+    assert selection.admitted.types == again.admitted.types
+    assert [o.fails for o in selection.failed] == [o.fails for o in again.failed]
 
 
-@MANY
-@given(worlds(), constraints(), st.lists(st.sampled_from([0.4, 0.5, 0.7, 1.0, 1.2, 2.0, 33.0]), min_size=2, max_size=2))
-def test_tightened_offers_are_the_same_and_equal_just_where_their_rows_are(
-    world: World, asked: Constraints, limits: list[float]
+def tightened_offers_are_the_same_and_equal_just_where_their_rows_are(
+    selection: Selection, world: World, limits: list[float]
 ) -> None:
-    cheapest = select(asked, world.catalog).admitted.cheapest
+    cheapest = selection.admitted.cheapest
     parts = [cheapest.restricted_to(world.catalog.all_types, limit) for limit in limits]
     tight = [part.tightened(world.catalog) for part in parts]
     rows = [part.rows.tolist() for part in parts]
