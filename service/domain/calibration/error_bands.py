@@ -4,7 +4,7 @@ Errors are grouped by kind of step, class of stacks, family of the model, and by
 model or stack) no fitted run has, so that an extrapolation is marked as such and has a wider band.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -140,15 +140,20 @@ def bands_by_gpu(
     return np.array([rows[is_known] for is_known in known], dtype=np.float64).reshape(-1, 3)
 
 
-def _groups(kind: StepKind, features: Features, new: Sequence[str]) -> tuple[str, ...]:
-    """Returns the groups of errors of a question, the narrowest first; the last has all errors of its kind."""
+def _groups(kind: StepKind, features: Features, new: Sequence[str]) -> Iterator[str]:
+    """Yields the groups of errors of a question, the narrowest first; the last has all errors of its kind."""
     novelty = "+".join(new) or "nothing"
     widest = "stack" if "stack" in new else novelty
     harder = "".join(f"{name}=yes|" for name in HARDER if features.get(name))
     family = f"family={features.get('family', '')}|unseen={novelty}"
-    narrow = [f"{scope[0]}|{family}" for pattern in kind.banded_by if (scope := scope_of(pattern, features))]
-    scopes = (*narrow, family, f"unseen={novelty}", f"unseen={widest}")
-    return (*(dict.fromkeys(harder + scope for scope in scopes)), "")
+    for pattern in kind.banded_by:
+        if scope := scope_of(pattern, features):
+            yield f"{harder}{scope[0]}|{family}"
+    yield harder + family
+    yield f"{harder}unseen={novelty}"
+    if widest != novelty:
+        yield f"{harder}unseen={widest}"
+    yield ""
 
 
 def _middle_groups(kind: StepKind, features: Features) -> tuple[str, ...]:
@@ -207,7 +212,7 @@ class _GroupedErrors:
     wider: Mapping[Group, Group]
 
     @classmethod
-    def of(cls, misses: Sequence[Miss], scopes_of: Callable[[Miss], Sequence[str]]) -> "_GroupedErrors":
+    def of(cls, misses: Sequence[Miss], scopes_of: Callable[[Miss], Iterable[str]]) -> "_GroupedErrors":
         errors: dict[Group, list[float]] = {}
         wider: dict[Group, Group] = {}
         for miss in misses:

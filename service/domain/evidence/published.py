@@ -81,11 +81,10 @@ class EvidenceQuery:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A published run, how near it is to the question, and the traits in which it differs from the question."""
+    """A published run, and how near it is to the question."""
 
     run: PublishedRun
     nearness: Nearness
-    differs: tuple[str, ...]
     measured: str
     """The figure and the machine of the run, as a sentence without its full stop."""
 
@@ -177,7 +176,7 @@ def nearest_runs(
     for nearness, equally_near in near.items():
         for row in equally_near.nearest(query, most - len(evidence)).tolist():
             run = equally_near.runs[row]
-            evidence.append(Evidence(run, nearness, _differences(run, query), _description(run, reference)))
+            evidence.append(Evidence(run, nearness, _description(run, reference)))
         if len(evidence) == most:
             break
     return tuple(evidence)
@@ -249,19 +248,6 @@ def _length_of(run: PublishedRun) -> int | None:
     if run.input_length is not None and run.output_length is not None:
         return run.input_length + run.output_length
     return run.sequence_length or run.input_length
-
-
-def _differences(run: PublishedRun, query: EvidenceQuery) -> tuple[str, ...]:
-    """Returns the traits in which a run and a question differ; a trait that one of them leaves open is none."""
-    pairs = {
-        "model": (run.model, query.model.id),
-        "gpu": (run.gpu, query.gpu.id),
-        "precision": (run.precision, query.precision),
-        "framework": (run.framework, query.framework),
-        "gpus": (run.gpus, query.gpus),
-        "length": (_length_of(run), query.length),
-    }
-    return tuple(name for name, (run_has, asked) in pairs.items() if None not in (run_has, asked) and run_has != asked)
 
 
 def _description(run: PublishedRun, reference: Reference) -> str:
