@@ -122,10 +122,9 @@ def gated(found: Found, sizes: Sequence[int]) -> Iterator[Line]:
         noop = found.noops[most, question, SOME]
         yield Line(f"{question.name}: requests/s relative to {question.peer}", ratio(some, noop, per_second), gate)
     for question, gate in DELAYS.items():
-        alone, noop = found.answers[most, question, ALONE], found.noops[most, question, ALONE]
-        yield Line(f"{question.name}: p50 relative to {question.peer}", ratio(alone, noop, p50), gate)
-    fewest, alone = (found.answers[size, ESTIMATED, ALONE] for size in (FEWEST, MOST))
-    yield Line(f"{ESTIMATED.name}: p50 at {MOST:,} relative to {FEWEST:,}", ratio(alone, fewest, p50), MORE_OFFERS)
+        yield Line(f"{question.name}: p50 relative to {question.peer}", delay(found, question, most), gate)
+    grown = delay(found, ESTIMATED, MOST) / delay(found, ESTIMATED, FEWEST)
+    yield Line(f"{ESTIMATED.name}: p50 at {MOST:,} relative to {FEWEST:,}", grown, MORE_OFFERS)
     for question in RATES:
         some, many = found.answers[most, question, SOME], found.answers[most, question, MANY]
         yield Line(f"{question.name}: p99 relative to p50, 8 connections", spread(some), SPREAD)
@@ -148,10 +147,10 @@ def gated(found: Found, sizes: Sequence[int]) -> Iterator[Line]:
     for question, gate in GROWTHS.items():
         growth = growths(found, question)
         yield Line(f"{question.name}: growth exponent of p50, {FIFTY_THOUSAND:,} to {MOST:,}", growth, gate)
-    grown = found.resident[service_name(most)] - found.resident[service_name(min(sizes))]
+    offers = found.resident[service_name(most)] - found.resident[service_name(min(sizes))]
     over = found.resident[service_name(most)] - found.resident[WITH_DEPENDENCIES]
     yield Line("memory over bare FastAPI with our dependencies, MiB", over / MIB, MEMORY_MIB)
-    yield Line("bytes per offer", grown / (most - min(sizes)), BYTES_AN_OFFER)
+    yield Line("bytes per offer", offers / (most - min(sizes)), BYTES_AN_OFFER)
     started = median(map(truediv, found.starts[SERVICE], found.starts[BARE]))
     yield Line("process start to first answer, relative to bare FastAPI", started, START)
 
@@ -160,9 +159,14 @@ def spread(rounds: Sequence[Asked]) -> float:
     return median(p99(asked) / p50(asked) for asked in rounds)
 
 
+def delay(found: Found, question: Question, size: int) -> float:
+    """Returns the p50 of a question in those of its no-op, asked just before: machines change their speed."""
+    return ratio(found.answers[size, question, ALONE], found.noops[size, question, ALONE], p50)
+
+
 def growths(found: Found, question: Question) -> float:
-    small, large = (found.answers[size, question, ALONE] for size in (FIFTY_THOUSAND, MOST))
-    return exponent(1.0, ratio(large, small, p50), MOST / FIFTY_THOUSAND)
+    small, large = (delay(found, question, size) for size in (FIFTY_THOUSAND, MOST))
+    return exponent(small, large, MOST / FIFTY_THOUSAND)
 
 
 # Tables
