@@ -39,6 +39,11 @@ def ranked_factor(price: Any) -> float:
     return price["usd_per_hour_high"] / price["usd_per_hour"] if price["old"] and price["usd_per_hour"] else 1.0
 
 
+def price_ignored(answer: Any) -> bool:
+    """Whether a recommendation ranks machines without a known price, because no other one is admitted."""
+    return "price_ignored" in {note["code"] for note in answer["notes"]}
+
+
 def offers_of(client: TestClient, instance: str, market: str = "on_demand") -> list[Any]:
     """The believed prices of an instance type in a market that are known."""
     offers = get_json(client, f"/instances/{instance}")["offers"]

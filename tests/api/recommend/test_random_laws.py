@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.api.answers import price_ignored
 from tests.builders.invariants import ROUNDED
 from tests.builders.random_questions import RANGES, Questions, Vocabulary
 from tests.builders.request_bodies import Body, changed
@@ -212,10 +213,6 @@ def test_a_question_that_asks_for_more_never_has_the_cheaper_answer(
             assert low[0] <= high[0], json.dumps(hard)
             assert low[0] < high[0] or low[1] <= high[1] * (1 + ROUNDED), f"{low} > {high}\n{json.dumps([easy, hard])}"
     assert compared > ASKED / 5
-
-
-def price_ignored(answer: Body) -> bool:
-    return "price_ignored" in {note["code"] for note in answer["notes"]}
 
 
 def test_a_question_about_a_day_is_answered_with_prices_of_that_day_or_before(

@@ -29,7 +29,7 @@ from service.domain.physics.features import inference_features
 from service.domain.physics.generation import engine_factors, engine_with
 from service.domain.physics.load import TIMES, Replicas
 from service.domain.physics.parallelism import Layout
-from tests.api.answers import get_json
+from tests.api.answers import get_json, price_ignored
 from tests.builders.invariants import ROUNDED, contradictions_in_load, impossible_speed, littles_law
 from tests.builders.random_questions import ENGINES, Questions, Vocabulary
 from tests.builders.request_bodies import Body, relaxed
@@ -139,10 +139,6 @@ def kept_promises(client: TestClient, items: list[Body]) -> list[tuple[str, str]
             assert admits == promise["admits"], f"{admits}, not {promise}\n{json.dumps(question)}"
             found += [(code, field) for field in promise["to"]]
     return found
-
-
-def price_ignored(answer: Body) -> bool:
-    return "price_ignored" in {note["code"] for note in answer["notes"]}
 
 
 @pytest.mark.parametrize("share", range(SHARES))

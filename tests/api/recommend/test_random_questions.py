@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.api.answers import price_ignored
 from tests.api.documented import DOCUMENT
 from tests.builders.boundary_values import Edges
 from tests.builders.invariants import contradictions_in_choice, crossed_bands, differences_from_estimate
@@ -165,10 +166,6 @@ def test_an_estimate_repeats_the_layout_the_rate_and_the_hours_of_a_choice(
             assert not found, f"{found}\n{choice['instance']}\n{json.dumps(question)}"
             compared += 1
     assert compared > ASKED / SHARES / 2
-
-
-def price_ignored(answer: dict[str, Any]) -> bool:
-    return "price_ignored" in {note["code"] for note in answer["notes"]}
 
 
 @pytest.mark.parametrize("share", range(SHARES))
