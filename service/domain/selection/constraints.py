@@ -12,6 +12,7 @@ from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, USUAL_PRECI
 from service.domain.catalog.software_support import (
     MAINSTREAM,
     frameworks_mask,
+    has_one_code,
     mainstream_gpus_mask,
     software_mask,
     software_names,
@@ -188,7 +189,7 @@ def _mainstream_check(catalog: Catalog, platforms: tuple[str, ...], method: str 
     if previews:
         in_preview = catalog.types_that(lambda type_: type_.state_on(catalog.day) == "preview")
         fails &= ~(in_preview & types_where(catalog.derive(software_mask, MAINSTREAM)))
-    runs = {name: types_where(catalog.derive(software_mask, name)) for name in software_names(catalog, ("toolkit",))}
+    runs = {name: types_for_code(name, MAINSTREAM, catalog) for name in software_names(catalog, ("toolkit",))}
     support = set(zip((type_.platform or "" for type_ in types), in_full.tolist(), strict=True))
     usual, others = ({name for name, full in support if full is is_full} - {CPU, ""} for is_full in (True, False))
     named = [sorted(usual & runs.keys()), *(sorted({*usual, name} & runs.keys()) for name in sorted(others - usual))]
@@ -197,6 +198,18 @@ def _mainstream_check(catalog: Catalog, platforms: tuple[str, ...], method: str 
         for names in named
     )
     return Check("mainstream", "software", fails, BestOption(fails, options))
+
+
+def types_for_code(platform: str, framework: str | None, catalog: Catalog) -> TypeSet:
+    """Returns the types on which code for a platform runs, in the framework that it is written in; None for an engine.
+
+    Where the code is not the same as for CUDA, it runs on the types that are made for the platform alone: XLA also
+    compiles for Trainium, but code for TPUs does not run there.
+    """
+    runs = types_where(catalog.derive(software_mask, platform))
+    if platform == CPU or (framework is not None and has_one_code(framework, platform, catalog)):
+        return runs
+    return runs & types_where(catalog.columns.words["platform"].among([platform]))
 
 
 def _growth_check(catalog: Catalog) -> Check:

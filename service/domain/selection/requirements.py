@@ -15,14 +15,13 @@ from service.domain.catalog.precision import FORMATS, SupportAsked, runs_as
 from service.domain.catalog.software_support import (
     MAINSTREAM,
     RUNS,
-    has_one_code,
     mainstream_gpus_mask,
     rules_by_type,
     software_mask,
     software_names,
     support_by,
 )
-from service.domain.selection.constraints import types_with_peak, types_with_support, without_gpu
+from service.domain.selection.constraints import types_for_code, types_with_peak, types_with_support, without_gpu
 from service.domain.selection.filters import number_index
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import AddWord, BestOption, Check, MoveLimit, Relaxation, drop
@@ -274,18 +273,15 @@ def _platforms_check(
     Code for CPUs alone also runs on machines with GPUs, except if a job is estimated, which would leave the GPU idle.
     With a platform of GPUs besides, `cpu` admits machines without a GPU only.
     """
-    runs = {name: _runs(Requirement(name), catalog) for name in (*platforms, *software_names(catalog, ("toolkit",)))}
+    names = (*platforms, *software_names(catalog, ("toolkit",)))
+    runs = {name: types_for_code(name, framework, catalog) for name in names}
     if not cpu_suffices and (of_a_job or platforms != (CPU,)) and CPU in runs:
         runs[CPU] &= catalog.derive(without_gpu)
     column = catalog.columns.words["platform"]
-    made_for = {name: types_where(column.among([name])) for name in runs}
-    for name in runs.keys() - {CPU}:
-        if framework is None or not has_one_code(framework, name, catalog):
-            runs[name] &= made_for[name]
     fails = catalog.all_types & ~union(runs[name] for name in platforms)
     others = {name: types for name, types in runs.items() if name not in platforms}
     # Platforms that types are made for are suggested first: XLA also compiles for GPUs whose code is mostly for CUDA.
-    described = {name: types & made_for[name] for name, types in others.items()}
+    described = {name: types & types_where(column.among([name])) for name, types in others.items()}
     rule = AddWord("workload.software.platforms", platforms, fails, others, made_for=described)
     return Check("software_platforms", "software", fails, rule)
 

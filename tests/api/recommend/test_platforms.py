@@ -61,6 +61,20 @@ def test_a_question_without_software_is_answered_with_gpus_that_run_the_mainstre
     assert again["counts"]["admitted"] == answer["counts"]["admitted"] + refused["relax"]["admits"]
 
 
+def test_code_for_tpus_admits_no_trainium(client: TestClient) -> None:
+    """XLA compiles for both, and code for one of them does not run on the other."""
+    work = {"task": "training", "model": "fcn-resnet50", "method": "qlora"}
+    answer = post(client, "/recommend", workload=work)
+    promised = rejected(answer)["mainstream"]["relax"]
+    named = promised["to"]["workload.software.platforms"]
+    assert "xla" in named
+    assert "neuron" not in named
+    written = {**work, "software": {"platforms": named}}
+    again = post(client, "/recommend", workload=written, explain=["aws/trn1.2xlarge"])
+    assert again["counts"]["admitted"] == answer["counts"]["admitted"] + promised["admits"]
+    assert "software_platforms" in [each["code"] for each in again["explained"][0]["grounds"]]
+
+
 def test_a_platform_that_admits_nothing_more_is_not_named(client: TestClient) -> None:
     """QLoRA of 70B on one GPU lacks nothing but code for ROCm on an MI350X."""
     work = {"task": "training", "model": "llama-3.3-70b", "method": "qlora", "amount": {"samples": 1000}}
