@@ -298,8 +298,9 @@ def batches_of_arrivals(seconds: EngineTimes, rate: Floats, places: Floats, answ
         # A step of Newton: more empty times make batches larger, and larger batches make empty times less likely.
         p_none = (1.0 - p_full) * below.p_none
         p_no_arrival = p_no_arrival + (p_none - p_no_arrival) / (1.0 + p_none * fall)
-        size = (1.0 - p_full) * below.mean + p_full * places
-    # Rounding can make this a little less than nothing where a batch rarely holds a second request.
+        # Rounding can make this a little less than one where a batch rarely holds a second request.
+        size = np.maximum(1.0, (1.0 - p_full) * below.mean + p_full * places)
+    # And this a little less than nothing.
     arriving = np.maximum(0.0, size - (2.0 * size - p_no_arrival) * p_no_arrival + varying) / (1.0 - work**2)
     variance = np.clip((1.0 - p_full) * below.mean_square + p_full * places**2 - size**2, 0.0, arriving)
     left_over = (1.0 - work**2) * (arriving - variance) / (2.0 * places * (1.0 - utilisation))
@@ -370,8 +371,9 @@ def wait_for_place(
 ) -> tuple[Floats, RandomTime]:
     """Returns the probability that a request finds all places taken, and the seconds until one is free.
 
-    `work` and `steps_over_work` are e and a of the text at the top of `arrivals.py`, and `variation` is that of the
-    answer.
+    A request adds `work` seconds to those of the engine, whose own steps take `steps_over_work` times as long, and the
+    squared coefficient of variation of its answer is `variation`. With unlimited places, the number of requests is
+    negative binomial (see `arrivals.py`).
     """
     utilisation = np.clip(rate * (steps_over_work + places) * work / places, 1e-12, ALMOST_ONE)
     p_full = np.zeros(len(rate))

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.physics.serving import EngineTimes, steady_state
+from service.domain.jobs.serving import Length
+from service.domain.physics.serving import EngineTimes, batches_of_arrivals, steady_state
 from tests.oracles.serving import simulate
 
 
@@ -102,3 +103,10 @@ def test_static_batches_wait_for_requests_on_their_way_unless_a_whole_batch_is_t
     state = steady_state(engine, float(clients), 8.0, 10.0, longest=10.0)
     batch = 10 * (0.02 + 8 * 0.001) + 8 * 0.01
     assert 8 * state.per_request.total(engine) == pytest.approx(batch + (0.05 if idle else 0.0))
+
+
+def test_no_batch_of_arrivals_has_less_than_a_request_even_by_rounding() -> None:
+    """A mean below one gave the seconds that others add a negative variance, whose root is no number."""
+    rate, places = (each.ravel() for each in np.meshgrid(np.geomspace(1e-9, 1e-2, 100), np.arange(2.0, 200.0)))
+    batches = batches_of_arrivals(EngineTimes(0.02, 0.001, 0.01, 0.001), rate, places, Length(92.0))
+    assert (batches.size >= 1.0).all()
