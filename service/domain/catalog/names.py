@@ -62,13 +62,16 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     containing = sorted(
         (name for name in folded if len(joined) > 2 and joined in NO_LETTER_OR_DIGIT.sub("", name)), key=len
     )
-    # The families p6-b200 and p6-b300 for p6, and the sizes of g5 for g5.
-    beginning = sorted(name for name in folded if len(joined) > 1 and name.startswith((f"{word}-", f"{word}.")))
-    # The terms of a year for 1y.
-    parts = sorted(name for name in folded if len(joined) > 1 and name.startswith(f"{word}_"))
+
+    def beginning(*separators: str) -> list[str]:
+        starts = tuple(word + separator for separator in separators)
+        return sorted(name for name in folded if len(joined) > 1 and name.startswith(starts))
+
     series = _letters(word)
     same_series = sorted((candidate for candidate in folded if series and _letters(candidate) == series), key=len)
-    near = [*very, *beginning, *same_series[:1], *close, *containing, *parts] or _with_a_word_near(word, folded)
+    # First the families p6-b200 and p6-b300 for p6, or the sizes of g5 for g5, and last the terms of a year for 1y.
+    near = [*very, *beginning("-", "."), *same_series[:1], *close, *containing, *beginning("_")]
+    near = near or _with_a_word_near(word, folded)
     return tuple(folded[each] for each in dict.fromkeys(near))[:NEAR]
 
 

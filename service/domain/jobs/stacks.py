@@ -118,7 +118,7 @@ class Stack:
         """Whether it chooses how many of the requests in flight it reads in one pass; other stacks pass over the whole
         batch that they are given.
         """
-        return (self.stack_class.batches_continuously or self.embeds_only) and not self.static_batches
+        return self.only_answers and not self.static_batches
 
 
 # Sources of int8 kernels (W8A8): for vLLM its documentation of 0.14 (not for Blackwell), for TensorRT-LLM the support

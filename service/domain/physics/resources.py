@@ -53,10 +53,8 @@ def seconds_per_flop(config: Config, gpu: Gpu) -> dict[str, float]:
     """
     # Attention scores have at least 16 bits, and exactly 16 in inference.
     narrow = isinstance(config, InferenceConfig) or bytes_per_value(config.precision) < 2
-    flops = wide = 1 / (peak_in(config, gpu, config.precision) * gpu.sustained_share)
-    if narrow and config.precision != "bf16":
-        wide = 1 / (peak_in(config, gpu, "bf16") * gpu.sustained_share)
-    return {"flops": flops, "wide_flops": wide}
+    formats = {"flops": config.precision, "wide_flops": "bf16" if narrow else config.precision}
+    return {name: 1 / (peak_in(config, gpu, format_) * gpu.sustained_share) for name, format_ in formats.items()}
 
 
 def seconds_per_unit_of_hardware(cluster: Cluster) -> dict[str, float]:

@@ -19,6 +19,7 @@ from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.layouts.warnings import estimate_warnings
 from service.domain.money import MICRO
 from service.domain.physics.cluster import cluster_of_instance
+from service.domain.physics.generation import ServedLoad
 from service.domain.physics.input_pipeline import (
     CORES_PER_GPU_THAT_DECODES,
     USUAL_CORES_PER_GPU,
@@ -253,21 +254,23 @@ def _disk_warnings(instance_type: InstanceType, loading: SampleLoading, samples:
 # The price
 
 
+def _left_to_serve(served: ServedLoad | None) -> dict[str, float | None]:
+    """Returns the number of other instances and their utilisation while an instance of a load is replaced."""
+    if served is None:
+        return {"others": None, "utilisation": None}
+    others = round(served.instances.likely) - 1
+    # Clients of a fixed number send fewer requests to slower instances, so that no share of their throughput follows.
+    is_known = others > 0 and served.serving.concurrency is None
+    return {"others": others, "utilisation": served.utilisation * (others + 1) / others if is_known else None}
+
+
 def _spot_warnings(subject: _Subject) -> Warnings:
     catalog, offer = subject.catalog, subject.offer.offer
     if offer.market != "spot":
         return
     seller = catalog.reference.providers[subject.instance_type.provider]
-    served = None if subject.modelled is None else subject.modelled.estimate.served
-    others = None if served is None else round(served.instances.likely) - 1
-    # Clients of a fixed number send fewer requests to slower instances, so that no share of their throughput follows.
-    of_rate = served is not None and others and served.serving.concurrency is None
-    yield statement(
-        WarningCode.SPOT_CAN_BE_INTERRUPTED,
-        notice_seconds=seller.spot_notice_seconds,
-        others=others,
-        utilisation=served.utilisation * (others + 1) / others if served and others and of_rate else None,
-    )
+    left = _left_to_serve(None if subject.modelled is None else subject.modelled.estimate.served)
+    yield statement(WarningCode.SPOT_CAN_BE_INTERRUPTED, notice_seconds=seller.spot_notice_seconds, **left)
     offers, rows = catalog.offers, np.array(catalog.offers_of(subject.offer.index))
     in_region = offers.region[rows] == offers.region[subject.offer.offer_index]
     on_demand = in_region & (offers.market[rows] == MARKETS.index("on_demand"))
