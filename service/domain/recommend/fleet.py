@@ -183,22 +183,35 @@ class _MoreMemory:
     fails: TypeSet
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        among = rejected.types & self.fails
-        confidence = catalog.derive(_highest_confidence, self.fleet, among, cache=catalog.outlooks)
-        if confidence is not None and (admits := self._with_confidence(confidence, rejected, catalog)):
-            return Relaxation({"workload.memory_confidence": confidence}, rejected.only(admits))
-        return self._with_more_nodes(rejected, catalog) or self._in_clusters(rejected, catalog)
+        return (
+            self._with_less_confidence(rejected, catalog)
+            or self._with_more_nodes(rejected, catalog)
+            or self._in_clusters(rejected, catalog)
+        )
+
+    def _with_less_confidence(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+        fleet = self.fleet
+        confidence = catalog.derive(_highest_confidence, fleet, rejected.types & self.fails, cache=catalog.outlooks)
+        if confidence is None:
+            return None
+        to: dict[str, object] = {"workload.memory_confidence": confidence}
+        if self.keeping is not None:
+            job = replace(fleet.job, memory_confidence=confidence)
+            return self.relaxation(to, job, fleet.counts, rejected, catalog)
+        blocked = rejected.types & fleet.blockers.for_now
+        admits = catalog.derive(_types_that_fit_with, fleet, confidence, blocked, cache=catalog.outlooks)
+        return Relaxation(to, rejected.only(admits)) if admits else None
 
     def _with_more_nodes(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        least, most = min(self.fleet.counts), max(self.fleet.counts)
+        job, least, most = self.fleet.job, min(self.fleet.counts), max(self.fleet.counts)
         # Numbers of nodes that were tried before admit nothing.
         untried = tuple(count for count in node_counts(least, MAX_NODES) if count > most)
-        while rejected.types & self.fails and (most := 2 * most) <= MAX_NODES:
+        while (most := 2 * most) <= MAX_NODES:
             more, untried = _up_to(most, untried)
-            if admits := self.admitted(self.fleet.job, more, rejected, catalog):
-                return Relaxation({"max_nodes": most}, rejected.only(admits))
+            if relaxation := self.relaxation({"max_nodes": most}, job, more, rejected, catalog):
+                return relaxation
             # Where twice the nodes do not help, more of them rarely do, and to try all at once takes less time.
-            if not self.admitted(self.fleet.job, untried, rejected, catalog):
+            if not self.helped(job, untried, rejected, catalog):
                 return None
         return None
 
@@ -206,18 +219,30 @@ class _MoreMemory:
         job, counts = self.fleet.job, self.fleet.counts
         if job.marketplace_clusters or counts == (1,):
             return None
-        admits = self.admitted(replace(job, marketplace_clusters=True), counts, rejected, catalog)
-        return Relaxation({"allow_marketplace_clusters": True}, rejected.only(admits)) if admits else None
+        job = replace(job, marketplace_clusters=True)
+        return self.relaxation({"allow_marketplace_clusters": True}, job, counts, rejected, catalog)
 
-    def _with_confidence(self, confidence: float, rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
-        fleet = self.fleet
-        if self.keeping is None:
-            types = rejected.types & fleet.blockers.for_now
-            return catalog.derive(_types_that_fit_with, fleet, confidence, types, cache=catalog.outlooks)
-        return self.admitted(replace(fleet.job, memory_confidence=confidence), fleet.counts, rejected, catalog)
+    def relaxation(
+        self, to: dict[str, object], job: Job, counts: tuple[int, ...], rejected: AdmittedOffers, catalog: Catalog
+    ) -> Relaxation | None:
+        """Returns a change to another job with all offers that it admits; None if it lets no further type run the job.
 
-    def admitted(self, job: Job, counts: tuple[int, ...], rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
-        """Returns the types of rejected offers that run a job on some of the numbers of nodes, within the limits."""
+        It may also admit types that run the job now and miss its limits.
+        """
+        # To find whether a further type runs the job takes less time than the rates of all rejected types.
+        if not self.helped(job, counts, rejected, catalog):
+            return None
+        return Relaxation(to, rejected.only(self._admitted(job, counts, rejected, catalog)))
+
+    def helped(self, job: Job, counts: tuple[int, ...], rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
+        """Returns the types that do not run the job now, and run another on some of the numbers of nodes, within the
+        limits.
+        """
+        blocked = rejected.types & self.fleet.blockers.for_now
+        runs = catalog.derive(types_that_run, job, counts, blocked, cache=catalog.outlooks) if blocked else 0
+        return self._admitted(job, counts, rejected.only(runs), catalog) if runs else 0
+
+    def _admitted(self, job: Job, counts: tuple[int, ...], rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
         return _types_within_limits(self.keeping, job, counts, rejected, self.fleet.blockers.for_now, catalog)
 
 
@@ -275,27 +300,40 @@ class _RoomForCache:
     memory: _MoreMemory
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        job = self.memory.fleet.job
-        if job.kv_precision is None and (admits := self._admitted(replace(job, kv_precision="fp8"), rejected, catalog)):
-            return Relaxation({"workload.kv_cache_precision": "fp8"}, rejected.only(admits))
-        return self.memory.relax(rejected, catalog) or self._shorter_prompt(rejected, catalog)
+        return (
+            self._cache_in_fp8(rejected, catalog)
+            or self.memory.relax(rejected, catalog)
+            or self._shorter_prompt(rejected, catalog)
+        )
 
-    def _admitted(self, job: Job, rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
-        admits = self.memory.admitted(job, self.memory.fleet.counts, rejected, catalog)
-        return admits if admits & self.memory.fails else 0
+    def _cache_in_fp8(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+        fleet = self.memory.fleet
+        if fleet.job.kv_precision is not None:
+            return None
+        job = replace(fleet.job, kv_precision="fp8")
+        if not self._have_room(job, rejected, catalog):
+            return None
+        return self.memory.relaxation({"workload.kv_cache_precision": "fp8"}, job, fleet.counts, rejected, catalog)
 
     def _shorter_prompt(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         """Finds the longest prompt that has room, by bisection."""
-        job, best = self.memory.fleet.job, None
-        low, high = ceil(job.image_tokens), int(input_length(job))
+        job, counts = self.memory.fleet.job, self.memory.fleet.counts
+        low = shortest = ceil(job.image_tokens)
+        high = int(input_length(job))
         for _ in range(HALVINGS_OF_A_PROMPT):
             tokens = (low + high) // 2
             if tokens in (low, high):
                 break
-            admits = self._admitted(with_prompt(job, tokens), rejected, catalog)
-            low, high = (tokens, high) if admits else (low, tokens)
-            best = Relaxation(prompt_change(job, tokens), rejected.only(admits)) if admits else best
-        return best
+            have_room = self._have_room(with_prompt(job, tokens), rejected, catalog)
+            low, high = (tokens, high) if have_room else (low, tokens)
+        if low == shortest:
+            return None
+        return self.memory.relaxation(prompt_change(job, low), with_prompt(job, low), counts, rejected, catalog)
+
+    def _have_room(self, job: Job, rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
+        """Returns the types that lack room for the cache now, and run another job within the limits."""
+        memory = self.memory
+        return memory.helped(job, memory.fleet.counts, rejected.only(rejected.types & memory.fails), catalog)
 
 
 @dataclass(frozen=True, slots=True)

@@ -531,6 +531,24 @@ def test_a_job_for_many_nodes_is_pointed_to_the_first_power_of_two_that_admits_s
     assert on_up_to(nodes // 2)["counts"]["admitted"] == 0
 
 
+def test_more_nodes_for_memory_are_proposed_only_to_machines_that_lack_it(client: TestClient) -> None:
+    work = {"model": "llama-3.1-8b", "precision": ["bf16"], "amount": {"tokens": 1e10}}
+    cards = {"provider": ["aws"], "gpu": ["h100-sxm5-80gb", "l4-24gb"]}
+
+    def on_up_to(nodes: int, **limits: float) -> Any:
+        return post_recommend(client, question(workload=work, constraints={**cards, **limits, "max_nodes": nodes}))
+
+    fastest = min(choice["estimate"]["hours"]["likely"] for choice in on_up_to(1)["choices"])
+    too_late = on_up_to(1, deadline_hours=0.7 * fastest)
+    # Two nodes of eight H100 are in time, but one of these has enough memory.
+    assert on_up_to(2, deadline_hours=0.7 * fastest)["counts"]["admitted"] > 0 == too_late["counts"]["admitted"]
+    (lacking,) = [each for each in too_late["rejections"] if each["code"] == "gpu_memory"]
+    to = lacking["relax"]["to"]
+    assert to["max_nodes"] > 2
+    on_more = on_up_to(to["max_nodes"], deadline_hours=0.7 * fastest)
+    assert "p5.4xlarge" in {choice["instance"] for choice in on_more["choices"]}  # a machine of one H100
+
+
 def test_limits_on_the_whole_job_are_said_not_to_count_without_an_amount(client: TestClient) -> None:
     def text(**limits: float) -> str:
         notes = post_recommend(client, question(workload={"model": "llama-3.1-8b"}, constraints=limits))["notes"]

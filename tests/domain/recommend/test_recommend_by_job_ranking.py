@@ -238,6 +238,10 @@ def test_a_relaxation_admits_what_it_promises(
         after = recommend(relaxed(asked, rejection.relaxation.to), world.catalog)
         stay = 0 if answer.price_ignored and not after.price_ignored else answer.admitted
         assert after.admitted == stay + rejection.relaxation.admits, rejection
+        if rejection.code in ("gpu_memory", "kv_cache"):
+            loop, before = Loop(asked, world, objective), {choice.index for choice in answer.choices}
+            came = [choice.instance_type for choice in after.choices if choice.index not in before]
+            assert any(not any(one.works for one in loop.estimates(kind)) for kind in came), rejection
 
 
 def relaxed(asked: Question, to: dict[str, Any]) -> Question:
