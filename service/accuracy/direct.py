@@ -248,7 +248,8 @@ def _generation_case(
     if question.quantity == "decoded_tokens_per_second":
         held = float(min(state.in_flight, max(1.0, engine.room)))
         return case(EngineTimes(1.0, held, 0.0, 0.0), held * replicas, is_rate=True)
-    return case(engine.per_request, max(1.0, config.output_length) * replicas, is_rate=True)
+    of_request = 1.0 if question.quantity == "samples_per_second" else max(1.0, config.output_length)
+    return case(engine.per_request, of_request * replicas, is_rate=True)
 
 
 def _forward_case(

@@ -73,8 +73,8 @@ def _inference_subset(row: Row) -> str:
         return f"inference: {UNITS[row['unit']]}"
     if "decode" in row["unit"] or "tokens" in row["unit"]:
         return "inference: decode, batch 1" if row["batch_or_concurrency"] == "1" else "inference: decode, batched"
-    if row["family"] == "diffusion":
-        return "inference: diffusion"
+    if row["family"] in ("diffusion", "speech"):
+        return f"inference: {row['family']}"
     small = row["batch_or_concurrency"].isdigit() and int(row["batch_or_concurrency"]) < 128
     return "inference: CNN and encoder, small batch" if small else "inference: CNN and encoder, offline"
 
@@ -157,9 +157,12 @@ def _by_workload(answers: Iterable[ScoredAnswer]) -> Iterator[list[list[ScoredAn
     """For each workload, the answers of every machine that ran it."""
     groups: dict[tuple[str, ...], dict[str, list[ScoredAnswer]]] = defaultdict(lambda: defaultdict(list))
     for answer in answers:
-        if answer.question.row["kind"] in ("train_throughput", "infer_throughput"):
-            key = tuple(answer.question.row[column] for column in SAME_WORKLOAD)
-            groups[key][answer.question.row["accelerator"]].append(answer)
+        row = answer.question.row
+        if row["kind"] in ("train_throughput", "infer_throughput"):
+            # The words of a recording decide the work of speech, and each source has recordings of its own.
+            recording = row["source"] if row["family"] == "speech" else ""
+            key = (*(row[column] for column in SAME_WORKLOAD), recording)
+            groups[key][row["accelerator"]].append(answer)
     yield from (list(machines.values()) for machines in groups.values())
 
 

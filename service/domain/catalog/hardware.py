@@ -138,16 +138,22 @@ class Gpu:
         """Whether the peak is higher where half of the weights are zero in a fixed pattern."""
         return any(rate.sparse_tflops for rate in self.rates.values())
 
-    @property
-    def sustained_share(self) -> float:
-        """The share of its peak that a GPU sustains in matrix work: a card with too little power for its boost clock
-        has a base clock far below it. Matrix engines at half of their speed take less power, and hold the boost clock.
+    def multiplies_in(self, precision: str) -> str:
+        """Returns the precision in which the GPU multiplies: without TF32, frameworks fall back to plain fp32."""
+        name = runs_as(precision)
+        return "fp32" if name == "tf32" and not self.runs("tf32") else name
+
+    def sustained_share(self, precision: str) -> float:
+        """Returns the share of its peak in a precision that a GPU sustains in matrix work: a card with too little power
+        for its boost clock has a base clock far below it. Matrix engines at half of their speed take less power, and
+        hold the boost clock; plain fp32 does not run on them.
         """
         if not (self.base_clock_mhz and self.boost_clock_mhz):
             return 1.0
         over_base = min(self.boost_clock_mhz / self.base_clock_mhz, MOST_OVER_BASE_CLOCK)
         slowed = SLOWED_PER_CLOCK * max(0.0, over_base - HELD_OVER_BASE_CLOCK)
-        return 1.0 / (1.0 + slowed * self._beyond_half_speed)
+        plain = self.multiplies_in(precision) == "fp32"
+        return 1.0 / (1.0 + slowed * (1.0 if plain else self._beyond_half_speed))
 
     @property
     def _beyond_half_speed(self) -> float:
@@ -361,10 +367,7 @@ def _cpus(host: InstanceType) -> Gpu:
 
 def peak_flops(gpu: Gpu, precision: str) -> float:
     """Returns dense operations per second of one GPU; a missing peak is derived from that of a stand-in."""
-    name = runs_as(precision)
-    # Frameworks fall back to plain fp32 on a GPU without TF32, and so does the estimate.
-    if name == "tf32" and not gpu.runs("tf32"):
-        name = "fp32"
+    name = gpu.multiplies_in(precision)
     rate = gpu.rate_at(name)
     peak = rate.dense_tflops if rate else None
     if rate and peak and rate.support in ENOUGH["native"]:
@@ -376,6 +379,11 @@ def peak_flops(gpu: Gpu, precision: str) -> float:
             return tflops * share * engine * 1e12
     # A reduced rate without a stand-in, such as fp64 on a graphics card, is the rate at which the work runs.
     return (peak or gpu.tflops("fp32") or gpu.tflops("fp16") or 1.0) * 1e12
+
+
+def sustained_flops(gpu: Gpu, precision: str) -> float:
+    """Returns the dense operations per second that one GPU sustains in matrix work."""
+    return peak_flops(gpu, precision) * gpu.sustained_share(precision)
 
 
 def better_gpus(gpus: Iterable[Gpu]) -> dict[str, frozenset[str]]:
@@ -398,8 +406,6 @@ def _no_worse(gpu: Gpu, than: Gpu) -> bool:
         all(getattr(gpu, name) == getattr(than, name) for name in equal)
         and all(getattr(gpu, name) >= getattr(than, name) for name in figures)
         and all(
-            peak_flops(gpu, name) * gpu.sustained_share >= peak_flops(than, name) * than.sustained_share
-            for name in than.rates
-            if than.runs(name, "any")
+            sustained_flops(gpu, name) >= sustained_flops(than, name) for name in than.rates if than.runs(name, "any")
         )
     )

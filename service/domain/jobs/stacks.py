@@ -255,6 +255,8 @@ STACKS = (
         static_batches=True,
         splits_layers=True,  # device_map of Accelerate
     ),
+    # OpenAI's own program transcribes one window of 30 s after another.
+    Stack("openai-whisper", _EAGER, static_batches=True, most_in_flight=1.0),
     Stack("pytorch-ngc", _EAGER, ("ngc-pytorch",), before_flash=True, static_batches=True),
     # NVIDIA's own tuned code, in its containers.
     Stack("deeplearningexamples", _EAGER, ("nvidia-deeplearningexamples",), before_flash=True, static_batches=True),
@@ -278,7 +280,6 @@ STACKS = (
             "timm",
             "torchvision",
             "ultralytics",
-            "openai-whisper",
         ),
         expands_weights=True,
         static_batches=True,

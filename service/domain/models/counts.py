@@ -1,7 +1,7 @@
 """Parameters, FLOPs and cache of a model, counted from its dimensions."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 import numpy as np
@@ -221,6 +221,32 @@ def multiplied_parameters(model: Model) -> float:
         return model.active_parameters
     not_multiplied = active_parameter_count(t) - _matrix_parameters(t)
     return max(model.active_parameters - not_multiplied, LEAST_MULTIPLIED * model.active_parameters)
+
+
+def read_share(model: Model) -> float:
+    """Returns the share of `multiplied_parameters` that multiplies a token of a prompt: all of them without an encoder.
+
+    With an encoder, they are its layers, and the keys and values that the decoder computes once from its result.
+    """
+    t = model.transformer
+    if t is None or not t.encoder_layers:
+        return 1.0
+    layer = _parameters_of_layer(t, t.kv_heads, t.head_size) + _ffn_parameters(t, t.hidden, t.ffn)
+    crossed = 2 * t.hidden * t.kv_heads * t.head_size
+    return (t.encoder_layers * layer + t.cross_layers * crossed) / _matrix_parameters(t)
+
+
+def written_share(model: Model) -> float:
+    """Returns the share of `multiplied_parameters` that multiplies a token of an answer: with an encoder those of the
+    decoder, else all of them.
+    """
+    t = model.transformer
+    return 1.0 if t is None or not t.encoder_layers else 1.0 - read_share(model)
+
+
+def reading_part(t: Transformer) -> Transformer:
+    """Returns the layers that read a prompt: the encoder, or all layers of a transformer without one."""
+    return replace(t, layers=t.encoder_layers, encoder_layers=0, decoder=False) if t.encoder_layers else t
 
 
 def is_routed(model: Model) -> bool:

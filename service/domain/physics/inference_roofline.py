@@ -16,8 +16,11 @@ from service.domain.models.counts import (
     multiplied_parameters,
     network_flops,
     parameters_touched,
+    read_share,
+    reading_part,
     routed_parameters,
     table_parameters,
+    written_share,
 )
 from service.domain.models.model import Transformer
 from service.domain.physics.cluster import Cluster
@@ -95,6 +98,11 @@ def kernels_per_pass(t: Transformer) -> float:
     )
 
 
+def kernels_of_step(t: Transformer) -> float:
+    """Returns the kernels that a step starts, in which an encoder takes no part."""
+    return kernels_per_pass(t) - kernels_per_pass(reading_part(t)) if t.encoder_layers else kernels_per_pass(t)
+
+
 CalibratedRates = Callable[[str, str], Number]
 """A function of a term and a resource; it returns the calibrated seconds per unit of the resource for this term."""
 
@@ -137,15 +145,16 @@ def _weight_bytes(config: InferenceConfig) -> Number:
     return np.maximum(stored, EXPANDED_BYTES) if config.software.stack.expands_weights else stored
 
 
-def weight_bytes_read(config: InferenceConfig, layout: AnyLayout, tokens: Number) -> Number:
-    """Bytes of the weights that a GPU reads in a pass over these tokens of one replica.
+def weight_bytes_read(config: InferenceConfig, layout: AnyLayout, tokens: Number, share: float) -> Number:
+    """Bytes of the weights that a GPU reads in a pass over these tokens of one replica, which use this share of the
+    parameters outside of experts.
 
     Where replicas spread the experts over all their GPUs, each GPU has a share of the experts and computes them for the
     tokens of all replicas.
     """
     spread = spread_of_experts(layout)
     always, experts = parameters_touched(config.model, tokens * np.where(spread > 1, layout.data, 1.0))
-    return (always + experts / spread) * _weight_bytes(config) / layout.tensor
+    return (always * share + experts / spread) * _weight_bytes(config) / layout.tensor
 
 
 def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
@@ -155,7 +164,7 @@ def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Numbe
     With speculative decoding, a step verifies several tokens of each request and yields some of them.
     """
     load = config.any_load
-    read = weight_bytes_read(config, layout, running * load.tokens_verified)
+    read = weight_bytes_read(config, layout, running * load.tokens_verified, written_share(config.model))
     if load.adapters:
         read = read + np.minimum(running, load.adapters) * adapter_bytes(config) / layout.tensor
     return read * load.steps_per_token
@@ -189,7 +198,7 @@ def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
     assert t is not None
     adapters = ADAPTER_KERNELS_PER_LAYER * t.sublayers / 2 * (config.any_load.adapters > 0)
     return {
-        ("launch", "seconds"): steps * (kernels_per_pass(t) + adapters) * LAUNCH_SECONDS,
+        ("launch", "seconds"): steps * (kernels_of_step(t) + adapters) * LAUNCH_SECONDS,
         ("latency", "seconds"): steps * t.sublayers * HOP_SECONDS * (layout.tensor > 1),
         # Each stage of a pipeline schedules requests of its own.
         ("step", "seconds"): steps * 1e-3 * layout.pipeline,
@@ -206,7 +215,8 @@ def request_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Num
     t, steps, gpus = config.model.transformer, config.any_load.steps_per_token, layout.tensor * layout.pipeline
     assert t is not None
     tokens, mean_context = steps * config.any_load.tokens_verified, config.input_length + config.output_length / 2
-    products = 2.0 * multiplied_parameters(config.model) + indexer_flops(t, mean_context)
+    multiplied = multiplied_parameters(config.model) * written_share(config.model)
+    products = 2.0 * multiplied + indexer_flops(t, mean_context)
     return {
         ("cache", "memory"): steps * cache_bytes_of_step(config, mean_context, layout.tensor) / layout.pipeline,
         ("matrix", "flops"): tokens * products / gpus,
@@ -233,8 +243,9 @@ def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, toke
 
 
 def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """Demands of reading one prompt, without its passes: 2 FLOPs per parameter and token, and causal attention. Those
-    of routed experts are apart, because products of few tokens each use less of a GPU.
+    """Demands of reading one prompt, without its passes: 2 FLOPs per parameter and token, and causal attention; of a
+    model with an encoder, those of the encoder. Routed experts are apart, because products of few tokens each use less
+    of a GPU.
 
     The stages of a pipeline share them. The part that was read before is in the cache already, so that its only cost is
     the attention of the other tokens to it.
@@ -242,16 +253,17 @@ def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Numb
     t, gpus, prompt = config.model.transformer, layout.tensor * layout.pipeline, max(1.0, config.input_length)
     assert t is not None
     tokens = _tokens_to_read(config)
-    attention = prompt * mean_attention_flops_per_token(t, prompt)
+    reading, multiplied = reading_part(t), multiplied_parameters(config.model) * read_share(config.model)
+    attention = prompt * mean_attention_flops_per_token(reading, prompt)
     if config.known_prompt:
-        attention -= config.known_prompt * mean_attention_flops_per_token(t, config.known_prompt)
+        attention -= config.known_prompt * mean_attention_flops_per_token(reading, config.known_prompt)
     images = min(config.image_tokens, tokens) * (config.model.other_flops_per_sample or 0.0)
     routed = 2.0 * tokens * routed_parameters(config.model)
     return {
-        ("prefill", "flops"): (2.0 * tokens * multiplied_parameters(config.model) - routed + images) / gpus,
+        ("prefill", "flops"): (2.0 * tokens * multiplied - routed + images) / gpus,
         ("prefill_experts", "flops"): routed / gpus,
         ("attention", "wide_flops"): attention / gpus,
-        ("prefill_memory", "memory"): LAYER_BYTES_PER_VALUE * tokens * t.hidden * t.sublayers / 2 / gpus,
+        ("prefill_memory", "memory"): LAYER_BYTES_PER_VALUE * tokens * t.hidden * reading.sublayers / 2 / gpus,
         **_links(config, layout, linked_gpus, tokens),
     }
 
@@ -263,8 +275,8 @@ def pass_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
     t = config.model.transformer
     assert t is not None
     return {
-        ("pass", "memory"): weight_bytes_read(config, layout, _tokens_to_read(config)),
-        ("pass", "seconds"): kernels_per_pass(t) * LAUNCH_SECONDS,
+        ("pass", "memory"): weight_bytes_read(config, layout, _tokens_to_read(config), read_share(config.model)),
+        ("pass", "seconds"): kernels_per_pass(reading_part(t)) * LAUNCH_SECONDS,
     }
 
 
@@ -321,7 +333,7 @@ def arrival_demands(config: InferenceConfig, layout: AnyLayout, of_prompt: Deman
     in_others = {key: others * amount for key, amount in of_prompt.items()}
     return in_others | {
         ("arrival", "seconds"): ARRIVAL_SECONDS,
-        ("prompt_launch", "seconds"): kernels_per_pass(t) * LAUNCH_SECONDS,
+        ("prompt_launch", "seconds"): kernels_per_pass(reading_part(t)) * LAUNCH_SECONDS,
         ("prompt_routing", "seconds"): ROUTING_SECONDS * t.moe_layers,
     }
 

@@ -54,7 +54,9 @@ def seconds_per_flop(config: Config, gpu: Gpu) -> dict[str, float]:
     # Attention scores have at least 16 bits, and exactly 16 in inference.
     narrow = isinstance(config, InferenceConfig) or bytes_per_value(config.precision) < 2
     formats = {"flops": config.precision, "wide_flops": "bf16" if narrow else config.precision}
-    return {name: 1 / (peak_in(config, gpu, format_) * gpu.sustained_share) for name, format_ in formats.items()}
+    return {
+        name: 1 / (peak_in(config, gpu, format_) * gpu.sustained_share(format_)) for name, format_ in formats.items()
+    }
 
 
 def seconds_per_unit_of_hardware(cluster: Cluster) -> dict[str, float]:

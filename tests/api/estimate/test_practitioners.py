@@ -400,7 +400,7 @@ def test_rates_of_a_language_model_without_lengths_are_said_to_be_those_of_one_t
     assert all(f"No {names} was given" in text for names, text in zip(unknown, texts, strict=True))
 
 
-@pytest.mark.parametrize("engine", ["lmdeploy", "exllamav3", "mlx", "openvino", "tei", "infinity", "faster-whisper"])
+@pytest.mark.parametrize("engine", ["lmdeploy", "exllamav3", "mlx", "openvino", "tei", "infinity"])
 def test_an_engine_without_published_runs_is_known_and_has_a_wider_band(client: TestClient, engine: str) -> None:
     work = {"task": "inference", "model": "llama-3.1-8b", "output_length": 100, "concurrency": 1}
     answer, of_vllm = (

@@ -10,6 +10,7 @@ from service.domain.catalog.hardware import Gpu
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.models.counts import multiplied_parameters
+from service.domain.models.described import model_of
 from service.domain.models.model import Model
 from service.domain.physics.estimate import estimate_config
 from service.domain.physics.inference_roofline import (
@@ -29,7 +30,22 @@ from service.domain.physics.training_roofline import training_demands
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster
 from tests.builders.gpus import rate, unknown_gpu
-from tests.builders.jobs import MIXTRAL, inference, model, training
+from tests.builders.jobs import LLAMA_3_8B, MIXTRAL, inference, model, training
+
+WHISPER = {
+    "hidden": 1280,
+    "heads": 20,
+    "kv_heads": 20,
+    "head_size": 64,
+    "ffn": 5120,
+    "gated": False,
+    "vocabulary": 51_866,
+    "tied": True,
+    "encoder_layers": 32,
+    "context_tokens": 448,
+    "learned_positions": 1948,
+}
+"""Dimensions that Whisper large and turbo share."""
 
 
 def test_decoding_alone_waits_for_memory() -> None:
@@ -47,6 +63,26 @@ def test_decoding_reads_every_weight_once_and_the_cache_of_every_conversation() 
     assert request_demands(config, Layout(), 1)["cache", "memory"] == pytest.approx(1000 * 131_072)
     quantised = step_weight_bytes(replace(config, weight_bits=4.0), Layout(), 4.0)
     assert quantised == pytest.approx(weights / 4)
+
+
+@pytest.mark.parametrize("decoding", [32, 4])
+def test_an_encoder_reads_the_prompt_and_a_decoder_writes_the_answer(decoding: int) -> None:
+    """Whisper large has 32 layers of each, and turbo 4 that decode. A layer has 12 h^2 weights, and 4 h^2 more where it
+    attends to the encoder, of which the 2 h^2 for keys and values multiply the prompt.
+    """
+    square = 1280**2
+    t = replace(LLAMA_3_8B, **WHISPER, layers=32 + decoding)
+    config = inference(model=model_of(t, name="whisper"), input_length=1500.0, output_length=100.0)
+    read, written = (12 * 32 + 2 * decoding) * square, 14 * decoding * square + 51_866 * 1280
+    assert multiplied_parameters(config.model) == pytest.approx(read + written)
+    prompt, step = prompt_demands(config, Layout(), 1), step_demands(config, Layout())
+    assert prompt["prefill", "flops"] == pytest.approx(2 * 1500 * read)
+    assert prompt["attention", "wide_flops"] == pytest.approx(32 * 4 * 1280 * 1500**2)  # nothing is masked
+    assert pass_demands(config, Layout())["pass", "memory"] == pytest.approx(2 * read)
+    assert step_weight_bytes(config, Layout(), 1.0) == pytest.approx(2 * written)
+    assert request_demands(config, Layout(), 1)["matrix", "flops"] == pytest.approx(2 * written)
+    deeper = inference(model=model_of(replace(t, layers=32 + 2 * decoding), name="deeper"))
+    assert step_demands(deeper, Layout())["launch", "seconds"] == pytest.approx(2 * step["launch", "seconds"])
 
 
 def test_narrow_weights_are_no_faster_in_a_stack_that_expands_them() -> None:
@@ -80,7 +116,7 @@ def test_products_take_their_time_at_the_rate_that_a_card_sustains() -> None:
         slow, fast = (seconds_per_flop(config, each) for each in (card, held))
         assert 1e-12 / fast["flops"] == pytest.approx(65.0)
         assert {name: fast[name] / slow[name] for name in slow} == {
-            name: pytest.approx(card.sustained_share) for name in ("flops", "wide_flops")
+            name: pytest.approx(card.sustained_share("bf16")) for name in ("flops", "wide_flops")
         }
 
 
