@@ -14,6 +14,7 @@ _TABLE = {
     "ttft": "max_seconds_to_first_token",
     "tpot itl tbt": "max_seconds_per_output_token",
     "min_tokens_per_second tokens_per_second_per_user tps_per_user": "max_seconds_per_output_token",
+    "gpu_memory_utilization mem_fraction_static": "memory_confidence",
     "utilization utilisation target_utilization target_utilisation": "headroom",
     "latency e2el response_time": "max_seconds_per_request",
     "slo slos sla": _LIMITS_ON_TIMES,

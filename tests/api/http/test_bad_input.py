@@ -390,6 +390,7 @@ def serving(**load: Any) -> dict[str, Any]:
         ("/recommend", serving(TPOT=0.05), ["workload.serving.max_seconds_per_output_token"]),
         ("/recommend", serving(min_tokens_per_second=20), ["workload.serving.max_seconds_per_output_token"]),
         ("/recommend", serving(target_utilization=0.7), ["workload.serving.headroom"]),
+        ("/recommend", working(gpu_memory_utilization=0.9), ["workload.memory_confidence"]),
         ("/recommend", serving(isl=1000), ["workload.serving.input_length", "workload.input_length"]),
         ("/recommend", serving(images_per_request=1), ["workload.image_tokens"]),
         (

@@ -95,6 +95,15 @@ def test_tensorflow_without_cuda_11_runs_on_ampere_in_part(client: TestClient, v
     assert ("software_partly" in {each["code"] for each in answer["choices"][0]["warnings"]}) is partly
 
 
+@pytest.mark.parametrize(("machine", "runs"), [("v3-8", False), ("ct5lp-hightpu-8t", True)])
+def test_vllm_runs_on_the_tpus_that_its_documentation_lists(client: TestClient, machine: str, runs: bool) -> None:
+    """A TPU v3 was the first choice for Gemma 3 27B in vLLM, and known to run it."""
+    work = {"task": "inference", "model": "gemma-3-27b", "software": {"engine": "vllm"}, "concurrency": 8}
+    answer = post(client, "/recommend", workload=work, constraints={"gpu_kind": ["tpu"]}, explain=[f"gcp/{machine}"])
+    (explained,) = answer["explained"]
+    assert ("software_engine" not in {each["code"] for each in explained["grounds"]}) is runs
+
+
 @pytest.mark.parametrize("named", [{"gpu": ["ascend-910"]}, {"gpu_vendor": ["huawei"]}, {"platform": ["cann"]}])
 def test_naming_hardware_names_its_platform(client: TestClient, named: Any) -> None:
     ask = {"workload": {"task": "training"}, "constraints": named}
