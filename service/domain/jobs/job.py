@@ -359,6 +359,7 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
 
 def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
     bits = job.weight_bits or (format_of(job.weight_precision).stored_bits if job.weight_precision else None)
+    expanded = format_of(job.weight_precision or precision).expanded
     if _multiplies_at_16_bits(job, precision, gpu):
         bits, precision = bits or format_of(precision).stored_bits, _sixteen_bits(gpu)
     cache = "fp8" if precision in job.software.stack.fp8_cache_with else None
@@ -366,6 +367,7 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
         model=job.model,
         precision=precision,
         weight_bits=bits,
+        weights_expanded=expanded,
         kv_precision=job.kv_precision or cache,
         input_length=input_length(job),
         output_length=output_length(job),
