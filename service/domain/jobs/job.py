@@ -122,6 +122,11 @@ class Job:
         return 0 if self.serving is None else len(self.serving.limits)
 
     @property
+    def has_fixed_sample(self) -> bool:
+        """Whether a sample has the one size that the model states, such as an image of 224 x 224 pixels."""
+        return not self.model.sample.startswith(("token", "sequence"))
+
+    @property
     def sample_name(self) -> str:
         """A sample of this job in words, such as `sequence of 2048 tokens`."""
         model, steps = self.model, _denoising_steps(self)
@@ -264,8 +269,8 @@ def assumed_lengths(job: Job) -> dict[str, float]:
     model = job.model
     if job.task != "inference" or model.transformer is None:
         return {}
-    stated = job.input_length or job.sequence_length or job.mean_length or model.input_tokens_per_sample
-    lengths = {} if stated else {"input": max(1.0, input_length(job))}
+    stated = job.input_length or job.sequence_length or job.mean_length
+    lengths = {} if stated or job.has_fixed_sample else {"input": max(1.0, input_length(job))}
     writes = model.generates and not job.output_length
     return lengths | ({"output": max(1.0, output_length(job))} if writes else {})
 

@@ -280,6 +280,7 @@ def test_an_engine_reads_more_requests_than_fit_at_once_in_several_passes(client
         ("whisper-large-v3", {"output_length": 150}, None),
         ("llama-3.1-8b", {"input_length": 500, "output_length": 100}, None),
         ("sdxl", {}, None),
+        ("vit-b-16", {}, None),
     ],
 )
 def test_lengths_that_are_assumed_are_stated(

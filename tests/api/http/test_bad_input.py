@@ -577,6 +577,16 @@ def test_what_a_model_config_already_says_is_refused(app: FastAPI, other: dict[s
     is_problem(answer, 422, f"workload.model.{next(iter(other))}")
 
 
+@pytest.mark.parametrize("field", ["input_length", "output_length", "sequence_length", "mean_length", "serving"])
+def test_a_length_of_what_has_one_size_is_refused(app: FastAPI, field: str) -> None:
+    """Lengths of prompts and answers of images were ignored."""
+    load = {"requests_per_second": 1, "input_length": 512}
+    answer = recommend(
+        app, asked(workload={"task": "inference", "model": "sdxl", field: load if field == "serving" else 512})
+    )
+    is_problem(answer, 422, "workload.serving.input_length" if field == "serving" else f"workload.{field}")
+
+
 def test_a_model_config_is_sent_back_as_it_came(app: FastAPI) -> None:
     sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96}
     odd = {"rope": {"factor": 8.0, "kind": None}, "names": ["ä", "\u0000", True]}
