@@ -117,6 +117,11 @@ class Job:
         return published if published in _KEPT_UNDER_ADAPTERS else None
 
     @property
+    def weight_formats(self) -> tuple[str, ...]:
+        """The formats in which the weights of inference may be stored, as far as the question says it."""
+        return self.precisions if self.weight_precision is None else (self.weight_precision,)
+
+    @property
     def limits(self) -> int:
         """Number of limits of the load; 0 without a load."""
         return 0 if self.serving is None else len(self.serving.limits)

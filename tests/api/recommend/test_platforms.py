@@ -122,6 +122,22 @@ def test_qlora_without_software_runs_where_its_library_does(client: TestClient) 
     assert "xla" in platforms(named)
 
 
+def test_weights_in_nf4_are_served_where_their_library_runs(client: TestClient) -> None:
+    """vLLM calls bitsandbytes for them, which Neuron devices lack: they were offered without a word."""
+    work = {"task": "inference", "model": "llama-3.1-8b", "concurrency": 8}
+    ask = {"constraints": {"provider": ["gcp", "aws"]}, "limit": 100}
+    int4, nf4 = (post(client, "/recommend", workload={**work, "precision": [each]}, **ask) for each in ("int4", "nf4"))
+    assert "neuron" in platforms(int4)
+    assert platforms(nf4) == {"cuda"}
+    named = {**work, "weight_precision": "nf4", "software": {"engine": "vllm"}}
+    ask = {"workload": named, "constraints": {"instance": ["aws/inf2.xlarge"]}}
+    (choice,) = post(client, "/recommend", **ask)["choices"]
+    estimate = post(client, "/estimate", workload=named, machine="aws/inf2.xlarge")
+    for answer in (choice, estimate):
+        (text,) = [each["text"] for each in answer["warnings"] if "bitsandbytes" in each["text"]]
+        assert text.startswith("Runs here in part")
+
+
 def test_each_choice_says_its_platform_and_what_code_has_to_change(client: TestClient) -> None:
     ask = {"workload": {"task": "training"}, "objective": "fastest", "limit": 100}
     changes = {each["platform"]: each["code_change_required"] for each in post(client, "/recommend", **ask)["choices"]}
