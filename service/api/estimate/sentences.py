@@ -73,7 +73,7 @@ def lengths_assumed(lengths: Mapping[str, float], *, speech: bool) -> str:
     """Returns which lengths of a sample the caller did not give, and the tokens that are assumed."""
     fields = " and no ".join(f"`{name}_length`" for name in lengths)
     tokens = " and ".join(f"{plural(round(count), 'token')} of {name}" for name, count in lengths.items())
-    beams = " Published runs decide how many beams count: one to five in programs, and one in engines." if speech else ""
+    beams = " Published runs decide how many beams count: one to five in programs, one in engines." if speech else ""
     return f"No {fields} {'was' if len(lengths) == 1 else 'were'} given, so a sample is taken to have {tokens}.{beams}"
 
 

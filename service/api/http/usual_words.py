@@ -9,20 +9,24 @@ _LIMITS_ON_TIMES = "max_seconds_to_first_token max_seconds_per_output_token max_
 
 _TABLE = {
     # Loads and their limits.
-    "rps qps rpm request_rate throughput": "requests_per_second",
+    "rps qps rpm request_rate": "requests_per_second",
+    "throughput": "requests_per_second fastest",
     "tps tok_s": "output_tokens_per_second",
     "ttft": "max_seconds_to_first_token",
     "tpot itl tbt": "max_seconds_per_output_token",
     "min_tokens_per_second tokens_per_second_per_user tps_per_user": "max_seconds_per_output_token",
+    "min_tokens_per_second_per_user": "max_seconds_per_output_token",
+    "gpu_memory_utilization mem_fraction_static": "memory_confidence",
     "utilization utilisation target_utilization target_utilisation": "headroom",
-    "latency e2el response_time": "max_seconds_per_request",
+    "latency": "max_seconds_per_request fastest",
+    "e2el response_time": "max_seconds_per_request",
     "slo slos sla": _LIMITS_ON_TIMES,
     "users clients max_num_seqs max_concurrency": "concurrency",
     "isl prompt_tokens prompt_length": "input_length",
     "osl completion_tokens max_tokens max_new_tokens": "output_length",
     "max_model_len context_length ctx_len num_ctx": "input_length sequence_length",
     "seq_len seqlen max_seq_length max_seq_len block_size": "sequence_length",
-    "acceptance_rate draft_acceptance_rate": "speculative_acceptance",
+    "acceptance_rate draft_acceptance_rate eagle eagle3 medusa mtp ngram": "speculative_acceptance",
     "num_speculative_tokens gamma": "draft_length",
     "max_loras lora_adapters num_loras loras lora_modules": "adapters",
     "max_lora_rank": "adapter_rank",
@@ -41,6 +45,9 @@ _TABLE = {
     "dp data_parallel data_parallel_size dp_size": "data",
     "ep expert_parallel expert_parallel_size ep_size": "expert",
     "cp context_parallel context_parallel_size cp_size": "context",
+    # A config.json without its object.
+    "model_type architectures torch_dtype num_hidden_layers num_attention_heads": "huggingface_config",
+    "num_key_value_heads hidden_size intermediate_size vocab_size rope_theta": "huggingface_config",
     # Training.
     "gradient_accumulation_steps gradient_accumulation accumulate_grad_batches": "global_batch_size accumulation",
     "per_device_train_batch_size micro_batch_size train_batch_size": "batch_size",

@@ -37,7 +37,7 @@ from service.domain.catalog.names import (
     unknown,
 )
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
-from service.domain.catalog.software_support import software_of_cpus
+from service.domain.catalog.software_support import software_of_cpus, usual_library
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job, tokens_per_sample
 from service.domain.jobs.serving import MOST_INSTANCES
@@ -221,16 +221,19 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     # If the question names hardware, it needs no other hint at the platform.
     names_hardware = not HARDWARE_NAMES.isdisjoint(given)
     platform = None if names_hardware else platform_named_by(work, catalog, has_job=job is not None)
+    library = usual_library(work.task, work.method, () if job is None else job.weight_formats)
     constraints = _constraints(
         request, given, objective, precisions.preferred, run, catalog,
-        has_job=named is not None, mainstream=platform == frozenset(),
+        has_job=named is not None, mainstream=platform == frozenset(), library=library,
     )  # fmt: skip
     _check_hours_per_day(job, constraints.market, run)
     context = WorkContext(
         task=work.task,
         job=named,
         framework=work.software.framework,
-        needs=requirements_of(work, precisions.required, catalog, has_job=job is not None, platform_named_by=platform),
+        needs=requirements_of(
+            work, precisions.required, catalog, has_job=job is not None, platform_named_by=platform, library=library
+        ),
         loading=loading_of(work, None) if job is None else job.loading,
         samples=None if work.amount is None else work.amount.samples,
         decodes_on_gpu=work.host.gpu_decoding,
@@ -375,7 +378,7 @@ def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:
 
 def _constraints(
     request: RecommendRequest, given: Mapping[str, Any], objective: Objective, precisions: tuple[str, ...],
-    run: BilledRun, catalog: Catalog, *, has_job: bool, mainstream: bool,
+    run: BilledRun, catalog: Catalog, *, has_job: bool, mainstream: bool, library: str | None,
 ) -> Constraints:  # fmt: skip
     limits, work = request.constraints, request.workload
     if limits.min_nodes > limits.max_nodes:
@@ -396,7 +399,7 @@ def _constraints(
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,
         mainstream=mainstream,
-        method=work.method if work.task == "training" else None,
+        library=library,
         of_a_job=has_job,
         with_gpu=work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(given, work, catalog),
         platforms=work.software.platforms,

@@ -6,7 +6,7 @@ from service.api.workload.workload import WorkloadRequest
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import resolve
-from service.domain.catalog.software_support import LIBRARY_OF_METHOD, NEEDS_A_FRAMEWORK, software_names
+from service.domain.catalog.software_support import NEEDS_A_FRAMEWORK, software_names
 from service.domain.jobs.stacks import software_name
 from service.domain.selection.requirements import (
     NOTHING,
@@ -30,8 +30,12 @@ def requirements_of(
     *,
     has_job: bool,
     platform_named_by: frozenset[str] | None,
+    library: str | None = None,
 ) -> Requirements:
-    """Returns the requirements of a workload, without software that has no rules. Raises `QuestionError`."""
+    """Returns the requirements of a workload, without software that has no rules. Raises `QuestionError`.
+
+    `library` is one that the work usually takes.
+    """
     if precision is None and not work.model_fields_set & {"software", "host"}:
         return NOTHING
     software = work.software
@@ -42,15 +46,18 @@ def requirements_of(
         engine=requirement(software.engine, "workload.software.engine", catalog),
         cuda=Requirement("cuda", cuda) if cuda else None,
         platforms=platforms_of(work, catalog),
-        libraries=tuple(library for library, required in libraries if library and required),
-        optional=(*(library for library, required in libraries if library and not required), *_of_method(work)),
+        libraries=tuple(each for each, required in libraries if each and required),
+        optional=(
+            *(each for each, required in libraries if each and not required),
+            *([Requirement(library)] if library else []),
+        ),
         custom_cuda_kernels=software.custom_cuda_kernels,
         host_memory_gib=work.host.memory_gib,
         precision=precision,
         of_a_job=has_job,
         platform_named_by=platform_named_by,
         cpu_suffices=work.task in TASKS_WITHOUT_GPU,
-        method=work.method if work.task == "training" else None,
+        library=library,
     )
 
 
@@ -125,13 +132,6 @@ def refused_precisions(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ..
     known = tuple(catalog.reference.precisions)
     tolerated = numerics_of(work).tolerated(known, catalog)
     return tuple(name for name in known if name not in tolerated)
-
-
-def _of_method(work: WorkloadRequest) -> Iterator[Requirement]:
-    """Yields the library whose kernels the method of training usually takes."""
-    library = LIBRARY_OF_METHOD.get(work.method or "")
-    if library is not None and work.task == "training":
-        yield Requirement(library)
 
 
 def _libraries(work: WorkloadRequest, catalog: Catalog) -> Iterator[tuple[Requirement | None, bool]]:

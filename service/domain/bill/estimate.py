@@ -22,12 +22,12 @@ from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import ENDED, InstanceType
 from service.domain.catalog.offer import Market
 from service.domain.catalog.software_support import (
-    LIBRARY_OF_METHOD,
     RUNS,
     code_change,
     rules_on_gpu,
     support_by,
     task_mask,
+    usual_library,
 )
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork, Place
@@ -272,7 +272,7 @@ def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> _Warning
         yield statement(EstimateWarningCode.TASK_UNSUPPORTED, task=task, instance=machine.id)
         return
     gpu = question.cluster.gpu
-    usual = _library_of_method(question.work)
+    usual = _usual_library(question.work)
     for software, versions in (*question.software, *([(usual, EVERY)] if usual else [])):
         rules = catalog.derive(rules_on_gpu, software, gpu.id)
         level = support_by(rules, versions)
@@ -283,11 +283,11 @@ def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> _Warning
             yield statement(EstimateWarningCode.SOFTWARE_PARTLY, software=((software, remark),))
 
 
-def _library_of_method(work: object) -> str | None:
-    """Returns the library whose kernels the method of a training job usually takes; None if it takes none."""
-    if not isinstance(work, JobQuestion) or work.job.task != "training":
+def _usual_library(work: object) -> str | None:
+    """Returns the library whose kernels a job usually takes; None if it takes none."""
+    if not isinstance(work, JobQuestion):
         return None
-    return LIBRARY_OF_METHOD.get(work.job.method)
+    return usual_library(work.job.task, work.job.method, work.job.weight_formats)
 
 
 def _warnings(question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog) -> _Warnings:

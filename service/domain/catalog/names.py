@@ -28,8 +28,9 @@ _BEFORE_A_GPU = re.compile(r"^(?:(?:nvidia|amd|intel|google|aws|huawei|cambricon
 NO_LETTER_OR_DIGIT = re.compile(r"[\W_]")
 _GIGABYTES = re.compile(r"[\s_-](\d+)[\s_-]?gb?$")
 _BETWEEN_PARTS = re.compile(r"[\s_-]")
-VARIANTS = ("-hf", "-instruct", "-chat", "-base", "-it")
-"""Endings of published names for variants of a model that have the same size and differ only by training."""
+_ENDING_OF_A_VARIANT = re.compile(r"(?:-(?:hf|instruct|chat|base|it|thinking|2[3-9](?:0[1-9]|1[0-2])|0[1-9][0-3]\d))+$")
+"""Endings of published names for variants of a model that have the same size and differ only by training. Releases are
+dated by year and month (2507) or by month and day (0528)."""
 
 _ENDING_OF_A_FORMAT = re.compile(
     r"(?:[-.](?:awq|gptq|gguf|bnb|quantized|dynamic|int[48]|(?:nv|mx)?fp[48]|[48]bit|w\d+a\d+"
@@ -254,8 +255,7 @@ def resolve_model(name: str, catalog: Catalog, field: str = "model") -> Model:
 
 def _model_id(folded: str, spellings: Mapping[str, str]) -> str | None:
     # A variant with an entry of its own wins; only without one does it mean the base model.
-    ending = next((variant for variant in VARIANTS if folded.endswith(variant)), "")
-    return spellings.get(folded) or spellings.get(folded.removesuffix(ending))
+    return spellings.get(folded) or spellings.get(_ENDING_OF_A_VARIANT.sub("", folded))
 
 
 def published_model(model: Model, catalog: Catalog) -> Model:

@@ -35,6 +35,20 @@ CUDA = "cuda"
 LIBRARY_OF_METHOD: Mapping[str, str] = {"qlora": "bitsandbytes"}
 """Method of training → the library whose kernels it needs in the mainstream framework."""
 
+LIBRARY_OF_FORMAT: Mapping[str, str] = dict.fromkeys(("nf4", "nf4-dq"), "bitsandbytes")
+"""Format of the weights of inference → the library that has kernels for it."""
+
+
+def usual_library(task: str, method: str | None, formats: Iterable[str]) -> str | None:
+    """Returns the library whose kernels work needs in the mainstream framework; None if it needs none.
+
+    That is the library of a method of training, or of all formats in which inference may store the weights.
+    """
+    if task != "inference":
+        return LIBRARY_OF_METHOD.get(method or "") if task == "training" else None
+    libraries = {LIBRARY_OF_FORMAT.get(each) for each in formats}
+    return libraries.pop() if len(libraries) == 1 else None
+
 
 def applies_to(rule: SoftwareRule, instance_type: InstanceType) -> bool:
     """Returns whether a rule applies to an instance type. A rule for a card also applies to parts of the card."""
@@ -99,12 +113,11 @@ def has_one_code(framework: str, platform: str, catalog: Catalog) -> bool:
     return in_full and not any(code_change(framework, (), gpu, catalog) for gpu in gpus)
 
 
-def mainstream_gpus_mask(catalog: Catalog, method: str | None = None) -> Mask:
+def mainstream_gpus_mask(catalog: Catalog, library: str | None = None) -> Mask:
     """Returns a mask of the types whose GPU, or CPUs, run the mainstream framework in full.
 
-    If a method of training needs a library, it must run at least in part. Rules about hosts do not count.
+    If the work needs a library, it must run at least in part. Rules about hosts do not count.
     """
-    library = LIBRARY_OF_METHOD.get(method or "")
     levels = {MAINSTREAM: RUNS[:1]} | ({library: RUNS} if library else {})
     cards = [None if type_.gpu is None else type_.gpu.id for type_ in catalog.instance_types]
     runs = {

@@ -41,12 +41,13 @@ def _check_tokens(job: Job) -> None:
 
 
 def _check_sequences(job: Job) -> None:
-    """Raises `QuestionError` for a sequence length with a model of unknown dimensions, whose samples have one size."""
-    for name in ("sequence_length", "mean_length"):
-        if getattr(job, name) is not None and job.model.transformer is None:
+    """Raises `QuestionError` for a length of samples of a model of unknown dimensions, which have one size."""
+    for name in ("sequence_length", "mean_length", "input_length", "output_length"):
+        # A load without tokens has prompts of no length.
+        if getattr(job, name) and job.model.transformer is None:
             raise QuestionError(
                 f"The work of a sample of {job.model.name} is known for one size alone: leave {name} out.",
-                field=f"workload.{name}",
+                field=job.prompt_field if name == "input_length" else f"workload.{name}",
             )
 
 

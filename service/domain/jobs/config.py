@@ -73,11 +73,17 @@ class TrainingConfig:
     """Probability with which the GPUs' memory has to suffice."""
 
 
+EXPANDED_BITS = 16.0
+"""Bits of a weight that is expanded because there are no kernels for its format."""
+
+
 class NumberFormats(NamedTuple):
     """Formats of the numbers that an engine stores and computes; columns if they differ between the rows of a table."""
 
     weight_bits: Number
     """Bits of a stored weight."""
+    bits_read: Number
+    """Bits that a product reads per weight: as it is stored, or 16 where it is expanded first."""
     cache_bytes: Number
     """Bytes of a cached key or value."""
     activation_bytes: Number
@@ -93,6 +99,8 @@ class InferenceConfig:
     model: Model
     precision: str = "bf16"
     weight_bits: float | None = None
+    weights_expanded: bool = False
+    """Whether the format of the weights has no kernels of its own, so that any stack expands them to 16 bits."""
     kv_precision: str | None = None
     input_length: float = 0
     output_length: float = 0
@@ -114,7 +122,7 @@ class InferenceConfig:
     memory_confidence: float = USUAL_CONFIDENCE
     """Probability with which the GPUs' memory has to suffice."""
     by_row: NumberFormats | None = None
-    """Number formats of the rows of a table, in place of `precision`, `weight_bits` and `kv_precision`."""
+    """Number formats of the rows of a table, in place of those of one configuration."""
 
     def rows(self, rows: Indices) -> "InferenceConfig":
         """Returns the configuration of some rows of a table."""
@@ -128,8 +136,10 @@ class InferenceConfig:
         if self.by_row is not None:
             return self.by_row
         cached = bytes_per_value(self.kv_precision) if self.kv_precision else 2.0
-        weight_bits = self.weight_bits or 8 * bytes_per_value(self.precision)
-        return NumberFormats(weight_bits, cached, activation_bytes(self.precision), self.precision == "fp32")
+        stored = self.weight_bits or 8 * bytes_per_value(self.precision)
+        expanded = self.weights_expanded or self.software.stack.expands_weights
+        read = max(stored, EXPANDED_BITS) if expanded else stored
+        return NumberFormats(stored, read, cached, activation_bytes(self.precision), self.precision == "fp32")
 
     @property
     def required_requests(self) -> float:

@@ -117,9 +117,19 @@ class Job:
         return published if published in _KEPT_UNDER_ADAPTERS else None
 
     @property
+    def weight_formats(self) -> tuple[str, ...]:
+        """The formats in which the weights of inference may be stored, as far as the question says it."""
+        return self.precisions if self.weight_precision is None else (self.weight_precision,)
+
+    @property
     def limits(self) -> int:
         """Number of limits of the load; 0 without a load."""
         return 0 if self.serving is None else len(self.serving.limits)
+
+    @property
+    def has_fixed_sample(self) -> bool:
+        """Whether a sample has the one size that the model states, such as an image of 224 x 224 pixels."""
+        return not self.model.sample.startswith(("token", "sequence"))
 
     @property
     def sample_name(self) -> str:
@@ -264,8 +274,8 @@ def assumed_lengths(job: Job) -> dict[str, float]:
     model = job.model
     if job.task != "inference" or model.transformer is None:
         return {}
-    stated = job.input_length or job.sequence_length or job.mean_length or model.input_tokens_per_sample
-    lengths = {} if stated else {"input": max(1.0, input_length(job))}
+    stated = job.input_length or job.sequence_length or job.mean_length
+    lengths = {} if stated or job.has_fixed_sample else {"input": max(1.0, input_length(job))}
     writes = model.generates and not job.output_length
     return lengths | ({"output": max(1.0, output_length(job))} if writes else {})
 
@@ -359,6 +369,7 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
 
 def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
     bits = job.weight_bits or (format_of(job.weight_precision).stored_bits if job.weight_precision else None)
+    expanded = format_of(job.weight_precision or precision).expanded
     if _multiplies_at_16_bits(job, precision, gpu):
         bits, precision = bits or format_of(precision).stored_bits, _sixteen_bits(gpu)
     cache = "fp8" if precision in job.software.stack.fp8_cache_with else None
@@ -366,6 +377,7 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
         model=job.model,
         precision=precision,
         weight_bits=bits,
+        weights_expanded=expanded,
         kv_precision=job.kv_precision or cache,
         input_length=input_length(job),
         output_length=output_length(job),

@@ -213,14 +213,24 @@ STACKS = (
     Stack(
         "llama.cpp",
         _GRAPH,
-        ("llamacpp", "llama-cpp", "llama-server", "llama-cpp-python", "llamafile", "ollama", "lm-studio", "koboldcpp"),
+        (
+            "llamacpp",
+            "llama-cpp",
+            "llama-server",
+            "llama-cpp-python",
+            "llamafile",
+            "ollama",
+            "lm-studio",
+            "koboldcpp",
+            "gpt4all",
+        ),
         accumulates_in_16_bits=True,
         selects_tokens_on=("turing", "ampere", "ada-lovelace", *_SINCE_HOPPER),
         bits_of_whole_file=True,
         splits_layers=True,  # its default of --split-mode
     ),
     Stack("gpt-fast", _GRAPH, static_batches=True),
-    Stack("exllamav2", _GRAPH, ("exllama",), splits_layers=True),  # load_autosplit, its default loader
+    Stack("exllamav2", _GRAPH, ("exllama", "exl2"), splits_layers=True),  # load_autosplit, its default loader
     Stack("exllamav3", _GRAPH, ("exl3",), splits_layers=True),
     Stack("mlc-llm", _GRAPH, ("mlc",)),
     Stack("mlx", _GRAPH, ("mlx-lm",)),
@@ -249,7 +259,17 @@ STACKS = (
     Stack(
         "transformers",
         _EAGER,
-        ("accelerate", "hugging-face", "huggingface", "hf", "peft", "trl", "llama-recipes", "sentence-transformers"),
+        (
+            "accelerate",
+            "hugging-face",
+            "huggingface",
+            "hf",
+            "peft",
+            "trl",
+            "llama-recipes",
+            "sentence-transformers",
+            "insanely-fast-whisper",
+        ),
         half_weights=True,
         expands_weights=True,
         static_batches=True,
@@ -277,6 +297,10 @@ STACKS = (
             "fsdp",
             "diffusers",
             "comfyui",
+            "stable-diffusion-webui",
+            "automatic1111",
+            "a1111",
+            "invokeai",
             "timm",
             "torchvision",
             "ultralytics",
@@ -446,6 +470,12 @@ _ENGINES_OF_SERVERS: Mapping[str, tuple[str, ...]] = {
     "xinference": ("vllm", "sglang", "transformers", "llama.cpp"),
     "localai": ("llama.cpp", "vllm"),
     "tabbyapi": ("exllamav3", "exllamav2"),
+    # Recalled on 2026-11-26.
+    "aphrodite": ("vllm",),
+    "gpustack": ("vllm", "sglang", "llama.cpp"),
+    "jetstream": ("maxtext",),
+    "fastembed": ("onnxruntime",),
+    "xdit": ("pytorch",),
 }
 """By a word of the name of a server, the stacks that do its work: which of them is for the caller to say."""
 

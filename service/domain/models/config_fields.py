@@ -28,6 +28,7 @@ KEYS = {
     ),
     "expert_ffn": ("moe_intermediate_size", "ffn_config.ffn_hidden_size"),
     "shared_experts": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"),
+    "dense_layers": ("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"),
     "activation": ("hidden_act", "hidden_activation", "activation_function", "feed_forward_proj"),
 }  # fmt: skip
 """Dimension → its keys in configs, the usual one first. `a.b` is the key b of the object a."""

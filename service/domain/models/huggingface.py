@@ -4,9 +4,10 @@ Only fields that decide sizes are read. Their names differ by architecture.
 """
 
 from dataclasses import replace
+from typing import Any
 
 from service.domain.errors import ImpossibleModel
-from service.domain.models.config_fields import Config, model_type, number
+from service.domain.models.config_fields import Config, dimensions, model_type, number
 from service.domain.models.described import model_of
 from service.domain.models.fixed_configs import FIXED_MODELS
 from service.domain.models.image_configs import IMAGE_MODELS, image_tower
@@ -28,19 +29,31 @@ NOT_READ = {
 
 NOT_UNDERSTOOD = {
     "attn_res_block_size": "layers attend to the results of earlier layers",
+    "audio_config": "the model has an encoder of audio",
     "block_configs": "layers differ from each other in size",
+    "block_types": "some layers are recurrent",
     "compress_ratios": "layers compress their keys and values",
+    "full_attn_idxs": "some layers are convolutions",
     "hidden_size_per_layer_input": "layers have embeddings of their own",
     "hybrid_layer_pattern": "layers with a window have heads of their own",
     "index_kpool": "indexers pool their keys",
+    "layer_group_size": "some layers have linear attention",
     "num_kv_shared_layers": "layers use the keys and values of others",
     "sparse_attention_config": "layers attend to selected blocks of tokens",
+    "use_cla": "layers use the keys and values of others",
+    "zero_expert_num": "some experts do nothing, and a layer attends twice",
 }
 """Fields that change the cost of a model in ways that are not counted, with the reason for an error."""
 
 
 def read_config(config: Config, name: str = "custom") -> Model:
     """Returns the model that a config.json describes. Raises `ImpossibleModel` about a field of the config."""
+    if "_class_name" in config:
+        raise ImpossibleModel(
+            "The config is one of diffusers, whose networks are not read: name a model of GET /models, or give "
+            "parameters and forward FLOPs per sample instead.",
+            field="huggingface_config._class_name",
+        )
     try:
         networks = IMAGE_MODELS | FIXED_MODELS
         return networks.get(model_type(config), _language_model)(config, name)
@@ -60,7 +73,7 @@ def read_transformer(config: Config) -> Transformer:
             field="huggingface_config.model_type",
         )
     for field, reason in NOT_UNDERSTOOD.items():
-        if text.get(field):
+        if text.get(field) or config.get(field):
             raise ImpossibleModel(
                 f"By its {field}, {reason}, which cannot be counted. "
                 "Give parameters and forward FLOPs per sample instead.",
@@ -72,6 +85,9 @@ def read_transformer(config: Config) -> Transformer:
 
 def _language_model(config: Config, name: str) -> Model:
     transformer = read_transformer(config)
+    if not _writes(config):
+        # Without a cache, and without an output projection.
+        transformer = replace(transformer, decoder=False, tied=True)
     model = model_of(transformer, name=name)
     more = _extra_parameters(text_part(config), transformer)
     parameters, flops = image_tower(config, transformer.hidden)
@@ -82,7 +98,34 @@ def _language_model(config: Config, name: str) -> Model:
         active_parameters=model.active_parameters + more,
         other_parameters=parameters,
         other_flops_per_sample=flops,
+        **(_speech(config) if model_type(config) == "whisper" else {}),
     )
+
+
+WITHOUT_OUTPUT = ("Model", "ForSequenceClassification", "ForTokenClassification")
+"""Endings of classes of `transformers` without an output projection: they embed, rank or classify texts."""
+WITH_OUTPUT = ("LMHead", "Chat")
+"""Parts of the names of classes that write texts although they end like one of the others: GPT2LMHeadModel."""
+
+
+def _writes(config: Config) -> bool:
+    """Returns whether the class of a language model writes texts, as all do whose class the config does not name."""
+    classes = config.get("architectures")
+    last = classes[-1] if isinstance(classes, list) and classes else ""
+    if not isinstance(last, str):
+        return True
+    return not last.endswith(WITHOUT_OUTPUT) or any(part in last for part in WITH_OUTPUT)
+
+
+def _speech(config: Config) -> dict[str, Any]:
+    """Returns what a sample of Whisper is: audio, with 20 ms for each position of the encoder (Radford et al. 2022)."""
+    (positions,) = dimensions(text_part(config), "max_source_positions")
+    seconds = positions * 0.02
+    return {
+        "sample": f"{seconds:g} s of audio ({positions} encoder tokens)",
+        "input_tokens_per_sample": float(positions),
+        "audio_seconds_per_sample": seconds,
+    }
 
 
 def _extra_parameters(config: Config, transformer: Transformer) -> int:

@@ -95,10 +95,14 @@ def architecture(config: Config) -> Architecture:
     return ARCHITECTURES.get(model_type(config), Architecture())
 
 
+TEXT_PARTS = ("text_config", "llm_config", "language_config")
+"""Names of the part of a multimodal config for its language model; the last two are of InternVL and DeepSeek-VL."""
+
+
 def text_part(config: Config) -> Config:
     """Returns the part of a config for the language model, with the defaults of its class and shared fields."""
-    inner = config.get("text_config")
-    if isinstance(inner, Mapping):
+    inner = next((config[name] for name in TEXT_PARTS if isinstance(config.get(name), Mapping)), None)
+    if inner is not None:
         outer = {name: config[name] for name in ("tie_word_embeddings", "model_type") if name in config}
         config = {**outer, **inner}
     return {**architecture(config).defaults, **config}
@@ -136,6 +140,13 @@ ATTENDING = ("full_attention", "sliding_attention", "chunked_attention", "attent
 
 def _check_layers(config: Config) -> None:
     """Raises `ImpossibleModel` if some layers do not attend, because their states would be counted as cache."""
+    numbered = config.get("attn_type_list")
+    if isinstance(numbered, list) and any(kind != 1 for kind in numbered):
+        raise ImpossibleModel(
+            "By its attn_type_list, some layers have linear attention, which cannot be counted. "
+            "Give parameters and forward FLOPs per sample instead.",
+            field="huggingface_config.attn_type_list",
+        )
     other = next((kind for kind in layer_types(config, "layer_types") if kind not in ATTENDING), None)
     if other is not None:
         raise ImpossibleModel(
@@ -177,7 +188,9 @@ def expert_sizes(config: Config, layers: int) -> dict[str, Any]:
 
 def _shared_experts(config: Config, width: int) -> int:
     """Returns the number of shared experts, as stated, or as their total width / the width of a routed expert."""
-    for key in ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"):
+    for key in (
+        "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size",
+    ):  # fmt: skip
         together = number(config, key)
         if together:
             if not width or together % width:
@@ -190,8 +203,7 @@ def _shared_experts(config: Config, width: int) -> int:
 
 def _dense_layers(config: Config, layers: int) -> int:
     """Returns the number of layers without experts: the first ones, the named ones, or all but every n-th."""
-    first = number(config, "first_k_dense_replace")
-    first = number(config, "moe_layer_start_index") if first is None else first
+    first = dimension(config, "dense_layers")
     if first is not None:
         return first
     if isinstance(config.get("moe_layer_freq"), list):
@@ -208,6 +220,11 @@ def _window(config: Config, layers: int, context: int) -> dict[str, Any]:
     if not size or (context and size >= context) or config.get("use_sliding_window") is False:
         return {}
     types = layer_types(config, "layer_types")
+    if types:
+        return {"sliding_window": size, "global_layers": types.count("full_attention")}
+    pattern = config.get("sliding_window_pattern")
+    if isinstance(pattern, str) and pattern:
+        # EXAONE 4 writes LLLG for three layers with a window before each one without.
+        return {"sliding_window": size, "global_layers": layers * pattern.count("G") // len(pattern)}
     every = number(config, "sliding_window_pattern") or architecture(config).global_every
-    without = types.count("full_attention") if types else layers // every if every else 0
-    return {"sliding_window": size, "global_layers": without}
+    return {"sliding_window": size, "global_layers": layers // every if every else 0}

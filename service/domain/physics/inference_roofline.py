@@ -8,7 +8,7 @@ import numpy as np
 
 from service.domain.arrays import Indices, Number
 from service.domain.calibration.coefficients import StepKind
-from service.domain.jobs.config import InferenceConfig
+from service.domain.jobs.config import EXPANDED_BITS, InferenceConfig
 from service.domain.models.counts import (
     indexer_flops,
     logits_per_token,
@@ -135,15 +135,6 @@ FLOPS_PER_UNPACKED_WEIGHT = 2.0
 an addition, up to a fitted factor for the loads and conversions around them. llama.cpp takes 18 ms for a token of an 8B
 in fp16 both on an A100 and on an RTX 4090, which has half of the bandwidth and 4.2 times the fp32 rate."""
 
-EXPANDED_BYTES = 2.0
-"""Bytes of a weight at 16 bits, to which stacks without kernels for narrow formats expand it."""
-
-
-def _weight_bytes(config: InferenceConfig) -> Number:
-    """Bytes per weight that a matrix product reads: as the weight is stored, or expanded to 16 bits."""
-    stored = config.formats.weight_bits / 8
-    return np.maximum(stored, EXPANDED_BYTES) if config.software.stack.expands_weights else stored
-
 
 def weight_bytes_read(config: InferenceConfig, layout: AnyLayout, tokens: Number, share: float) -> Number:
     """Bytes of the weights that a GPU reads in a pass over these tokens of one replica, which use this share of the
@@ -154,7 +145,7 @@ def weight_bytes_read(config: InferenceConfig, layout: AnyLayout, tokens: Number
     """
     spread = spread_of_experts(layout)
     always, experts = parameters_touched(config.model, tokens * np.where(spread > 1, layout.data, 1.0))
-    return (always * share + experts / spread) * _weight_bytes(config) / layout.tensor
+    return (always * share + experts / spread) * config.formats.bits_read / 8 / layout.tensor
 
 
 def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
@@ -173,7 +164,7 @@ def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Numbe
 def unpacking_flops_per_byte(config: InferenceConfig) -> Number:
     """Returns the operations outside of matrix engines for each byte of the weights that a step reads."""
     unpacks = config.software.stack_class.unpacks_weights
-    return FLOPS_PER_UNPACKED_WEIGHT / _weight_bytes(config) if unpacks else 0.0
+    return FLOPS_PER_UNPACKED_WEIGHT / (config.formats.bits_read / 8) if unpacks else 0.0
 
 
 def wider_output_bytes(config: InferenceConfig, layout: AnyLayout) -> Number:
@@ -182,10 +173,10 @@ def wider_output_bytes(config: InferenceConfig, layout: AnyLayout) -> Number:
     Below 8 bits, engines keep the output projection at 16 bits (see `stored_weight_bytes`), whereas the calibration
     counts it at the bits of the other weights.
     """
-    t, bits = config.model.transformer, config.formats.weight_bits
+    t, bits = config.model.transformer, config.formats.bits_read
     assert t is not None
     narrow = (np.asarray(bits) < 8) & (not config.software.stack.bits_of_whole_file)
-    wider = narrow * logits_per_token(t) * t.hidden * (EXPANDED_BYTES - np.minimum(bits / 8, EXPANDED_BYTES))
+    wider = narrow * logits_per_token(t) * t.hidden * (EXPANDED_BITS - bits) / 8
     return wider * config.any_load.steps_per_token / layout.tensor
 
 
@@ -380,7 +371,7 @@ def forward_demands(config: InferenceConfig) -> ForwardDemands:
     A diffusion model passes over its samples in every denoising step, and reads its weights once per step. Of the
     tables of a recommender, a sample reads a few rows, which do not count.
     """
-    model, t, value = config.model, config.model.transformer, _weight_bytes(config)
+    model, t, value = config.model, config.model.transformer, config.formats.bits_read / 8
     if t is not None:
         length = config.mean_length or config.input_length or 1
         flops = length * (2.0 * multiplied_parameters(model) + mean_attention_flops_per_token(t, length))

@@ -40,8 +40,8 @@ class Constraints(NamedTuple):
     task: str | None = None
     mainstream: bool = False
     """Whether only GPUs that run the mainstream framework in full pass, because the question names no other."""
-    method: str | None = None
-    """The method of training. A library that it needs also has to run on these GPUs."""
+    library: str | None = None
+    """A library that the work needs, and which also has to run on these GPUs."""
     with_gpu: bool = False
     """Whether machines without a GPU are rejected, because the question does not ask for them."""
     of_a_job: bool = False
@@ -101,7 +101,7 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
         yield catalog.derive(_task_check, asked.task)
     optional: tuple[tuple[object, Callable[..., Check], tuple[object, ...]], ...] = (
         (asked.framework, _framework_check, (asked.framework,)),
-        (asked.mainstream, _mainstream_check, (asked.usual_platforms, asked.method, _admits_previews(asked))),
+        (asked.mainstream, _mainstream_check, (asked.usual_platforms, asked.library, _admits_previews(asked))),
         (asked.with_gpu, _without_gpu_check, (asked.platforms, asked.of_a_job)),
         (asked.grows, _growth_check, ()),
         (asked.in_clusters, _cluster_check, ()),
@@ -177,14 +177,14 @@ def _admits_previews(asked: Constraints) -> bool:
     return "preview" in asked.words.get("lifecycle", ())
 
 
-def _mainstream_check(catalog: Catalog, platforms: tuple[str, ...], method: str | None, previews: bool) -> Check:
+def _mainstream_check(catalog: Catalog, platforms: tuple[str, ...], library: str | None, previews: bool) -> Check:
     """Checks that the mainstream framework runs in full on the GPU.
 
     The relaxation adds platforms to those that the question names, which admits GPUs that run the framework only in
     part, or another one. Software for GPUs in preview is in preview too, so with `previews` they pass if the framework
     runs in part.
     """
-    types, in_full = catalog.instance_types, catalog.derive(mainstream_gpus_mask, method)
+    types, in_full = catalog.instance_types, catalog.derive(mainstream_gpus_mask, library)
     fails = types_where(~in_full)
     if previews:
         in_preview = catalog.types_that(lambda type_: type_.state_on(catalog.day) == "preview")

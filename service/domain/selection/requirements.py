@@ -114,8 +114,8 @@ class Requirements:
     if the question names hardware, or if the task needs no framework."""
     cpu_suffices: bool = False
     """Whether the task needs no GPU, so that code for CPUs does it on any machine."""
-    method: str | None = None
-    """The method of training, for which the mainstream framework may need a library."""
+    library: str | None = None
+    """A library that the work needs in the mainstream framework."""
 
     @property
     def software(self) -> tuple[Requirement, ...]:
@@ -222,7 +222,7 @@ def _without(name: str, fails: TypeSet, needs: Requirements, catalog: Catalog, e
     field, passing = f"workload.software.{name}", catalog.all_types & ~fails
     if needs.can_drop(name):
         return {field: empty}, fails
-    in_full = types_where(catalog.derive(mainstream_gpus_mask, needs.method))
+    in_full = types_where(catalog.derive(mainstream_gpus_mask, needs.library))
     if not passing & ~in_full:
         return {field: empty}, fails & in_full
     mainstream = _runs(Requirement(MAINSTREAM), catalog)

@@ -48,6 +48,11 @@ def test_a_published_run_finds_its_model(client: TestClient, name: str) -> None:
         ("llama-3.1-8b", "llama-3.1-8b"),
         ("LLAMA_3.1 8B", "llama-3.1-8b"),
         ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"),
+        ("meta-llama/Llama-2-7b-chat-hf", "llama-2-7b"),
+        ("mistralai/Mistral-Small-3.2-24B-Instruct-2506", "mistral-small-24b"),
+        ("Qwen/Qwen3-4B-Thinking-2507", "qwen3-4b"),
+        ("moonshotai/Kimi-K2-Instruct-0905", "kimi-k2"),
+        ("moonshotai/Kimi-K2-Thinking", "kimi-k2-thinking"),
         ("deepseek-ai/DeepSeek-R1", "deepseek-v3"),
         ("bert-base", "bert-base"),
         ("bert-large-uncased", "bert-large"),
@@ -58,6 +63,12 @@ def test_a_published_run_finds_its_model(client: TestClient, name: str) -> None:
 )
 def test_a_name_means_one_model(client: TestClient, asked: str, found: str) -> None:
     assert get_json(client, f"/models/{asked}")["id"] == found
+
+
+@pytest.mark.parametrize("name", ["dit-xl-2-1024", "mistral-small-instruct-2409", "llama-3.1-8b-2048"])
+def test_a_number_that_is_no_date_is_part_of_the_name(client: TestClient, name: str) -> None:
+    """DiT for images of 1024 pixels is another model than for 256, and Mistral Small of 2024-09 has 22 B."""
+    assert client.get(f"/models/{name}").status_code == 404
 
 
 def test_an_unknown_name_is_answered_with_near_ones(client: TestClient) -> None:

@@ -194,6 +194,21 @@ def test_speech_has_the_lengths_of_its_audio(client: TestClient) -> None:
     assert usual == load(client, "whisper-large-v3", requests_per_second=2, input_length=1500, output_length=100)
 
 
+def test_the_config_of_a_known_speech_model_has_the_usual_answers_of_its_name(client: TestClient) -> None:
+    """It was read as a model with one token of prompt and of answer. A config does not state the convolutions."""
+    config = {
+        "model_type": "whisper", "d_model": 1280, "encoder_layers": 32, "decoder_layers": 32, "vocab_size": 51866,
+        "encoder_attention_heads": 20, "decoder_attention_heads": 20, "encoder_ffn_dim": 5120, "decoder_ffn_dim": 5120,
+    }  # fmt: skip
+    rates = [
+        post_estimate(client, {"workload": {"task": "inference", "model": model, "concurrency": 8}, "machine": L4})
+        for model in ("whisper-large-v3", {"huggingface_config": config})
+    ]
+    by_name, by_config = (answer["estimate"]["samples_per_second"]["likely"] for answer in rates)
+    assert by_config == pytest.approx(by_name, rel=0.01)
+    assert rates[1]["estimate"]["sample"] == "30 s of audio (1500 encoder tokens)"
+
+
 @pytest.mark.parametrize("serving", [{"model": "bert-base", "input_length": 512}, {"model": "dinov2-large"}])
 def test_an_encoder_reads_its_whole_context_and_writes_no_token(client: TestClient, serving: dict[str, Any]) -> None:
     load = {"requests_per_second": 10, **serving}
@@ -265,6 +280,7 @@ def test_an_engine_reads_more_requests_than_fit_at_once_in_several_passes(client
         ("whisper-large-v3", {"output_length": 150}, None),
         ("llama-3.1-8b", {"input_length": 500, "output_length": 100}, None),
         ("sdxl", {}, None),
+        ("vit-b-16", {}, None),
     ],
 )
 def test_lengths_that_are_assumed_are_stated(

@@ -330,7 +330,14 @@ def test_the_image_of_a_container_names_the_engine_and_its_version(client: TestC
 
 @pytest.mark.parametrize(
     ("name", "stack"),
-    [("diffusers", "pytorch"), ("sentence-transformers", "transformers"), ("lm-studio", "llama.cpp")],
+    [
+        ("diffusers", "pytorch"),
+        ("sentence-transformers", "transformers"),
+        ("lm-studio", "llama.cpp"),
+        ("A1111", "pytorch"),
+        ("insanely-fast-whisper", "transformers"),
+        ("exl2", "exllamav2"),
+    ],
 )
 def test_a_library_is_estimated_as_the_stack_that_does_its_work(client: TestClient, name: str, stack: str) -> None:
     work = {"task": "inference", "model": "llama-3.1-8b", "output_length": 100, "software": {"framework": name}}

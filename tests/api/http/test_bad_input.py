@@ -390,6 +390,13 @@ def serving(**load: Any) -> dict[str, Any]:
         ("/recommend", serving(TPOT=0.05), ["workload.serving.max_seconds_per_output_token"]),
         ("/recommend", serving(min_tokens_per_second=20), ["workload.serving.max_seconds_per_output_token"]),
         ("/recommend", serving(target_utilization=0.7), ["workload.serving.headroom"]),
+        ("/recommend", working(gpu_memory_utilization=0.9), ["workload.memory_confidence"]),
+        ("/recommend", serving(min_tokens_per_second_per_user=20), ["workload.serving.max_seconds_per_output_token"]),
+        ("/recommend", serving(throughput=20), ["workload.serving.requests_per_second"]),
+        ("/recommend", serving(eagle=True), ["workload.serving.speculative_acceptance"]),
+        ("/recommend", working(model={"model_type": "llama"}), ["workload.model.huggingface_config"]),
+        ("/recommend", asked(objective="throughput"), ["fastest"]),
+        ("/recommend", asked(objective="latency"), ["fastest"]),
         ("/recommend", serving(isl=1000), ["workload.serving.input_length", "workload.input_length"]),
         ("/recommend", serving(images_per_request=1), ["workload.image_tokens"]),
         (
@@ -560,6 +567,24 @@ def test_the_error_about_a_model_config_names_the_field_as_it_was_sent(app: Fast
     config = {"model_type": "llama", "hidden_size": "4096"}
     answer = recommend(app, working(model={"huggingface_config": config}))
     is_problem(answer, 422, "workload.model.huggingface_config.hidden_size")
+
+
+@pytest.mark.parametrize("other", [{"layers": 80}, {"family": "encoder"}, {"parameters": 7e10}])
+def test_what_a_model_config_already_says_is_refused(app: FastAPI, other: dict[str, Any]) -> None:
+    """It was ignored."""
+    config = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    answer = recommend(app, working(model={"huggingface_config": {**config, "vocab_size": 9}, **other, "name": "own"}))
+    is_problem(answer, 422, f"workload.model.{next(iter(other))}")
+
+
+@pytest.mark.parametrize("field", ["input_length", "output_length", "sequence_length", "mean_length", "serving"])
+def test_a_length_of_what_has_one_size_is_refused(app: FastAPI, field: str) -> None:
+    """Lengths of prompts and answers of images were ignored."""
+    load = {"requests_per_second": 1, "input_length": 512}
+    answer = recommend(
+        app, asked(workload={"task": "inference", "model": "sdxl", field: load if field == "serving" else 512})
+    )
+    is_problem(answer, 422, "workload.serving.input_length" if field == "serving" else f"workload.{field}")
 
 
 def test_a_model_config_is_sent_back_as_it_came(app: FastAPI) -> None:

@@ -79,7 +79,7 @@ BEYOND_A_SCHEMA = re.compile(
     r"|description is incomplete|cannot"
     r"|needs? (its|a|samples)|must be |between \d|is given in|may be any of|The layout|each needs a sample"
     r"|both or neither"
-    r"|needs the model's parameters|leave the parameters out|belong to|No layout|more than|Several providers"
+    r"|needs the model's parameters|leave the parameters out|describes the whole model|belong to|No layout|more than|Several providers"
     r"|is not offered in|is not sold as|No offer of|a price of its own|A load needs|unit of the rate|A run lasts"
     r"|That is .* combinations"
     r"|steps need|is not a version|nested more than|reads at (most|least)|a number beyond|a day is written"

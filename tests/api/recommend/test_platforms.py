@@ -95,6 +95,15 @@ def test_tensorflow_without_cuda_11_runs_on_ampere_in_part(client: TestClient, v
     assert ("software_partly" in {each["code"] for each in answer["choices"][0]["warnings"]}) is partly
 
 
+@pytest.mark.parametrize(("machine", "runs"), [("v3-8", False), ("ct5lp-hightpu-8t", True)])
+def test_vllm_runs_on_the_tpus_that_its_documentation_lists(client: TestClient, machine: str, runs: bool) -> None:
+    """A TPU v3 was the first choice for Gemma 3 27B in vLLM, and known to run it."""
+    work = {"task": "inference", "model": "gemma-3-27b", "software": {"engine": "vllm"}, "concurrency": 8}
+    answer = post(client, "/recommend", workload=work, constraints={"gpu_kind": ["tpu"]}, explain=[f"gcp/{machine}"])
+    (explained,) = answer["explained"]
+    assert ("software_engine" not in {each["code"] for each in explained["grounds"]}) is runs
+
+
 @pytest.mark.parametrize("named", [{"gpu": ["ascend-910"]}, {"gpu_vendor": ["huawei"]}, {"platform": ["cann"]}])
 def test_naming_hardware_names_its_platform(client: TestClient, named: Any) -> None:
     ask = {"workload": {"task": "training"}, "constraints": named}
@@ -111,6 +120,22 @@ def test_qlora_without_software_runs_where_its_library_does(client: TestClient) 
     software = {"framework": "jax"}
     named = post(client, "/recommend", workload={**work, "method": "qlora", "software": software}, **ask)
     assert "xla" in platforms(named)
+
+
+def test_weights_in_nf4_are_served_where_their_library_runs(client: TestClient) -> None:
+    """vLLM calls bitsandbytes for them, which Neuron devices lack: they were offered without a word."""
+    work = {"task": "inference", "model": "llama-3.1-8b", "concurrency": 8}
+    ask = {"constraints": {"provider": ["gcp", "aws"]}, "limit": 100}
+    int4, nf4 = (post(client, "/recommend", workload={**work, "precision": [each]}, **ask) for each in ("int4", "nf4"))
+    assert "neuron" in platforms(int4)
+    assert platforms(nf4) == {"cuda"}
+    named = {**work, "weight_precision": "nf4", "software": {"engine": "vllm"}}
+    ask = {"workload": named, "constraints": {"instance": ["aws/inf2.xlarge"]}}
+    (choice,) = post(client, "/recommend", **ask)["choices"]
+    estimate = post(client, "/estimate", workload=named, machine="aws/inf2.xlarge")
+    for answer in (choice, estimate):
+        (text,) = [each["text"] for each in answer["warnings"] if "bitsandbytes" in each["text"]]
+        assert text.startswith("Runs here in part")
 
 
 def test_each_choice_says_its_platform_and_what_code_has_to_change(client: TestClient) -> None:

@@ -15,6 +15,7 @@ from service.domain.catalog.software_support import (
     software_mask,
     software_names,
     task_mask,
+    usual_library,
 )
 from service.domain.versions import Versions, known_versions
 from tests.builders.catalogs import catalog, software_rule
@@ -129,12 +130,29 @@ def test_a_method_of_training_needs_its_library_at_least_in_part() -> None:
     )
     names = [each.name for each in known.instance_types]
     runs = {
-        method: dict(zip(names, mainstream_gpus_mask(known, method).tolist(), strict=True))
+        method: dict(
+            zip(names, mainstream_gpus_mask(known, usual_library("training", method, ())).tolist(), strict=True)
+        )
         for method in ("lora", "qlora")
     }
     assert runs["lora"]["h100"]
     assert runs["qlora"]["a100"]
     assert not runs["qlora"]["h100"]
+
+
+@pytest.mark.parametrize(
+    ("formats", "library"),
+    [
+        (("nf4",), "bitsandbytes"),
+        (("nf4", "nf4-dq"), "bitsandbytes"),
+        (("nf4", "bf16"), None),
+        (("int4",), None),
+        ((), None),
+    ],
+)
+def test_formats_that_only_a_library_has_kernels_for_need_it(formats: tuple[str, ...], library: str | None) -> None:
+    assert usual_library("inference", None, formats) == library
+    assert usual_library("training", None, formats) is None
 
 
 def test_code_changes_only_on_platforms_that_it_is_not_written_for() -> None:

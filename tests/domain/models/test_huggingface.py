@@ -566,6 +566,72 @@ def test_layers_of_an_unknown_type_are_refused(kind: str) -> None:
     assert caught.value.field == "huggingface_config.layer_types"
 
 
+def test_a_list_of_numbers_may_say_that_all_layers_attend() -> None:
+    """MiniMax M1 has lightning attention where its list has 0, and MiniMax M2 lists 1 for all layers."""
+    assert read_config({**LLAMA_3_8B, "attn_type_list": [1] * 32}) == read_config(LLAMA_3_8B)
+    with pytest.raises(ImpossibleModel, match="linear attention") as caught:
+        read_config({**LLAMA_3_8B, "attn_type_list": [0, 1] * 16})
+    assert caught.value.field == "huggingface_config.attn_type_list"
+
+
+def test_audio_next_to_a_language_model_is_refused() -> None:
+    """The encoder of Voxtral was left out of memory and time."""
+    with pytest.raises(ImpossibleModel, match="encoder of audio"):
+        read_config({"model_type": "voxtral", "text_config": LLAMA_3_8B, "audio_config": {"num_hidden_layers": 32}})
+
+
+@pytest.mark.parametrize("name", ["text_config", "llm_config", "language_config"])
+def test_the_language_model_of_a_multimodal_one_has_several_names(name: str) -> None:
+    assert transformer({"model_type": "internvl_chat", name: LLAMA_3_8B}) == transformer(LLAMA_3_8B)
+
+
+@pytest.mark.parametrize("pattern", [{"sliding_window_pattern": "LLLG"}, {"sliding_window_pattern": 4}])
+def test_a_pattern_of_windows_is_a_number_or_letters(pattern: dict[str, Any]) -> None:
+    assert transformer({**LLAMA_3_8B, "sliding_window": 4096, **pattern}).global_layers == 8
+
+
+def test_layers_without_experts_are_first_by_any_name() -> None:
+    """Trinity Mini has 26.1 billion parameters (its model card, recalled)."""
+    trinity = config(
+        "afmoe", 2048, 32, 32, 200192, num_key_value_heads=4, head_dim=128, intermediate_size=6144,
+        moe_intermediate_size=1024, num_experts=128, num_experts_per_tok=8, num_shared_experts=1, num_dense_layers=2,
+    )  # fmt: skip
+    assert transformer(trinity).dense_layers == 2
+    assert read_config(trinity).parameters == pytest.approx(26.1e9, rel=0.01)
+
+
+def test_an_ffn_next_to_the_experts_is_a_shared_expert() -> None:
+    granite = config(
+        "granitemoeshared", 1536, 40, 24, 49160, num_key_value_heads=8, intermediate_size=512,
+        shared_intermediate_size=1024, num_local_experts=62, num_experts_per_tok=6,
+    )  # fmt: skip
+    assert transformer(granite).shared_experts == 2
+
+
+@pytest.mark.parametrize("name", ["Qwen2Model", "Qwen3ForSequenceClassification", "MistralForTokenClassification"])
+def test_a_class_without_an_output_projection_writes_nothing(name: str) -> None:
+    model = read_config({**LLAMA_3_8B, "architectures": [name]})
+    assert (model.generates, model.family) == (False, "encoder")
+    assert model.parameters == read_config(LLAMA_3_8B).parameters - 128256 * 4096
+
+
+@pytest.mark.parametrize("classes", [["LlamaForCausalLM"], ["GPT2LMHeadModel"], ["ChatGLMModel"], [], [7], None])
+def test_other_classes_write(classes: object) -> None:
+    assert read_config({**LLAMA_3_8B, "architectures": classes}) == read_config(LLAMA_3_8B)
+
+
+def test_a_sample_of_whisper_is_the_audio_that_its_encoder_reads() -> None:
+    model = read_config(WHISPER_LARGE)
+    assert (model.input_tokens_per_sample, model.audio_seconds_per_sample) == (1500, 30)
+    assert model.sample == "30 s of audio (1500 encoder tokens)"
+
+
+def test_a_config_of_diffusers_is_refused_as_one() -> None:
+    with pytest.raises(ImpossibleModel, match="diffusers") as caught:
+        read_config({"_class_name": "FluxTransformer2DModel", "num_layers": 19})
+    assert caught.value.field == "huggingface_config._class_name"
+
+
 def test_an_encoder_has_no_cache() -> None:
     assert kv_bytes_per_token(transformer(PUBLISHED["bert base"][0]), 2) == 0
 

@@ -8,6 +8,7 @@ from service.domain.calibration.coefficients import Coefficients
 from service.domain.calibration.step_kinds import GENERATION
 from service.domain.catalog.hardware import Gpu
 from service.domain.jobs.config import InferenceConfig
+from service.domain.jobs.job import Job, required_config_on
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.models.counts import multiplied_parameters
 from service.domain.models.described import model_of
@@ -92,6 +93,18 @@ def test_narrow_weights_are_no_faster_in_a_stack_that_expands_them() -> None:
 
     assert read("transformers", 8.0) == read("transformers", 4.25) == read("transformers", None)
     assert read("vllm", 8.0) == pytest.approx(read("vllm", None) / 2)
+
+
+@pytest.mark.parametrize("stack", ["vllm", "litgpt-generate", "unknown"])
+def test_a_format_without_kernels_is_expanded_in_every_stack(stack: str) -> None:
+    def read(name: str) -> float:
+        job = Job("inference", inference().model, precisions=(name,), software=SoftwareStack(stack))
+        config = required_config_on(job, unknown_gpu(rates=[rate("bf16", dense_tflops=100.0)]))
+        assert isinstance(config, InferenceConfig)
+        return float(step_weight_bytes(config, Layout(), 4.0))
+
+    assert read("nf4") == read("nf4-dq") == read("bf16")
+    assert read("int4") == pytest.approx(read("bf16") * 4.25 / 16)
 
 
 @pytest.mark.parametrize(("int8", "tflops"), [(284.0, 142.0), (142.0, 71.0)])

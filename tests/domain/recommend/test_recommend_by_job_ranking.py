@@ -159,7 +159,7 @@ class Loop:
         plans = [(self.plan(kind, one, offer[2], offer[3]), one) for one in working]
         return min(
             (
-                figure(self.objective, plan, self.job, one, kind.gpu_count)
+                figure(self.objective, plan, self.job, one, kind.whole_gpus)
                 for plan, one in plans
                 if plan and self.keeps(plan, one)
             ),
@@ -187,7 +187,7 @@ class Loop:
             assert choice.hours == pytest.approx(plan.hours, rel=1e-6)
             # A bill is settled in whole millionths of a dollar.
             assert choice.usd == (None if plan.usd is None else pytest.approx(plan.usd, rel=1e-6, abs=1e-6))
-        return figure(self.objective, plan, self.job, one, kind.gpu_count)
+        return figure(self.objective, plan, self.job, one, kind.whole_gpus)
 
 
 def best_of_each(figures: Iterator[tuple[int, float]]) -> dict[int, float]:
