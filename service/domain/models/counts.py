@@ -31,6 +31,17 @@ def written_values(model: Model) -> float:
     return model.activation_values_per_sample or VALUES_PER_FLOP / wider * network_flops(model)
 
 
+PRODUCTS_OF_A_LAYER = 4
+"""Matrix products of a transformer layer: into attention (three at once), out of it, and into and out of the FFN."""
+
+
+def values_of_a_layer(width: float, ffn: float) -> float:
+    """Returns the values that a transformer layer writes per token: queries, keys, values, the results of attention and
+    of the FFN, and those inside the FFN.
+    """
+    return 5 * width + ffn
+
+
 SAVED_PER_WRITTEN_VALUE = {"diffusion": 3.5}
 """Family → values that training keeps for the backward pass per written value, where they are not counted. LoRA of SDXL
 at 1,024 pixels takes 24 GB (guides to kohya's scripts), and LoRA of FLUX.2 Klein keeps 24.5 GB (mflux)."""

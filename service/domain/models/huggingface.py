@@ -42,7 +42,7 @@ NOT_UNDERSTOOD = {
 def read_config(config: Config, name: str = "custom") -> Model:
     """Returns the model that a config.json describes. Raises `ImpossibleModel` about a field of the config."""
     try:
-        networks = IMAGE_MODELS | FIXED_MODELS
+        networks = IMAGE_MODELS | FIXED_MODELS | {"whisper": _speech_model}
         return networks.get(model_type(config), _language_model)(config, name)
     except ImpossibleModel as error:
         named = error.field is not None and error.field.startswith("huggingface_config")
@@ -68,6 +68,31 @@ def read_transformer(config: Config) -> Transformer:
             )
     readers = READERS | RECURRENT_READERS
     return readers.get(kind, latent if number(text, "kv_lora_rank") else usual)(text)
+
+
+POSITIONS_A_SECOND = 50
+"""Positions of the encoder of Whisper for a second of audio: a spectrum every 10 ms, and a convolution with a stride of
+2 (Radford et al. 2022, 2212.04356)."""
+
+TOKENS_WRITTEN_A_SECOND = 100 / 30
+"""Tokens that Whisper writes for a second of audio: 150 spoken words a minute, 1.3 tokens each (assumed)."""
+
+
+def _speech_model(config: Config, name: str) -> Model:
+    """Reads Whisper, whose encoder reads a fixed length of audio per sample."""
+    model = _language_model(config, name)
+    assert model.transformer is not None
+    positions = model.transformer.learned_positions - model.transformer.context_tokens
+    if not positions:
+        raise ImpossibleModel("An encoder of audio has positions.", field="huggingface_config.max_source_positions")
+    seconds = positions / POSITIONS_A_SECOND
+    return replace(
+        model,
+        sample=f"{seconds:g} s of audio ({positions} encoder tokens)",
+        input_tokens_per_sample=float(positions),
+        output_tokens_per_sample=min(float(model.transformer.context_tokens), TOKENS_WRITTEN_A_SECOND * seconds),
+        audio_seconds_per_sample=seconds,
+    )
 
 
 def _language_model(config: Config, name: str) -> Model:
