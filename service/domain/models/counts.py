@@ -343,11 +343,17 @@ def mean_attended(sequence_tokens: float, window: float = 0, *, causal: float = 
     return reach - causal * hidden
 
 
-def published_training_flops_per_sample(model: Model, sequence: float, *, passes: float = 3.0) -> float:
-    """Returns the FLOPs of training on one sequence as papers count them, with attention to the whole sequence."""
+def published_training_flops_per_sample(
+    model: Model, sequence: float, *, passes: float = 3.0, recomputed: float = 0.0
+) -> float:
+    """Returns the FLOPs of training on one sequence as papers count them, with attention to the whole sequence.
+
+    `passes` is the work of products with weights as a multiple of the forward pass, and `recomputed` the forward passes
+    that recomputation adds. Published rates of LoRA count 4 FLOPs per parameter and token (NeMo, Megatron Bridge).
+    """
     assert model.transformer is not None
     attention = attention_flops_per_token(model.transformer, sequence)
-    return passes * sequence * (2.0 * multiplied_parameters(model) + attention)
+    return sequence * ((passes + recomputed) * 2.0 * multiplied_parameters(model) + (3.0 + recomputed) * attention)
 
 
 def training_flops_per_sample(model: Model, tokens: float, passes: float) -> float | None:
