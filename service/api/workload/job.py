@@ -46,8 +46,13 @@ OTHER_OPTIMIZERS = {
     **dict.fromkeys(
         ("adamw_torch", "adamw_torch_fused", "adamw_apex_fused", "adamw_hf", "fused_adamw", "fusedadamw"), "adamw"
     ),
-    **dict.fromkeys(("fused_adam", "fusedadam"), "adam"),
-    **dict.fromkeys(("adamw_bnb_8bit", "adamw8bit"), "adamw_8bit"),
+    **dict.fromkeys(("adamw_torch_xla", "adamw_torch_npu_fused", "stable_adamw", "schedule_free_adamw"), "adamw"),
+    **dict.fromkeys(("fused_adam", "fusedadam", "adamax", "nadam", "radam", "schedule_free_radam"), "adam"),
+    **dict.fromkeys(("adamw_bnb_8bit", "adamw8bit", "adamw_torch_8bit"), "adamw_8bit"),
+    "adamw_torch_4bit": "adamw_4bit",
+    **dict.fromkeys(("lion_32bit", "lion_pytorch"), "lion"),
+    "paged_lion_32bit": "paged_lion",
+    **dict.fromkeys(("rmsprop_bnb", "rmsprop_bnb_32bit"), "rmsprop"),
     **dict.fromkeys(("paged_adamw_32bit", "pagedadamw"), "paged_adamw"),
     "pagedadamw8bit": "paged_adamw_8bit",
     **dict.fromkeys(("nesterov", "sgd_momentum", "momentum_sgd"), "momentum"),

@@ -523,7 +523,9 @@ def test_a_place_of_an_estimate_means_its_regions_that_have_the_machine(
 @pytest.mark.parametrize(
     ("name", "same", "bytes_per_parameter"),
     [("adamw_torch_fused", "adamw", 12), ("adamw_bnb_8bit", "adamw_8bit", 6), ("nesterov", "momentum", 8),
-     ("LAMB", "adamw", 12), ("LARS", "momentum", 8), ("rmsprop", "momentum", 8)],
+     ("LAMB", "adamw", 12), ("LARS", "momentum", 8), ("rmsprop", "momentum", 8), ("radam", "adam", 12),
+     ("adamw_torch_4bit", "adamw_4bit", 5), ("lion_32bit", "momentum", 8), ("lion_8bit", "lion_8bit", 5),
+     ("paged_lion_32bit", "paged_lion_8bit", 4), ("ademamix", "ademamix", 16)],
 )  # fmt: skip
 def test_optimizers_have_the_names_that_trainers_give_them(
     client: TestClient, name: str, same: str, bytes_per_parameter: float
@@ -537,6 +539,18 @@ def test_optimizers_have_the_names_that_trainers_give_them(
     )
     assert named == plain
     assert named["optimizer"] == pytest.approx(0.313 * bytes_per_parameter, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "bytes_per_parameter"), [("adamw", 4), ("adamw_8bit", 2), ("lion_8bit", 1), ("paged_adamw_8bit", 0)]
+)
+def test_states_of_8_bits_take_a_byte_each_also_where_weights_are_in_16_bits(
+    client: TestClient, optimizer: str, bytes_per_parameter: float
+) -> None:
+    """torchtune trains in pure bf16, where states of AdamW take 2 bytes each; 8.03 billion parameters are 7.48 GiB."""
+    work = training("llama-3.1-8b", purpose="finetune", software={"framework": "torchtune"}, optimizer=optimizer)
+    parts = post_estimate(client, {"workload": work, "machine": "vast/1x-H200-32-65536"})["estimate"]["memory"]["parts"]
+    assert parts.get("optimizer", 0.0) == pytest.approx(7.48 * bytes_per_parameter, rel=0.06)
 
 
 @pytest.mark.parametrize(("name", "same"), [("bf16-mixed", "bf16"), ("torch.bfloat16", "bf16"), ("16-mixed", None)])
