@@ -281,6 +281,11 @@ class Questions:
         if {"batch_size", "global_batch_size"} <= work.keys():
             # All GPUs share the global batch, of which one takes the other.
             work["global_batch_size"] = max(work["global_batch_size"], work["batch_size"])
+        if "trainable_parameters" in work:
+            # No more parameters can learn than the model has: 25.6 million in the smallest of `MODELS`.
+            known = {each["id"]: each["parameters"] for each in self.vocabulary.models}
+            most = known[work["model"]] if isinstance(work.get("model"), str) else 25e6
+            work["trainable_parameters"] = min(work["trainable_parameters"], most)
         return work
 
     def model(self) -> dict[str, Any]:

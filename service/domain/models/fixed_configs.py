@@ -198,7 +198,8 @@ def _sound(config: Config, name: str) -> Model:
         blocks=layers,
         block_inputs=values * layers * width,
     )
-    return _network(name, "speech", counts, f"{SECONDS} s of sound")
+    model = _network(name, "speech", counts, f"{SECONDS} s of sound")
+    return replace(model, audio_seconds_per_sample=float(SECONDS))
 
 
 def _albert(config: Config, name: str) -> Model:

@@ -132,6 +132,11 @@ def trainable_parameters(config: TrainingConfig) -> float:
     return dense * (1.0 if config.method == "full" else ADAPTER_SHARE)
 
 
+def learned_share(config: TrainingConfig) -> float:
+    """Returns the share of the model's parameters, without embedding tables, that learn: at most all of them."""
+    return min(1.0, trainable_parameters(config) / (config.model.parameters - table_parameters(config.model)))
+
+
 def stored_weight_bytes(model: Model, bits: Number) -> Number:
     """Bytes of the weights at these bits per weight; below 8 bits, the embedding and the output head stay at 16."""
     t = model.transformer

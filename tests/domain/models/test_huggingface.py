@@ -681,7 +681,7 @@ def test_the_inputs_of_blocks_are_those_of_all_layers() -> None:
     assert read_config(SWIN_B).block_inputs_per_sample == 49 * (2 * 64 * 128 + 2 * 16 * 256 + 18 * 4 * 512 + 2 * 1024)
 
 
-def test_whisper_reads_30_seconds_of_audio_and_writes_what_is_said() -> None:
+def test_whisper_reads_30_seconds_of_audio_and_writes_the_words_in_it() -> None:
     model = read_config(WHISPER_LARGE)
     assert (model.audio_seconds_per_sample, model.input_tokens_per_sample) == (30, 1500)
     assert model.output_tokens_per_sample == pytest.approx(100)
@@ -699,7 +699,7 @@ def test_sound_is_read_50_times_a_second() -> None:
     by_hand = 500 * (85.05e6 + 4.72e6 + 0.39e6 + 2 * 12 * 768 * 500) + 10 * 2.454e9
     model = read_config({"model_type": "wav2vec2"})
     assert model.forward_flops_per_sample == pytest.approx(2 * by_hand, rel=0.002)
-    assert model.sample == "10 s of sound"
+    assert (model.sample, model.audio_seconds_per_sample) == ("10 s of sound", 10)
 
 
 def test_images_cost_what_is_published() -> None:
