@@ -68,6 +68,12 @@ SELECTED_SHARE = 0.5
 """Share of a layer's activations, without attention scores, that selective checkpointing keeps: the outputs of every
 other matrix product (torchtitan's default). Users report that activations shrink 1.5 to 2.5 times."""
 
+LOGIT_BYTES = 10.0
+"""Bytes per logit: at 16 bits, in fp32, and the gradient."""
+
+CHUNKS_OF_A_LOSS = 8
+"""Chunks of tokens whose logits are computed one after another (torchtune's default of `num_output_chunks`)."""
+
 TABLE_BYTES = 4.0
 """Bytes per parameter of an embedding table: fp32. SGD and row-wise Adagrad keep next to nothing per value, and only
 the rows that a step reads have gradients (Naumov et al. 2019, 1906.00091; TorchRec)."""
@@ -256,12 +262,24 @@ def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Nu
     layers = layers * (1.0 + more_in_flight(layout))
     full = layout.checkpoints("full") * 1.0
     return {
-        "logits": (2.5 if config.chunked_loss else 10.0) * tokens * logits_per_token(t) / layout.tensor,
+        "logits": LOGIT_BYTES * tokens * _logits_at_once(config, t) / layout.tensor,
         "boundaries": boundary * layers * full,
         "activations": layer * full,
         "selected": SELECTED_SHARE * selected * layers * layout.checkpoints("selective"),
         "kept": layer * layers * layout.checkpoints("none"),
     }
+
+
+def _logits_at_once(config: TrainingConfig, t: Transformer) -> float:
+    """Logits that the loss holds, per token of all chunks.
+
+    Some stacks choose the number of chunks so that the logits of one take what the hidden states of all tokens take
+    (Liger Kernel, `fused_linear_cross_entropy`).
+    """
+    whole = logits_per_token(t)
+    if config.software.stack.chunks_loss:
+        return min(whole, t.hidden)
+    return whole / CHUNKS_OF_A_LOSS if config.chunked_loss else whole
 
 
 def more_in_flight(layout: AnyLayout) -> Number:

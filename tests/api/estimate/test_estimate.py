@@ -670,10 +670,14 @@ def test_pytorch_on_trainium_trains_a_language_model_as_fast_as_the_library_it_i
 
 @pytest.mark.parametrize(
     ("model", "machine", "sequence_length"),
-    [("llama-3.1-70b", "aws/g6e.xlarge", 2048), ("llama-3.1-8b", "aws/g6.xlarge", 16384)],
-)
+    [
+        ("llama-3.1-70b", "aws/g6e.xlarge", 2048), ("llama-3.1-8b", "aws/g6.xlarge", 16384),
+        ("llama-3.1-70b", "vast/rtx-a6000", 12_106),
+        ("llama-3.1-8b", {"gpu": "rtx-4090-24gb", "memory_gib": 128}, 70_000),
+    ],
+)  # fmt: skip
 def test_unsloth_fits_the_sequences_that_its_authors_fit(
-    client: TestClient, model: str, machine: str, sequence_length: int
+    client: TestClient, model: str, machine: str | Body, sequence_length: int
 ) -> None:
     """They publish 12,106 tokens of 70B in 48 GB and 78,475 tokens of 8B in 24 GB, with QLoRA and a batch of one."""
     work = {
