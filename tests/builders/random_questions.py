@@ -67,6 +67,10 @@ COMMITMENTS = ("reserved", "1y_committed_use", "3y_committed_use", "1y_reserved_
 """The market of commitments, and terms that are sold today."""
 
 
+def _reads_tokens(model: Mapping[str, Any]) -> bool:
+    return "layers" in model or "huggingface_config" in model
+
+
 @dataclass(frozen=True)
 class Vocabulary:
     """The names that the service knows, by the field that takes them."""
@@ -281,18 +285,20 @@ class Questions:
         if {"batch_size", "global_batch_size"} <= work.keys():
             # All GPUs share the global batch, of which one takes the other.
             work["global_batch_size"] = max(work["global_batch_size"], work["batch_size"])
+        model = work.get("model", MODELS[0])
+        known = next((each for each in self.vocabulary.models if each["id"] == model), None)
         if "trainable_parameters" in work:
             # No more parameters can learn than the model has: 25.6 million in the smallest of `MODELS`.
-            known = {each["id"]: each["parameters"] for each in self.vocabulary.models}
-            most = known[work["model"]] if isinstance(work.get("model"), str) else 25e6
-            work["trainable_parameters"] = min(work["trainable_parameters"], most)
+            work["trainable_parameters"] = min(work["trainable_parameters"], known["parameters"] if known else 25e6)
+        if work.get("purpose") == "kto" and not (known["dimensions"] if known else _reads_tokens(model)):
+            del work["purpose"]  # only models that give answers learn from preferences
         return work
 
     def model(self) -> dict[str, Any]:
         """A model with lengths that it can read and an amount of work in a unit that it has."""
         if self.maybe(0.25):
             answer: Any = self.random.choice(MODELS)
-            reads_tokens, most = "layers" in answer or "huggingface_config" in answer, 512
+            reads_tokens, most = _reads_tokens(answer), 512
         else:
             known = self.random.choice(self.vocabulary.models)
             answer = known["id"]

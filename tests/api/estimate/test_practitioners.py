@@ -563,6 +563,53 @@ def test_formats_have_the_names_of_lightning_and_pytorch(client: TestClient, nam
         assert response.json()["estimate"]["precision"] == same
 
 
+@pytest.mark.parametrize(
+    ("machine", "fields", "precision"),
+    [
+        ("aws/g5.xlarge", {}, "bf16"), ("aws/g4dn.xlarge", {}, "fp16"), ("aws/p2.xlarge", {}, "fp32"),
+        ("aws/g5.xlarge", {"code_changes": False}, "tf32"), ("aws/g4dn.xlarge", {"code_changes": False}, "fp32"),
+        ("aws/g5.xlarge", {"numerics": {"fp16_overflows": True}}, "bf16"),
+        ("aws/g4dn.xlarge", {"numerics": {"fp16_overflows": True}}, "fp32"),
+        ("aws/g5.xlarge", {"precision_flexible": False}, "fp32"),
+    ],
+)  # fmt: skip
+def test_a_faster_format_may_replace_the_precision_of_a_job(
+    client: TestClient, machine: str, fields: dict[str, Any], precision: str
+) -> None:
+    work = training("bert-base", **{"precision": ["fp32"], "precision_flexible": True, **fields})
+    assert post_estimate(client, {"workload": work, "machine": machine})["estimate"]["precision"] == precision
+    if machine == "aws/g5.xlarge":
+        answer = post_recommend(client, {"workload": work, "constraints": {"instance": [machine]}})
+        assert answer["choices"][0]["estimate"]["precision"] == precision
+
+
+@pytest.mark.parametrize(
+    ("machine", "software", "unsupported"),
+    [
+        ("aws/p5.48xlarge", {"cuda": "10.2"}, ["cuda >=10.2,<10.3"]), ("aws/p5.48xlarge", {"cuda": ">=11.8"}, []),
+        ("aws/p3.16xlarge", {"libraries": ["flash-attn"]}, ["flash-attention"]),
+        ("aws/p3.16xlarge", {"libraries": [{"name": "flash-attn", "required": False}]}, []),
+        ("aws/p4d.24xlarge", {"framework": "pytorch==1.4"}, ["pytorch >=1.4,<1.5"]),
+    ],
+)  # fmt: skip
+def test_an_estimate_says_which_toolkit_or_library_does_not_run_there(
+    client: TestClient, machine: str, software: dict[str, Any], unsupported: list[str]
+) -> None:
+    work = training("llama-3.2-1b", precision=["fp16"], software={"framework": "pytorch", **software})
+    warnings = post_estimate(client, {"workload": work, "machine": machine})["warnings"]
+    texts = [each["text"] for each in warnings if each["code"] == "software_unsupported"]
+    assert [text.split(" is not known to run")[0] for text in texts] == unsupported
+
+
+@pytest.mark.parametrize(("model", "refused"), [("resnet-50", True), ("bert-base", False), ("flux.1-dev", False)])
+def test_preferences_need_a_model_that_gives_answers(client: TestClient, model: str, *, refused: bool) -> None:
+    work = training(model, purpose="dpo", method="lora", amount={"pairs": 1000})
+    answer = client.post("/estimate", json={"workload": work, "machine": "aws/p5.48xlarge"})
+    assert answer.status_code == (422 if refused else 200)
+    if refused:
+        assert answer.json()["errors"][0]["field"] == "workload.purpose"
+
+
 def test_preemptible_machines_are_referred_to_spot(client: TestClient) -> None:
     response = client.get("/instances?market=preemptible")
     assert response.status_code == 422
