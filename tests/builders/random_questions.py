@@ -160,7 +160,7 @@ class Questions:
     def question_of_a_job(self) -> dict[str, Any]:
         """A question about training or inference of a model, in which few constraints leave several choices."""
         work = {**self.workload(), "task": self.random.choice(TASKS[:2])}
-        work |= {} if "model" in work else self.model()
+        work = self.learnable(work if "model" in work else work | self.model())
         limits = {"max_nodes": self.random.choice((1, 2, 4)), "max_instances": self.whole(16)}
         return {
             "workload": work,
@@ -285,13 +285,17 @@ class Questions:
         if {"batch_size", "global_batch_size"} <= work.keys():
             # All GPUs share the global batch, of which one takes the other.
             work["global_batch_size"] = max(work["global_batch_size"], work["batch_size"])
-        model = work.get("model", MODELS[0])
-        known = next((each for each in self.vocabulary.models if each["id"] == model), None)
+        return self.learnable(work) if "model" in work else work
+
+    def learnable(self, work: dict[str, Any]) -> dict[str, Any]:
+        """The work with what its model can learn: no more parameters than it has, and preferences if it answers."""
+        known = next((each for each in self.vocabulary.models if each["id"] == work["model"]), None)
         if "trainable_parameters" in work:
-            # No more parameters can learn than the model has: 25.6 million in the smallest of `MODELS`.
-            work["trainable_parameters"] = min(work["trainable_parameters"], known["parameters"] if known else 25e6)
-        if work.get("purpose") == "kto" and not (known["dimensions"] if known else _reads_tokens(model)):
-            del work["purpose"]  # only models that give answers learn from preferences
+            # The smallest of `MODELS` has 25.6 million.
+            most = known["parameters"] if known else 25e6
+            work = {**work, "trainable_parameters": min(work["trainable_parameters"], most)}
+        if work.get("purpose") == "kto" and not (known["dimensions"] if known else _reads_tokens(work["model"])):
+            work = {**work, "purpose": "finetune"}
         return work
 
     def model(self) -> dict[str, Any]:

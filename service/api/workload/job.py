@@ -254,7 +254,8 @@ def _check_classical(work: WorkloadRequest, catalog: Catalog) -> None:
 
 def _check_preferences(work: WorkloadRequest, model: Model) -> None:
     """Raises `QuestionError` for a loss on preferred answers with a model that gives no answers to prefer."""
-    if work.purpose in PREFERENCE_LOSSES and not model.has_tokens and model.steps_per_sample is None:
+    gives_answers = model.has_tokens or model.steps_per_sample is not None
+    if work.task == "training" and work.purpose in PREFERENCE_LOSSES and not gives_answers:
         raise QuestionError(
             f"{str(work.purpose).upper()} trains on answers that people prefer, and {model.name} gives none: leave "
             "purpose out, or send finetune.",

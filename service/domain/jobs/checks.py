@@ -75,7 +75,7 @@ def _check_batch(job: Job) -> None:
 
 def _check_trained(job: Job) -> None:
     """Raises `QuestionError` if more parameters learn than the model has."""
-    if job.trainable_parameters is not None and job.trainable_parameters > job.model.parameters:
+    if job.task == "training" and (job.trainable_parameters or 0.0) > job.model.parameters:
         raise QuestionError(
             f"trainable_parameters cannot exceed the {job.model.parameters:g} parameters of {job.model.name}.",
             field="workload.trainable_parameters",
