@@ -18,6 +18,7 @@ from service.domain.calibration.calibration import calibration_of
 from service.domain.calibration.coefficients import Coefficient, Coefficients
 from service.domain.calibration.error_bands import ErrorBands, fitted_bands, unseen
 from service.domain.calibration.gpu_order import Better
+from service.domain.calibration.step_kinds import MEMORY
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import better_gpus
 from service.domain.errors import QuestionError
@@ -32,9 +33,11 @@ def calibrate(table: Path, catalog: Catalog, write: Path | None) -> str:
     results = {split: list(_left_out(cases, split, better)) for split in SPLITS}
     # A bound is no figure: it has no error, and no part in the bands.
     left_out = [(case, without) for result in results.values() for case, without in result if not case.bound]
+    # Caution is about rates: weights and optimizer states take the same bytes in any stack.
+    timed = [(case, without) for case, without in left_out if case.kind is not MEMORY]
     bands = fitted_bands(
         [case.miss(without) for case, without in left_out],
-        without_stack=[each.miss(without) for case, without in left_out for each in case.without_stack],
+        without_stack=[each.miss(without) for case, without in timed for each in case.without_stack],
     )
     if write:
         write_coefficients(write, [*fit_all(cases, better), *bands])

@@ -193,10 +193,10 @@ def _units_per_sample(question: RunQuestion, config: TrainingConfig, cluster: Cl
         case "tokens_per_second":
             return config.mean_length or config.sequence_length or 1
         case "flops_per_second_per_gpu" | "model_flops_utilisation":
-            # Full recomputation repeats the forward pass, and hardware FLOPs count it: 4 passes instead of 3.
+            # Full recomputation repeats the forward pass, and hardware FLOPs count it.
             recomputed = question.extras["hardware"] and layout.activation_checkpointing == "full"
             flops = published_training_flops_per_sample(
-                config.model, config.sequence_length, passes=4 if recomputed else 3
+                config.model, config.sequence_length, recomputed=1.0 if recomputed else 0.0
             )
             peak = peak_flops(cluster.gpu, "bf16") if question.quantity == "model_flops_utilisation" else 1.0
             return flops / cluster.gpus / peak

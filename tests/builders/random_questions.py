@@ -67,6 +67,10 @@ COMMITMENTS = ("reserved", "1y_committed_use", "3y_committed_use", "1y_reserved_
 """The market of commitments, and terms that are sold today."""
 
 
+def _reads_tokens(model: Mapping[str, Any]) -> bool:
+    return "layers" in model or "huggingface_config" in model
+
+
 @dataclass(frozen=True)
 class Vocabulary:
     """The names that the service knows, by the field that takes them."""
@@ -156,7 +160,7 @@ class Questions:
     def question_of_a_job(self) -> dict[str, Any]:
         """A question about training or inference of a model, in which few constraints leave several choices."""
         work = {**self.workload(), "task": self.random.choice(TASKS[:2])}
-        work |= {} if "model" in work else self.model()
+        work = self.learnable(work if "model" in work else work | self.model())
         limits = {"max_nodes": self.random.choice((1, 2, 4)), "max_instances": self.whole(16)}
         return {
             "workload": work,
@@ -281,13 +285,24 @@ class Questions:
         if {"batch_size", "global_batch_size"} <= work.keys():
             # All GPUs share the global batch, of which one takes the other.
             work["global_batch_size"] = max(work["global_batch_size"], work["batch_size"])
+        return self.learnable(work) if "model" in work else work
+
+    def learnable(self, work: dict[str, Any]) -> dict[str, Any]:
+        """The work with what its model can learn: no more parameters than it has, and preferences if it answers."""
+        known = next((each for each in self.vocabulary.models if each["id"] == work["model"]), None)
+        if "trainable_parameters" in work:
+            # The smallest of `MODELS` has 25.6 million.
+            most = known["parameters"] if known else 25e6
+            work = {**work, "trainable_parameters": min(work["trainable_parameters"], most)}
+        if work.get("purpose") == "kto" and not (known["dimensions"] if known else _reads_tokens(work["model"])):
+            work = {**work, "purpose": "finetune"}
         return work
 
     def model(self) -> dict[str, Any]:
         """A model with lengths that it can read and an amount of work in a unit that it has."""
         if self.maybe(0.25):
             answer: Any = self.random.choice(MODELS)
-            reads_tokens, most = "layers" in answer or "huggingface_config" in answer, 512
+            reads_tokens, most = _reads_tokens(answer), 512
         else:
             known = self.random.choice(self.vocabulary.models)
             answer = known["id"]

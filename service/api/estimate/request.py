@@ -23,7 +23,7 @@ from service.api.http.fields import (
 )
 from service.api.workload.checkpoints import checkpoints_in
 from service.api.workload.job import job_of, named_work_of
-from service.api.workload.requirements import platforms_of, software_of
+from service.api.workload.requirements import needed_by_code, platforms_of, software_of
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.estimate import EstimateQuestion, JobQuestion, MeasuredRate
 from service.domain.bill.payment_options import regions_with
@@ -167,6 +167,7 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         usd_per_hour=_own_prices(body),
         finds_largest_batch=body.largest_batch,
         software=() if body.workload is None else software_of(body.workload, catalog),
+        libraries=() if body.workload is None else needed_by_code(body.workload, catalog),
         platforms=() if body.workload is None else platforms_of(body.workload, catalog),
     )
 

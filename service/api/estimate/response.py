@@ -133,7 +133,7 @@ class ModelledEstimateResponse(Described):
     peak_tflops_per_gpu: float
     """Dense peak at the job's precision."""
     model_tflops_per_gpu: float | None
-    """Rate as papers count it: with attention to the whole sequence and training of all weights."""
+    """Rate as papers count it: with attention to the whole sequence. Frozen weights need no gradient."""
     hardware_tflops_per_gpu: float | None
     """Model FLOP/s plus those of recomputation, counted the same way."""
     bottleneck: str | None

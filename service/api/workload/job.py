@@ -6,7 +6,7 @@ from typing import Any, TypeVar, get_args
 
 from service.api.catalog.filters import resolved
 from service.api.workload.described_model import ModelDimensionsRequest
-from service.api.workload.requirements import precision_requirement_of
+from service.api.workload.requirements import numerics_of, precision_requirement_of
 from service.api.workload.serving import serving_of
 from service.api.workload.workload import (
     AmountRequest,
@@ -15,7 +15,7 @@ from service.api.workload.workload import (
 from service.domain.bill.hours_on import amount_of_hours
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import published_model, resolve, resolve_instance, resolve_model, unknown
-from service.domain.catalog.precision import FORMATS
+from service.domain.catalog.precision import FASTER_PRECISIONS, FORMATS, SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.software_support import classical_libraries
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
@@ -46,8 +46,13 @@ OTHER_OPTIMIZERS = {
     **dict.fromkeys(
         ("adamw_torch", "adamw_torch_fused", "adamw_apex_fused", "adamw_hf", "fused_adamw", "fusedadamw"), "adamw"
     ),
-    **dict.fromkeys(("fused_adam", "fusedadam"), "adam"),
-    **dict.fromkeys(("adamw_bnb_8bit", "adamw8bit"), "adamw_8bit"),
+    **dict.fromkeys(("adamw_torch_xla", "adamw_torch_npu_fused", "stable_adamw", "schedule_free_adamw"), "adamw"),
+    **dict.fromkeys(("fused_adam", "fusedadam", "adamax", "nadam", "radam", "schedule_free_radam"), "adam"),
+    **dict.fromkeys(("adamw_bnb_8bit", "adamw8bit", "adamw_torch_8bit"), "adamw_8bit"),
+    "adamw_torch_4bit": "adamw_4bit",
+    **dict.fromkeys(("lion_32bit", "lion_pytorch"), "lion"),
+    "paged_lion_32bit": "paged_lion",
+    **dict.fromkeys(("rmsprop_bnb", "rmsprop_bnb_32bit"), "rmsprop"),
     **dict.fromkeys(("paged_adamw_32bit", "pagedadamw"), "paged_adamw"),
     "pagedadamw8bit": "paged_adamw_8bit",
     **dict.fromkeys(("nesterov", "sgd_momentum", "momentum_sgd"), "momentum"),
@@ -116,6 +121,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         similar_stacks=tuple(near for name in unrecognised for near in similar_stacks(name)),
         **{name: getattr(work, name) for name in AS_SENT},
     )
+    _check_preferences(work, model)
     _check_pairs(work)
     _check_sample(work, job)
     check_job(job)
@@ -149,13 +155,24 @@ def _lacks_dimensions(model: Model, work: WorkloadRequest) -> bool:
 
 
 def _precisions(work: WorkloadRequest, model: Model, catalog: Catalog) -> tuple[str, ...]:
-    """Returns the named precisions, else the published one of the model; of these, the ones that the numerics allow."""
+    """Returns the named precisions, else the published one of the model; of these, the ones that the numerics allow,
+    after the faster ones that may replace them.
+    """
     hint = HINT_ON_WEIGHT_BITS if work.task == "inference" else ""
     named = tuple(_listed("precision", name, FORMATS, hint) for name in work.precision)
+    faster = _faster_formats(work, named, catalog)
     required = None
     if "numerics" in work.model_fields_set:
         required = precision_requirement_of(work, JOB_PRECISIONS[work.task], catalog, needs_peak=False)
-    return named or _as_published(work, model) if required is None else required.usable
+    fixed = named or _as_published(work, model) if required is None else required.usable
+    return (*faster, *fixed)
+
+
+def _faster_formats(work: WorkloadRequest, named: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
+    """Returns the formats that may replace the first precision named, the fastest first; empty if it is fixed."""
+    faster = FASTER_PRECISIONS.get(named[0], ()) if named and work.precision_flexible else ()
+    usual = set(JOB_PRECISIONS[work.task]) & set(USUAL_PRECISIONS if work.code_changes else SINGLE_PRECISIONS)
+    return numerics_of(work).tolerated((name for name in faster if name in usual and name not in named), catalog)
 
 
 def _as_published(work: WorkloadRequest, model: Model) -> tuple[str, ...]:
@@ -233,6 +250,18 @@ def _check_classical(work: WorkloadRequest, catalog: Catalog) -> None:
                 "classical without a model, and a name, so that measurements under that name give the rates.",
                 field=field,
             )
+
+
+def _check_preferences(work: WorkloadRequest, model: Model) -> None:
+    """Raises `QuestionError` for a loss on preferred answers with a model that gives no answers to prefer."""
+    gives_answers = model.has_tokens or model.steps_per_sample is not None
+    if work.task == "training" and work.purpose in PREFERENCE_LOSSES and not gives_answers:
+        raise QuestionError(
+            f"{str(work.purpose).upper()} trains on answers that people prefer, and {model.name} gives none: leave "
+            "purpose out, or send finetune.",
+            field="workload.purpose",
+            near=("finetune",),
+        )
 
 
 def _check_pairs(work: WorkloadRequest) -> None:

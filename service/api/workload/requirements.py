@@ -39,12 +39,11 @@ def requirements_of(
     if precision is None and not work.model_fields_set & {"software", "host"}:
         return NOTHING
     software = work.software
-    cuda = software.cuda and versions_of(software.cuda.lower().removeprefix("cuda"), "workload.software.cuda")
     libraries = list(_libraries(work, catalog))
     return Requirements(
         framework=requirement(software.framework, "workload.software.framework", catalog),
         engine=requirement(software.engine, "workload.software.engine", catalog),
-        cuda=Requirement("cuda", cuda) if cuda else None,
+        cuda=_toolkit(work),
         platforms=platforms_of(work, catalog),
         libraries=tuple(each for each, required in libraries if each and required),
         optional=(
@@ -97,6 +96,16 @@ def software_of(work: WorkloadRequest, catalog: Catalog) -> tuple[Requirement, .
     return tuple(software for software in named if software is not None)
 
 
+def needed_by_code(work: WorkloadRequest, catalog: Catalog) -> tuple[Requirement, ...]:
+    """Returns what the code needs besides a framework and an engine: a toolkit, kernels of its own, and libraries."""
+    toolkit, kernels = _toolkit(work), work.software.custom_cuda_kernels
+    return (
+        *([toolkit] if toolkit else []),
+        *([Requirement("custom-cuda-kernels")] if kernels else []),
+        *(library for library, required in _libraries(work, catalog) if library and required),
+    )
+
+
 def unknown_software(work: WorkloadRequest, catalog: Catalog) -> dict[str, str]:
     """Returns the names of software without rules on where it runs, each with the field that names it."""
     if "software" not in work.model_fields_set:
@@ -132,6 +141,13 @@ def refused_precisions(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ..
     known = tuple(catalog.reference.precisions)
     tolerated = numerics_of(work).tolerated(known, catalog)
     return tuple(name for name in known if name not in tolerated)
+
+
+def _toolkit(work: WorkloadRequest) -> Requirement | None:
+    cuda = work.software.cuda
+    if not cuda:
+        return None
+    return Requirement("cuda", versions_of(cuda.lower().removeprefix("cuda"), "workload.software.cuda"))
 
 
 def _libraries(work: WorkloadRequest, catalog: Catalog) -> Iterator[tuple[Requirement | None, bool]]:

@@ -99,6 +99,8 @@ class EstimateQuestion:
     finds_largest_batch: bool = False
     software: tuple[tuple[str, Versions], ...] = ()
     """The framework and the engine, by the catalog's names and with versions; the last one runs the code."""
+    libraries: tuple[tuple[str, Versions], ...] = ()
+    """The CUDA toolkit, kernels and libraries without which the code does not run."""
     platforms: tuple[str, ...] = ()
     """Platforms for which the code is written, by the question."""
 
@@ -272,12 +274,14 @@ def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> _Warning
         yield statement(EstimateWarningCode.TASK_UNSUPPORTED, task=task, instance=machine.id)
         return
     gpu = question.cluster.gpu
-    usual = _usual_library(question.work)
-    for software, versions in (*question.software, *([(usual, EVERY)] if usual else [])):
+    usual, needed = _usual_library(question.work), (*question.software, *question.libraries)
+    takes_usual = usual is not None and usual not in dict(needed)
+    for software, versions in (*needed, *([(usual, EVERY)] if usual and takes_usual else [])):
         rules = catalog.derive(rules_on_gpu, software, gpu.id)
         level = support_by(rules, versions)
         if level not in RUNS and software != usual:
-            yield statement(EstimateWarningCode.SOFTWARE_UNSUPPORTED, software=software, gpu=gpu.name)
+            named = f"{software} {versions}".strip()
+            yield statement(EstimateWarningCode.SOFTWARE_UNSUPPORTED, software=named, gpu=gpu.name)
         elif level != RUNS[0]:
             remark = next((rule.note for rule in rules if rule.note), None)
             yield statement(EstimateWarningCode.SOFTWARE_PARTLY, software=((software, remark),))

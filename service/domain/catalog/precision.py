@@ -23,6 +23,10 @@ SINGLE_PRECISIONS = frozenset({"fp32", "tf32"})
 """Precisions whose values take 32 bits in memory."""
 
 
+FASTER_PRECISIONS = {"fp64": (*USUAL_PRECISIONS,), "fp32": USUAL_PRECISIONS[:3], "tf32": USUAL_PRECISIONS[:2]}
+"""Precision → formats that are faster on GPUs that have them, the fastest first."""
+
+
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
     """How values of a precision are stored and multiplied. One entry of `FORMATS` is all that a new precision needs."""

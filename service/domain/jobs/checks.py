@@ -12,6 +12,7 @@ def check_job(job: Job) -> None:
     _check_sequences(job)
     _check_mean(job)
     _check_batch(job)
+    _check_trained(job)
     _check_images(job)
     _check_engine(job)
 
@@ -70,6 +71,15 @@ def _check_batch(job: Job) -> None:
             f"batch_size is the samples of one GPU and pass, so that it cannot exceed the {job.global_batch:,} of "
             "global_batch_size, which all GPUs share.",
             field="workload.batch_size",
+        )
+
+
+def _check_trained(job: Job) -> None:
+    """Raises `QuestionError` if more parameters learn than the model has."""
+    if job.task == "training" and (job.trainable_parameters or 0.0) > job.model.parameters:
+        raise QuestionError(
+            f"trainable_parameters cannot exceed the {job.model.parameters:g} parameters of {job.model.name}.",
+            field="workload.trainable_parameters",
         )
 
 

@@ -23,6 +23,10 @@ JOB_PRECISIONS: dict[str, tuple[str, ...]] = {
 _NARROW_BITS = 9.0
 """Formats up to this size can store weights on any GPU; GPUs without arithmetic for them multiply at 16 bits."""
 
+_INTEGERS = frozenset({"int8", "int1"})
+"""Formats of integers with arithmetic of their own. No trainer computes in them: the weights of LLM.int8() are frozen,
+and gradients flow through them at 16 bits (Dettmers et al. 2022, 2208.07339)."""
+
 _KEPT_UNDER_ADAPTERS = frozenset({"int4", "int8", "nf4", "nf4-dq"})
 """Formats of published weights that adapters are trained on as they are: GPTQ, AWQ and bitsandbytes (documentation of
 PEFT on quantization). Weights in 8-bit and 4-bit floats are first expanded to 16 bits (OpenAI's guide to fine-tuning
@@ -319,10 +323,15 @@ def _precision_on(job: Job, gpu: Gpu) -> str | None:
     usual = _runs_usual(job.task, gpu)
     for support in ("native", "any"):
         for name in job.precisions:
-            if (usual and format_of(name).stored_only) or gpu.runs(runs_as(name), support):
+            if (usual and only_stores(job.task, name)) or gpu.runs(runs_as(name), support):
                 return name
     narrow = (name for name in job.precisions if format_of(name).stored_bits <= _NARROW_BITS)
     return next(narrow, None) if usual and job.task == "inference" else None
+
+
+def only_stores(task: Task, precision: str) -> bool:
+    """Returns whether work of this kind only stores weights in a format, and multiplies them at 16 bits."""
+    return format_of(precision).stored_only or (task == "training" and precision in _INTEGERS)
 
 
 def _runs_usual(task: str, gpu: Gpu) -> bool:
@@ -336,10 +345,10 @@ def _usual_precision(task: str, gpu: Gpu) -> str | None:
 
 def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
     stored = job.weight_precision
-    if format_of(precision).stored_only:  # a base model of 4 bits is multiplied at 16
+    if only_stores(job.task, precision):  # a base model of 4 bits is multiplied at 16
         stored, precision = stored or precision, _sixteen_bits(gpu)
     stored = stored or job.as_published or (QLORA_FORMAT if job.method == "qlora" else None)
-    if job.method == "full" and stored and format_of(stored).stored_only:
+    if job.method == "full" and stored and only_stores(job.task, stored):
         stored = None  # weights that change are kept in the format of the arithmetic
     if job.method == "lora" and stored and bytes_per_value(stored) < 2:
         job = replace(job, method="qlora")

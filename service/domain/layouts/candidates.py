@@ -145,8 +145,9 @@ def memory_savings(config: TrainingConfig, fixed: FixedLayout, highest: int) -> 
     if fixed.activation_checkpointing is not None:
         kinds = [CHECKPOINTINGS.index(fixed.activation_checkpointing)]
     else:
-        # Libraries recompute blocks of transformers and of diffusion models, and no others.
-        recomputes = config.model.transformer is not None or config.model.family == "diffusion"
+        # Libraries recompute the layers of transformers and of diffusion models, and no others.
+        has_layers = config.model.transformer is not None or config.model.blocks is not None
+        recomputes = has_layers or config.model.family == "diffusion"
         kinds = list(range(len(CHECKPOINTINGS))) if recomputes else [0]
     return [(stage, kind) for stage in stages if stage <= highest for kind in kinds]
 

@@ -43,7 +43,8 @@ class JobEstimate:
     """Time of evaluation, saving and starting, as a share of the time of the steps, as in published runs of
     the stack."""
     model_flops_per_second_per_gpu: float | None
-    """FLOP/s counted as in papers: with attention to the whole sequence, and without recomputation."""
+    """FLOP/s of the work that is done, counted as in papers: with attention to the whole sequence, and without
+    recomputation."""
     hardware_flops_per_second_per_gpu: float | None
     """Model FLOP/s plus the FLOP/s of recomputation."""
     model_flops_utilisation: float | None
@@ -154,8 +155,13 @@ def _of_training(
         share, done = rate / cluster.gpus, training_flops_per_sample(config.model, length or 1, passes(config))
         utilisation = None if done is None else share * done / peak
         if config.model.transformer is not None:
-            model = share * published_training_flops_per_sample(config.model, length, passes=3)
-            hardware = model * (1 + float(passes_of_recomputation(layout)) / 3)
+            model, hardware = (
+                share
+                * published_training_flops_per_sample(
+                    config.model, length, passes=passes(config), recomputed=recomputed
+                )
+                for recomputed in (0.0, float(passes_of_recomputation(layout)))
+            )
     return JobEstimate(config, estimate, samples, hours, beyond, model, hardware, utilisation, length, peak, job)
 
 

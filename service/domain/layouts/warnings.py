@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from service.domain.catalog.hardware import CPU, Gpu
-from service.domain.catalog.precision import bytes_per_value, format_of, runs_as
+from service.domain.catalog.precision import bytes_per_value, runs_as
 from service.domain.jobs.config import USUAL_CONFIDENCE, Config, InferenceConfig, TrainingConfig
-from service.domain.jobs.job import Job, input_length, output_length
+from service.domain.jobs.job import Job, input_length, only_stores, output_length
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.models.counts import multiplied_parameters
@@ -95,14 +95,14 @@ def _precision_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Stateme
     # Narrower formats only store weights.
     if not gpu.runs(precision) and bytes_per_value(precision) >= 1 and precision in gpu.rates:
         yield statement(EstimateWarningCode.PRECISION_REDUCED, gpu=gpu.name, precision=precision)
-    # All GPUs multiply 4-bit integers and NormalFloat at 16 bits, which needs no warning.
-    if asked and precision not in asked and not format_of(asked[0]).stored_only:
+    # All GPUs multiply 4-bit integers and NormalFloat at 16 bits, and trainers all integers, which needs no warning.
+    if asked and precision not in asked and not only_stores(job_estimate.job.task, asked[0]):
         engine = job_estimate.job.software.on(gpu.platform).line if gpu.runs(runs_as(asked[0]), "any") else None
         figures = {"gpu": gpu.name, "engine": engine, "asked": asked[0], "precision": precision}
         yield statement(EstimateWarningCode.PRECISION_STORED, **figures)
     job = job_estimate.job
     stored = job.weight_precision or (asked[0] if asked else job.weights_of_checkpoint or precision)
-    narrow = format_of(stored).stored_only or stored == job.weights_of_checkpoint
+    narrow = only_stores(job.task, stored) or stored == job.weights_of_checkpoint
     if job.task == "training" and job.method == "full" and narrow:
         figures = {"gpu": gpu.name, "engine": None, "asked": stored, "precision": precision}
         yield statement(EstimateWarningCode.PRECISION_STORED, **figures, all_change=True)

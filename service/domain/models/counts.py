@@ -31,6 +31,17 @@ def written_values(model: Model) -> float:
     return model.activation_values_per_sample or VALUES_PER_FLOP / wider * network_flops(model)
 
 
+PRODUCTS_OF_A_LAYER = 4
+"""Matrix products of a transformer layer: into attention (three at once), out of it, and into and out of the FFN."""
+
+
+def values_of_a_layer(width: float, ffn: float) -> float:
+    """Returns the values that a transformer layer writes per token: queries, keys, values, the results of attention and
+    of the FFN, and those inside the FFN.
+    """
+    return 5 * width + ffn
+
+
 SAVED_PER_WRITTEN_VALUE = {"diffusion": 3.5}
 """Family → values that training keeps for the backward pass per written value, where they are not counted. LoRA of SDXL
 at 1,024 pixels takes 24 GB (guides to kohya's scripts), and LoRA of FLUX.2 Klein keeps 24.5 GB (mflux)."""
@@ -358,11 +369,17 @@ def mean_attended(sequence_tokens: float, window: float = 0, *, causal: float = 
     return reach - causal * hidden
 
 
-def published_training_flops_per_sample(model: Model, sequence: float, *, passes: float = 3.0) -> float:
-    """Returns the FLOPs of training on one sequence as papers count them, with attention to the whole sequence."""
+def published_training_flops_per_sample(
+    model: Model, sequence: float, *, passes: float = 3.0, recomputed: float = 0.0
+) -> float:
+    """Returns the FLOPs of training on one sequence as papers count them, with attention to the whole sequence.
+
+    `passes` is the work of products with weights as a multiple of the forward pass, and `recomputed` the forward passes
+    that recomputation adds. Published rates of LoRA count 4 FLOPs per parameter and token (NeMo, Megatron Bridge).
+    """
     assert model.transformer is not None
     attention = attention_flops_per_token(model.transformer, sequence)
-    return passes * sequence * (2.0 * multiplied_parameters(model) + attention)
+    return sequence * ((passes + recomputed) * 2.0 * multiplied_parameters(model) + (3.0 + recomputed) * attention)
 
 
 def training_flops_per_sample(model: Model, tokens: float, passes: float) -> float | None:

@@ -1,11 +1,13 @@
 """Networks that are known by their parameters and FLOPs for a sample of one size: images in stages, and sound."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
 from service.domain.errors import ImpossibleModel
 from service.domain.models.config_fields import Config, dimension, dimensions, number, section
+from service.domain.models.counts import PRODUCTS_OF_A_LAYER, values_of_a_layer
 from service.domain.models.model import Model
 
 SECONDS = 10
@@ -18,9 +20,37 @@ CLASSES = 1000
 """Classes of ImageNet, into which networks of images sort unless their config lists others."""
 
 
-def _network(name: str, family: str, parameters: float, multiplied: float, sample: str) -> Model:
-    """Returns the network that takes this number of multiplications for a sample."""
-    return Model(name, name, family, parameters, parameters, forward_flops_per_sample=2.0 * multiplied, sample=sample)
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Counts of a network for one sample."""
+
+    parameters: float
+    multiplied: float
+    """Multiplications."""
+    products: int
+    """Convolutions and matrix products."""
+    written: float | None = None
+    """Values that all layers write."""
+    blocks: int | None = None
+    """Layers that training can recompute one by one."""
+    block_inputs: float | None = None
+    """Values of the inputs of all blocks."""
+
+
+def _network(name: str, family: str, counts: _Counts, sample: str) -> Model:
+    return Model(
+        name,
+        name,
+        family,
+        counts.parameters,
+        counts.parameters,
+        forward_flops_per_sample=2.0 * counts.multiplied,
+        sample=sample,
+        activation_values_per_sample=counts.written,
+        blocks=counts.blocks,
+        block_inputs_per_sample=counts.block_inputs,
+        weight_layers=counts.products,
+    )
 
 
 def numbers(config: Config, key: str) -> list[int]:
@@ -53,7 +83,9 @@ def _swin(config: Config, name: str) -> Model:
     weights = [count * layer * width * width for count, width, _ in stages]
     merging = [2 * width * width for _, width, _ in stages[1:]]
     pairs = sum(2 * count * window * window * width * tokens for count, width, tokens in stages)
-    return _of_stages(config, name, "vit", stages, (weights, merging, pairs))
+    counts = _of_stages(config, stages, (weights, merging, pairs), 5 + ratio, PRODUCTS_OF_A_LAYER)
+    blocks, inputs = sum(count for count, _, _ in stages), sum(map(prod, stages))
+    return _network(name, "vit", replace(counts, blocks=blocks, block_inputs=inputs), _image_of(config))
 
 
 def _convnext(config: Config, name: str) -> Model:
@@ -62,17 +94,24 @@ def _convnext(config: Config, name: str) -> Model:
     stages = _stages(config, "depths", widths)
     weights = [count * (49 * width + 8 * width * width) for count, width, _ in stages]
     merging = [4 * before * width for before, width in pairwise(widths)]
-    return _of_stages(config, name, "cnn", stages, (weights, merging, 0))
+    return _network(name, "cnn", _of_stages(config, stages, (weights, merging, 0), 6, 3), _image_of(config))
+
+
+def _image_of(config: Config) -> str:
+    image = number(config, "image_size") or 224
+    return f"image {image}x{image}"
 
 
 def _of_stages(
     config: Config,
-    name: str,
-    family: str,
     stages: Sequence[tuple[int, int, int]],
     work: tuple[list[int], list[int], int],
-) -> Model:
-    """Returns a network of stages with these weights in layers and between stages, and products of pairs of tokens."""
+    written: int,
+    products: int,
+) -> _Counts:
+    """Returns the counts of a network of stages with these weights in layers and between stages, and products of pairs
+    of tokens. A layer has this number of products, which write values of this number of widths.
+    """
     weights, merging, pairs = work
     patch = number(config, "patch_size") or 4
     stem, head = 3 * patch * patch * stages[0][1], stages[-1][1] * CLASSES
@@ -80,9 +119,13 @@ def _of_stages(
     multiplied = sum(map(prod, zip(weights, tokens, strict=True))) + sum(
         map(prod, zip(merging, tokens[1:], strict=True))
     )
-    image = number(config, "image_size") or 224
-    total = multiplied + stem * tokens[0] + head + pairs
-    return _network(name, family, sum(weights) + sum(merging) + stem + head, total, f"image {image}x{image}")
+    between = sum(width * count for _, width, count in stages)
+    return _Counts(
+        sum(weights) + sum(merging) + stem + head,
+        multiplied + stem * tokens[0] + head + pairs,
+        products * sum(count for count, _, _ in stages) + len(stages) + 1,
+        written * sum(map(prod, stages)) + between + CLASSES,
+    )
 
 
 def _sam(config: Config, name: str) -> Model:
@@ -110,7 +153,10 @@ def _sam(config: Config, name: str) -> Model:
     pairs = 2 * width * (everywhere * tokens * tokens + (layers - everywhere) * padded * window * window)
     multiplied = attention + pairs + (layers * 2 * width * ffn + stem + neck) * tokens
     parameters = layers * (4 * width * width + 2 * width * ffn) + stem + neck + tokens * width + MASK_DECODER
-    return _network(name, "segmentation", parameters, multiplied, f"image {image}x{image}")
+    # The values of its attention, whose scores it stores, are not counted.
+    products = PRODUCTS_OF_A_LAYER * layers + 3
+    counts = _Counts(parameters, multiplied, products, blocks=layers, block_inputs=layers * tokens * width)
+    return _network(name, "segmentation", counts, f"image {image}x{image}")
 
 
 MASK_DECODER = 4_058_340
@@ -138,13 +184,22 @@ def _sound(config: Config, name: str) -> Model:
         raise ImpossibleModel("The lists of convolutions differ in length.", field="huggingface_config.conv_dim")
     inner = layers * (4 * width * width + 2 * width * ffn)
     positions, projection = width * (width // max(1, groups)) * reach, channels[-1] * width
-    weights, multiplied, values = 0, 0.0, float(SECONDS * SAMPLES_A_SECOND)
+    weights, multiplied, written, values = 0, 0.0, 0.0, float(SECONDS * SAMPLES_A_SECOND)
     for before, after, kernel, stride in zip([1, *channels], channels, kernels, strides, strict=False):
         values /= stride
         weights += before * after * kernel
         multiplied += before * after * kernel * values
-    multiplied += values * (inner + positions + projection + 2.0 * layers * width * values)
-    return _network(name, "speech", weights + inner + positions + projection, multiplied, f"{SECONDS} s of sound")
+        written += after * values
+    counts = _Counts(
+        weights + inner + positions + projection,
+        multiplied + values * (inner + positions + projection + 2.0 * layers * width * values),
+        PRODUCTS_OF_A_LAYER * layers + len(channels) + 2,
+        written + values * (layers * values_of_a_layer(width, ffn) + 2 * width),
+        blocks=layers,
+        block_inputs=values * layers * width,
+    )
+    model = _network(name, "speech", counts, f"{SECONDS} s of sound")
+    return replace(model, audio_seconds_per_sample=float(SECONDS))
 
 
 def _albert(config: Config, name: str) -> Model:
@@ -156,7 +211,9 @@ def _albert(config: Config, name: str) -> Model:
     layer = 4 * width * width + 2 * width * ffn
     parameters = narrow * (vocabulary + length + width) + groups * layer + width * width
     multiplied = length * (layers * (layer + 2 * width * length) + narrow * width)
-    return _network(name, "encoder", parameters, multiplied, f"sequence of {length} tokens")
+    written = length * (layers * values_of_a_layer(width, ffn) + width)
+    counts = _Counts(parameters, multiplied, PRODUCTS_OF_A_LAYER * layers + 2, written)
+    return _network(name, "encoder", counts, f"sequence of {length} tokens")
 
 
 FIXED_MODELS: dict[str, Callable[[Config, str], Model]] = {

@@ -4,10 +4,9 @@ Only fields that decide sizes are read. Their names differ by architecture.
 """
 
 from dataclasses import replace
-from typing import Any
 
 from service.domain.errors import ImpossibleModel
-from service.domain.models.config_fields import Config, dimensions, model_type, number
+from service.domain.models.config_fields import Config, model_type, number
 from service.domain.models.described import model_of
 from service.domain.models.fixed_configs import FIXED_MODELS
 from service.domain.models.image_configs import IMAGE_MODELS, image_tower
@@ -55,7 +54,7 @@ def read_config(config: Config, name: str = "custom") -> Model:
             field="huggingface_config._class_name",
         )
     try:
-        networks = IMAGE_MODELS | FIXED_MODELS
+        networks = IMAGE_MODELS | FIXED_MODELS | {"whisper": _speech_model}
         return networks.get(model_type(config), _language_model)(config, name)
     except ImpossibleModel as error:
         named = error.field is not None and error.field.startswith("huggingface_config")
@@ -83,6 +82,31 @@ def read_transformer(config: Config) -> Transformer:
     return readers.get(kind, latent if number(text, "kv_lora_rank") else usual)(text)
 
 
+POSITIONS_A_SECOND = 50
+"""Positions of the encoder of Whisper for a second of audio: a spectrum every 10 ms, and a convolution with a stride of
+2 (Radford et al. 2022, 2212.04356)."""
+
+TOKENS_WRITTEN_A_SECOND = 100 / 30
+"""Tokens that Whisper writes for a second of audio: 150 spoken words a minute, 1.3 tokens each (assumed)."""
+
+
+def _speech_model(config: Config, name: str) -> Model:
+    """Reads Whisper, whose encoder reads a fixed length of audio per sample."""
+    model = _language_model(config, name)
+    assert model.transformer is not None
+    positions = model.transformer.learned_positions - model.transformer.context_tokens
+    if not positions:
+        raise ImpossibleModel("An encoder of audio has positions.", field="huggingface_config.max_source_positions")
+    seconds = positions / POSITIONS_A_SECOND
+    return replace(
+        model,
+        sample=f"{seconds:g} s of audio ({positions} encoder tokens)",
+        input_tokens_per_sample=float(positions),
+        output_tokens_per_sample=min(float(model.transformer.context_tokens), TOKENS_WRITTEN_A_SECOND * seconds),
+        audio_seconds_per_sample=seconds,
+    )
+
+
 def _language_model(config: Config, name: str) -> Model:
     transformer = read_transformer(config)
     if not _writes(config):
@@ -98,7 +122,6 @@ def _language_model(config: Config, name: str) -> Model:
         active_parameters=model.active_parameters + more,
         other_parameters=parameters,
         other_flops_per_sample=flops,
-        **(_speech(config) if model_type(config) == "whisper" else {}),
     )
 
 
@@ -115,17 +138,6 @@ def _writes(config: Config) -> bool:
     if not isinstance(last, str):
         return True
     return not last.endswith(WITHOUT_OUTPUT) or any(part in last for part in WITH_OUTPUT)
-
-
-def _speech(config: Config) -> dict[str, Any]:
-    """Returns what a sample of Whisper is: audio, with 20 ms for each position of the encoder (Radford et al. 2022)."""
-    (positions,) = dimensions(text_part(config), "max_source_positions")
-    seconds = positions * 0.02
-    return {
-        "sample": f"{seconds:g} s of audio ({positions} encoder tokens)",
-        "input_tokens_per_sample": float(positions),
-        "audio_seconds_per_sample": seconds,
-    }
 
 
 def _extra_parameters(config: Config, transformer: Transformer) -> int:

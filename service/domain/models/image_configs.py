@@ -13,7 +13,12 @@ from service.domain.models.config_fields import (
     number,
     section,
 )
-from service.domain.models.counts import forward_flops_per_token, parameter_count
+from service.domain.models.counts import (
+    PRODUCTS_OF_A_LAYER,
+    forward_flops_per_token,
+    parameter_count,
+    values_of_a_layer,
+)
 from service.domain.models.described import model_of
 from service.domain.models.model import Model
 from service.domain.models.usual_config import GATED_ACTIVATIONS, usual
@@ -167,8 +172,14 @@ def _pair(config: Config, name: str) -> Model:
     # The embedding of the text encoder is not multiplied, and there is no output projection.
     per_token = forward_flops_per_token(replace(text, vocabulary=0), text.context_tokens).total
     parameters = image.parameters + parameter_count(text) + projections
+    towers = (image.transformer, text)
+    written = sum(t.layers * t.context_tokens * values_of_a_layer(t.hidden, t.ffn) for t in towers)
     return replace(
         image,
+        activation_values_per_sample=written + image.transformer.context_tokens * image.transformer.hidden,
+        blocks=sum(t.layers for t in towers),
+        block_inputs_per_sample=sum(t.layers * t.context_tokens * t.hidden for t in towers),
+        weight_layers=PRODUCTS_OF_A_LAYER * sum(t.layers for t in towers) + 3,
         parameters=parameters,
         active_parameters=parameters,
         transformer=None,

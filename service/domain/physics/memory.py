@@ -28,27 +28,34 @@ RECIPES: dict[str, tuple[float, float, float]] = {
 }
 """By recipe of precision, bytes per parameter of the weights, the gradients, and an fp32 copy of the weights."""
 
-OPTIMIZER_STATES: dict[str, tuple[float, float]] = {
-    "adamw": (2.0, 1.0),
-    "adam": (2.0, 1.0),
-    "adamw_8bit": (2.0, 0.25),
-    "adam_8bit": (2.0, 0.25),
-    "paged_adamw": (2.0, 1.0),
-    "paged_adamw_8bit": (2.0, 0.25),
-    "lamb": (2.0, 1.0),
-    "lars": (1.0, 1.0),
-    "rmsprop": (1.0, 1.0),
-    "adagrad": (1.0, 1.0),
-    "lion": (1.0, 1.0),
-    "momentum": (1.0, 1.0),
-    "adafactor": (0.05, 1.0),
-    "muon": (1.0, 1.0),  # one momentum (Liu et al., "Muon is Scalable for LLM Training", 2502.16982)
-    "sgd": (0.0, 1.0),
+OPTIMIZER_STATES: dict[str, tuple[float, float | None]] = {
+    "adamw": (2.0, None),
+    "adam": (2.0, None),
+    "adamw_8bit": (2.0, 1.0),
+    "adam_8bit": (2.0, 1.0),
+    "adamw_4bit": (2.0, 0.5),
+    "paged_adamw": (2.0, 4.0),
+    "paged_adamw_8bit": (2.0, 1.0),
+    "ademamix": (3.0, None),  # one momentum more (Pagliardini et al. 2024, 2409.03137)
+    "ademamix_8bit": (3.0, 1.0),
+    "lamb": (2.0, None),
+    "lars": (1.0, None),
+    "rmsprop": (1.0, None),
+    "adagrad": (1.0, None),
+    "lion": (1.0, None),
+    "lion_8bit": (1.0, 1.0),
+    "paged_lion": (1.0, 4.0),
+    "paged_lion_8bit": (1.0, 1.0),
+    "momentum": (1.0, None),
+    "adafactor": (0.05, None),
+    "muon": (1.0, None),  # one momentum (Liu et al., "Muon is Scalable for LLM Training", 2502.16982)
+    "sgd": (0.0, None),
 }
-"""Values that an optimizer keeps per parameter, and the size of each, as a share of a value in the precision of its
-states (8-bit states take a quarter)."""
+"""Values that an optimizer keeps per parameter, and the bytes of each; None: those of a value in the precision of its
+states. States of 4 and 8 bits have no other size where weights are in 16 bits, and paged ones of bitsandbytes are in
+fp32 there (its documentation: `optim_bits`)."""
 
-PAGED = frozenset({"paged_adamw", "paged_adamw_8bit"})
+PAGED = frozenset(name for name in OPTIMIZER_STATES if name.startswith("paged_"))
 """Optimizers whose states move to host memory when the GPU is full (bitsandbytes); they count as no GPU memory."""
 
 CONTEXT_BYTES = 0.9e9
@@ -60,6 +67,12 @@ ADAPTER_SHARE = 0.003
 SELECTED_SHARE = 0.5
 """Share of a layer's activations, without attention scores, that selective checkpointing keeps: the outputs of every
 other matrix product (torchtitan's default). Users report that activations shrink 1.5 to 2.5 times."""
+
+LOGIT_BYTES = 10.0
+"""Bytes per logit: at 16 bits, in fp32, and the gradient."""
+
+CHUNKS_OF_A_LOSS = 8
+"""Chunks of tokens whose logits are computed one after another (torchtune's default of `num_output_chunks`)."""
 
 TABLE_BYTES = 4.0
 """Bytes per parameter of an embedding table: fp32. SGD and row-wise Adagrad keep next to nothing per value, and only
@@ -123,6 +136,11 @@ def trainable_parameters(config: TrainingConfig) -> float:
         return config.trainable_parameters
     dense = config.model.parameters - table_parameters(config.model)
     return dense * (1.0 if config.method == "full" else ADAPTER_SHARE)
+
+
+def learned_share(config: TrainingConfig) -> float:
+    """Returns the share of the model's parameters, without embedding tables, that learn: at most all of them."""
+    return min(1.0, trainable_parameters(config) / (config.model.parameters - table_parameters(config.model)))
 
 
 def stored_weight_bytes(model: Model, bits: Number) -> Number:
@@ -213,7 +231,8 @@ def _table_bytes(config: TrainingConfig) -> float:
 def optimizer_state_bytes(config: TrainingConfig) -> float:
     """Bytes per trained parameter of optimizer states and of the fp32 copy of the weights."""
     states, size = OPTIMIZER_STATES.get(config.optimizer, OPTIMIZER_STATES["adamw"])
-    return RECIPES[config.recipe][2] + states * size * (2.0 if config.recipe == "pure" else 4.0)
+    of_precision = 2.0 if config.recipe == "pure" else 4.0
+    return RECIPES[config.recipe][2] + states * (of_precision if size is None else size)
 
 
 def resident_state_bytes(config: TrainingConfig) -> float:
@@ -243,12 +262,24 @@ def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Nu
     layers = layers * (1.0 + more_in_flight(layout))
     full = layout.checkpoints("full") * 1.0
     return {
-        "logits": (2.5 if config.chunked_loss else 10.0) * tokens * logits_per_token(t) / layout.tensor,
+        "logits": LOGIT_BYTES * tokens * _logits_at_once(config, t) / layout.tensor,
         "boundaries": boundary * layers * full,
         "activations": layer * full,
         "selected": SELECTED_SHARE * selected * layers * layout.checkpoints("selective"),
         "kept": layer * layers * layout.checkpoints("none"),
     }
+
+
+def _logits_at_once(config: TrainingConfig, t: Transformer) -> float:
+    """Logits that the loss holds, per token of all chunks.
+
+    Some stacks choose the number of chunks so that the logits of one take what the hidden states of all tokens take
+    (Liger Kernel, `fused_linear_cross_entropy`).
+    """
+    whole = logits_per_token(t)
+    if config.software.stack.chunks_loss:
+        return min(whole, t.hidden)
+    return whole / CHUNKS_OF_A_LOSS if config.chunked_loss else whole
 
 
 def more_in_flight(layout: AnyLayout) -> Number:

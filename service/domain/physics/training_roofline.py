@@ -26,6 +26,7 @@ from service.domain.physics.memory import (
     SELECTED_SHARE,
     frozen_weight_bytes,
     learned_routed_share,
+    learned_share,
     on_each_gpu,
     trainable_parameters,
 )
@@ -71,14 +72,17 @@ FAMILIES_OF_IMAGES = frozenset({"cnn", "detection", "segmentation", "vit", "diff
 NARROW = 1024.0
 """Width of a matrix below which its product takes longer per FLOP, in inverse proportion to the width."""
 
-PASSES = {"full": 3.0, "lora": 2.0, "qlora": 2.0, "adapter": 2.0}
-"""Matrix work of a step by method, in forward passes. Frozen weights need no gradient of their own: 4 FLOPs per
-parameter and token in place of 6."""
+PASSES_THROUGH_FROZEN_WEIGHTS = 2.0
+"""Matrix work of a step in forward passes if no weight of the model learns: frozen weights need no gradient of their
+own, which leaves 4 FLOPs per parameter and token of 6. Adapters are so small that their work does not count."""
 
 
 def passes(config: TrainingConfig) -> float:
-    """Matrix work of a step in forward passes: those of its method, and one more through a reference model."""
-    return PASSES[config.method] + config.has_reference
+    """Matrix work of a step in forward passes: one more for weights that learn, in proportion to their number, and one
+    more through a reference model.
+    """
+    learned = learned_share(config) if config.method == "full" else 0.0
+    return PASSES_THROUGH_FROZEN_WEIGHTS + learned + config.has_reference
 
 
 def traversals(config: TrainingConfig) -> float:

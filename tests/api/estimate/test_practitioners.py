@@ -530,7 +530,9 @@ def test_a_place_of_an_estimate_means_its_regions_that_have_the_machine(
 @pytest.mark.parametrize(
     ("name", "same", "bytes_per_parameter"),
     [("adamw_torch_fused", "adamw", 12), ("adamw_bnb_8bit", "adamw_8bit", 6), ("nesterov", "momentum", 8),
-     ("LAMB", "adamw", 12), ("LARS", "momentum", 8), ("rmsprop", "momentum", 8)],
+     ("LAMB", "adamw", 12), ("LARS", "momentum", 8), ("rmsprop", "momentum", 8), ("radam", "adam", 12),
+     ("adamw_torch_4bit", "adamw_4bit", 5), ("lion_32bit", "momentum", 8), ("lion_8bit", "lion_8bit", 5),
+     ("paged_lion_32bit", "paged_lion_8bit", 4), ("ademamix", "ademamix", 16)],
 )  # fmt: skip
 def test_optimizers_have_the_names_that_trainers_give_them(
     client: TestClient, name: str, same: str, bytes_per_parameter: float
@@ -546,6 +548,18 @@ def test_optimizers_have_the_names_that_trainers_give_them(
     assert named["optimizer"] == pytest.approx(0.313 * bytes_per_parameter, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "bytes_per_parameter"), [("adamw", 4), ("adamw_8bit", 2), ("lion_8bit", 1), ("paged_adamw_8bit", 0)]
+)
+def test_states_of_8_bits_take_a_byte_each_also_where_weights_are_in_16_bits(
+    client: TestClient, optimizer: str, bytes_per_parameter: float
+) -> None:
+    """torchtune trains in pure bf16, where states of AdamW take 2 bytes each; 8.03 billion parameters are 7.48 GiB."""
+    work = training("llama-3.1-8b", purpose="finetune", software={"framework": "torchtune"}, optimizer=optimizer)
+    parts = post_estimate(client, {"workload": work, "machine": "vast/1x-H200-32-65536"})["estimate"]["memory"]["parts"]
+    assert parts.get("optimizer", 0.0) == pytest.approx(7.48 * bytes_per_parameter, rel=0.06)
+
+
 @pytest.mark.parametrize(("name", "same"), [("bf16-mixed", "bf16"), ("torch.bfloat16", "bf16"), ("16-mixed", None)])
 def test_formats_have_the_names_of_lightning_and_pytorch(client: TestClient, name: str, same: str | None) -> None:
     body = {"workload": training("resnet-50", precision=[name]), "machine": "aws/p4d.24xlarge"}
@@ -554,6 +568,53 @@ def test_formats_have_the_names_of_lightning_and_pytorch(client: TestClient, nam
         assert "write fp16 or bf16" in response.json()["detail"]
     else:
         assert response.json()["estimate"]["precision"] == same
+
+
+@pytest.mark.parametrize(
+    ("machine", "fields", "precision"),
+    [
+        ("aws/g5.xlarge", {}, "bf16"), ("aws/g4dn.xlarge", {}, "fp16"), ("aws/p2.xlarge", {}, "fp32"),
+        ("aws/g5.xlarge", {"code_changes": False}, "tf32"), ("aws/g4dn.xlarge", {"code_changes": False}, "fp32"),
+        ("aws/g5.xlarge", {"numerics": {"fp16_overflows": True}}, "bf16"),
+        ("aws/g4dn.xlarge", {"numerics": {"fp16_overflows": True}}, "fp32"),
+        ("aws/g5.xlarge", {"precision_flexible": False}, "fp32"),
+    ],
+)  # fmt: skip
+def test_a_faster_format_may_replace_the_precision_of_a_job(
+    client: TestClient, machine: str, fields: dict[str, Any], precision: str
+) -> None:
+    work = training("bert-base", **{"precision": ["fp32"], "precision_flexible": True, **fields})
+    assert post_estimate(client, {"workload": work, "machine": machine})["estimate"]["precision"] == precision
+    if machine == "aws/g5.xlarge":
+        answer = post_recommend(client, {"workload": work, "constraints": {"instance": [machine]}})
+        assert answer["choices"][0]["estimate"]["precision"] == precision
+
+
+@pytest.mark.parametrize(
+    ("machine", "software", "unsupported"),
+    [
+        ("aws/p5.48xlarge", {"cuda": "10.2"}, ["cuda >=10.2,<10.3"]), ("aws/p5.48xlarge", {"cuda": ">=11.8"}, []),
+        ("aws/p3.16xlarge", {"libraries": ["flash-attn"]}, ["flash-attention"]),
+        ("aws/p3.16xlarge", {"libraries": [{"name": "flash-attn", "required": False}]}, []),
+        ("aws/p4d.24xlarge", {"framework": "pytorch==1.4"}, ["pytorch >=1.4,<1.5"]),
+    ],
+)  # fmt: skip
+def test_an_estimate_says_which_toolkit_or_library_does_not_run_there(
+    client: TestClient, machine: str, software: dict[str, Any], unsupported: list[str]
+) -> None:
+    work = training("llama-3.2-1b", precision=["fp16"], software={"framework": "pytorch", **software})
+    warnings = post_estimate(client, {"workload": work, "machine": machine})["warnings"]
+    texts = [each["text"] for each in warnings if each["code"] == "software_unsupported"]
+    assert [text.split(" is not known to run")[0] for text in texts] == unsupported
+
+
+@pytest.mark.parametrize(("model", "refused"), [("resnet-50", True), ("bert-base", False), ("flux.1-dev", False)])
+def test_preferences_need_a_model_that_gives_answers(client: TestClient, model: str, *, refused: bool) -> None:
+    work = training(model, purpose="dpo", method="lora", amount={"pairs": 1000})
+    answer = client.post("/estimate", json={"workload": work, "machine": "aws/p5.48xlarge"})
+    assert answer.status_code == (422 if refused else 200)
+    if refused:
+        assert answer.json()["errors"][0]["field"] == "workload.purpose"
 
 
 def test_preemptible_machines_are_referred_to_spot(client: TestClient) -> None:

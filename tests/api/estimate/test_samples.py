@@ -175,6 +175,44 @@ def test_epochs_multiply_the_work_of_one_of_them_in_every_unit(
     assert hours(one_epoch) == hours(whole)
 
 
+CLIP_VIT_H_14 = {
+    "model_type": "clip", "projection_dim": 1024,
+    "text_config": {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096},
+    "vision_config": {"hidden_size": 1280, "num_hidden_layers": 32, "num_attention_heads": 16,
+                      "intermediate_size": 5120, "patch_size": 14},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", ["clip-vit-h-14", {"huggingface_config": CLIP_VIT_H_14}], ids=["named", "pasted"])
+def test_layers_of_encoders_can_be_computed_again(client: TestClient, model: Any) -> None:
+    """OpenCLIP trained ViT-H/14 with 96 pairs per A100 of 40 GB, and computed activations again."""
+    work = {"task": "training", "model": model, "precision": ["fp16"], "batch_size": 96}
+    body = {"workload": work, "machine": "aws/p4d.24xlarge", "nodes": 103}
+    answer = post_estimate(client, body)
+    assert answer["fits"]
+    assert answer["estimate"]["layout"]["activation_checkpointing"] != "none"
+    kept = post_estimate(client, {**body, "layout": {"activation_checkpointing": "none"}})
+    assert not kept["fits"]
+
+
+WHISPER_SMALL = {
+    "model_type": "whisper", "d_model": 768, "vocab_size": 51865, "encoder_layers": 12, "decoder_layers": 12,
+    "encoder_attention_heads": 12, "decoder_attention_heads": 12, "decoder_ffn_dim": 3072,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", ["training", "inference"])
+def test_a_config_of_whisper_reads_audio_as_its_name_does(client: TestClient, task: str) -> None:
+    def estimate(model: Any) -> Any:
+        work = {"task": task, "model": model, "amount": {"audio_hours": 100}, "precision": ["fp16"]}
+        return post_estimate(client, {"workload": work, "machine": "aws/g5.xlarge"})["estimate"]
+
+    named, pasted = estimate("whisper-small"), estimate({"huggingface_config": WHISPER_SMALL})
+    assert pasted["sample"] == named["sample"]
+    for figure in ("hours", "samples_per_second"):
+        assert pasted[figure]["likely"] == pytest.approx(named[figure]["likely"], rel=0.01)
+
+
 def test_hours_on_a_machine_are_the_work_that_it_does_in_them(client: TestClient) -> None:
     """Thirty hours on a p3.8xlarge take thirty hours there, and fewer on eight A100."""
     amount = {"hours_on": {"instance": "p3.8xlarge", "hours": 30}}

@@ -25,6 +25,7 @@ NETWORK = replace(model(), transformer=None, forward_flops_per_sample=1e9)
         (replace(TRAINING, sequence_length=1024, mean_length=1025.0), "workload.mean_length"),
         (replace(TRAINING, mean_length=1e6), "workload.mean_length"),
         (replace(TRAINING, micro_batch=64, global_batch=32), "workload.batch_size"),
+        (replace(TRAINING, trainable_parameters=1e12), "workload.trainable_parameters"),
         (replace(TRAINING, image_tokens=10.0), "workload.image_tokens"),
         (
             Job("inference", model(), serving=Serving(disaggregated=True), software=software_called("tgi")),
@@ -47,6 +48,7 @@ def test_a_job_without_contradictions_passes() -> None:
     check_job(TRAINING)
     check_job(replace(TRAINING, micro_batch=32, global_batch=32, amount=Amount(tokens=1e9), sequence_length=2048))
     check_job(replace(TRAINING, sequence_length=1024, mean_length=1024.0))
+    check_job(replace(TRAINING, trainable_parameters=TRAINING.model.parameters))
 
 
 def test_samples_that_are_longer_without_their_padding_are_refused_with_both_fields() -> None:

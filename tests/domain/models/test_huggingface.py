@@ -719,6 +719,45 @@ def test_encoders_count_to_what_is_published(
         assert model.forward_flops_per_sample == pytest.approx(2 * multiplied, rel=0.01)
 
 
+SWIN_B = {"model_type": "swin", "embed_dim": 128, "depths": [2, 2, 18, 2], "window_size": 7}
+CONVNEXT_B = {"model_type": "convnext", "depths": [3, 3, 27, 3], "hidden_sizes": [128, 256, 512, 1024]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "values", "products"),
+    [
+        (CLIP_B_32, 8.44e6, 99), (SWIN_B, 28.4e6, 101), (CONVNEXT_B, 28.75e6, 113), (WAV2VEC_2_LARGE, 142.9e6, 105),
+        (albert(768, 12, 12), 42.5e6, 50),
+    ],
+)  # fmt: skip
+def test_networks_write_the_values_that_are_counted_for_their_names(
+    answer: dict[str, Any], values: float, products: int
+) -> None:
+    """Counted on the networks of torchvision (of Swin half of the saved values), and by dimensions."""
+    model = read_config(answer)
+    assert model.activation_values_per_sample == pytest.approx(values, rel=0.015)
+    assert model.weight_layers == products
+
+
+def test_the_inputs_of_blocks_are_those_of_all_layers() -> None:
+    """By hand: 50 tokens of an image and 77 of a text in 12 layers each; 500 of sound in 24; four stages of Swin."""
+    assert read_config(CLIP_B_32).blocks == 24
+    assert read_config(CLIP_B_32).block_inputs_per_sample == 12 * (50 * 768 + 77 * 512)
+    assert read_config(WAV2VEC_2_LARGE).block_inputs_per_sample == 24 * 500 * 1024
+    assert read_config(SWIN_B).block_inputs_per_sample == 49 * (2 * 64 * 128 + 2 * 16 * 256 + 18 * 4 * 512 + 2 * 1024)
+
+
+def test_whisper_reads_30_seconds_of_audio_and_writes_the_words_in_it() -> None:
+    model = read_config(WHISPER_LARGE)
+    assert (model.audio_seconds_per_sample, model.input_tokens_per_sample) == (30, 1500)
+    assert model.output_tokens_per_sample == pytest.approx(100)
+    assert model.sample == "30 s of audio (1500 encoder tokens)"
+    shorter = read_config({**WHISPER_LARGE, "max_source_positions": 500, "max_target_positions": 20})
+    assert (shorter.audio_seconds_per_sample, shorter.output_tokens_per_sample) == (10, 20)
+    with pytest.raises(ImpossibleModel, match="has positions"):
+        read_config({**WHISPER_LARGE, "max_source_positions": 0})
+
+
 def test_sound_is_read_50_times_a_second() -> None:
     """Ten seconds are 500 tokens of wav2vec 2.0 base, with 85.05 million weights in layers; its convolutions take 2.45
     billion multiply-accumulates a second.
@@ -726,7 +765,7 @@ def test_sound_is_read_50_times_a_second() -> None:
     by_hand = 500 * (85.05e6 + 4.72e6 + 0.39e6 + 2 * 12 * 768 * 500) + 10 * 2.454e9
     model = read_config({"model_type": "wav2vec2"})
     assert model.forward_flops_per_sample == pytest.approx(2 * by_hand, rel=0.002)
-    assert model.sample == "10 s of sound"
+    assert (model.sample, model.audio_seconds_per_sample) == ("10 s of sound", 10)
 
 
 def test_images_cost_what_is_published() -> None:

@@ -152,6 +152,16 @@ def test_what_does_not_fit_has_no_rate_but_says_what_it_needs() -> None:
     assert found.memory.needed_bytes > 16 * 8.03e9
 
 
+@given(calibration, layouts(), stack)
+def test_memory_is_the_likely_figure_of_its_band_and_the_sum_of_its_parts(
+    with_: Calibration, layout: Layout, software: SoftwareStack
+) -> None:
+    found = train(with_, cluster(nodes=2), layout, works(software=software)).memory
+    assert found.needed_bytes == pytest.approx(found.band.likely)
+    assert found.needed_bytes == pytest.approx(sum(found.parts.values()))
+    assert found.fits == (found.fit_probability >= 0.5)
+
+
 def test_parts_of_a_step_add_up_and_name_the_bottleneck() -> None:
     found = train(UNFITTED, cluster(), Layout(data=8, zero_stage=3, accumulation=8, activation_checkpointing="full"))
     assert found.step is not None

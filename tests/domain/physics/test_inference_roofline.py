@@ -1,6 +1,7 @@
 """Ideal seconds of reading a prompt and of decoding."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ from tests.builders.clusters import cluster
 from tests.builders.gpus import rate, unknown_gpu
 from tests.builders.jobs import LLAMA_3_8B, MIXTRAL, inference, model, training
 
-WHISPER = {
+WHISPER: dict[str, Any] = {
     "hidden": 1280,
     "heads": 20,
     "kv_heads": 20,

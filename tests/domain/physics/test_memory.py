@@ -118,6 +118,15 @@ def test_a_network_keeps_the_values_that_its_training_saves() -> None:
     assert training_parts(uncounted, Layout(micro_batch=64))["kept"] == pytest.approx(64 * 2 * 2 * 11.1e6)
 
 
+def test_a_loss_in_chunks_holds_the_logits_of_one() -> None:
+    """An eighth of them in torchtune, and as many as the hidden states have values in Unsloth."""
+    torchtune, unsloth = SoftwareStack("torchtune"), SoftwareStack("unsloth")
+    works = [training(), training(chunked_loss=True, software=torchtune), training(software=unsloth)]
+    whole, in_chunks, fused = (training_parts(work, Layout())["logits"] for work in works)
+    assert whole / in_chunks == 8
+    assert whole / fused == 128256 / 4096
+
+
 def test_checkpointing_keeps_the_inputs_of_known_blocks_and_one_block_with_gradients() -> None:
     values = {"activation_values_per_sample": 10e9, "saved_values_per_sample": 35e9}
     network = model(family="diffusion", transformer=None, **values, blocks=50, block_inputs_per_sample=1e9)

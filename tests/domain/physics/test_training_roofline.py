@@ -40,6 +40,20 @@ def test_matrix_products_take_three_passes_at_the_peak() -> None:
     assert again.seconds["matrix"] == pytest.approx(step.seconds["matrix"] * 4 / 3, rel=0.01)
 
 
+def test_weights_that_stay_frozen_take_two_passes_and_half_of_them_two_and_a_half() -> None:
+    whole = training()
+    products = [
+        training_terms(work, cluster(), Layout(data=8)).seconds["matrix"]
+        for work in (
+            whole,
+            replace(whole, trainable_parameters=whole.model.parameters / 2),
+            replace(whole, trainable_parameters=1.0),
+            replace(whole, method="lora"),
+        )
+    ]
+    assert products == pytest.approx([products[0] * share / 3 for share in (3, 2.5, 2, 2)], rel=1e-6)
+
+
 def test_a_step_yields_the_samples_of_all_ranks() -> None:
     layout = Layout(data=4, tensor=2, micro_batch=2, accumulation=8)
     assert training_terms(training(), cluster(), layout).units == 4 * 2 * 8
