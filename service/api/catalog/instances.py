@@ -226,9 +226,7 @@ def _index_of(provider: str, name: str, catalog: Catalog) -> int:
     try:
         return catalog.index_of[resolve_instance(f"{provider}/{name}", catalog, "name")]
     except UnknownName as error:
-        tail = f" Did you mean {' or '.join(error.near)}?" if error.near else ""
-        sentence = f"On {catalog.day} there is no instance type {provider}/{name}.{tail}"
-        raise NotFound(sentence, field="name", near=error.near) from None
+        raise NotFound(error.sentence, field="name", near=error.near) from None
 
 
 def _detail(catalog: Catalog, index: int) -> InstanceDetailResponse:

@@ -29,7 +29,7 @@ from service.domain.bill.estimate import EstimateQuestion, JobQuestion, Measured
 from service.domain.bill.payment_options import regions_with
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.names import is_gpu, resolve_gpus, resolve_instance
+from service.domain.catalog.names import either, is_gpu, resolve_gpus, resolve_instance
 from service.domain.catalog.offer import Market
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
@@ -183,7 +183,7 @@ def _instance_type(name: str, catalog: Catalog) -> InstanceType:
     """Returns the instance type. Raises `QuestionError` for the name of a GPU, which may also be a seller's machine."""
     if is_gpu(name, catalog):
         ids = tuple(type_.id for type_ in catalog.instance_types if type_.name.lower() == name.lower())
-        sellers = f" Or name the machine of a seller: {' or '.join(ids)}." if ids else ""
+        sellers = f" Or name the machine of a seller: {either(ids)}." if ids else ""
         raise QuestionError(
             f"'{name}' is a GPU: describe a machine with it, as an object with its gpu and gpu_count.{sellers}",
             field="machine",

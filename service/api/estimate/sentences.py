@@ -9,6 +9,7 @@ from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.market_bills import BreakEven, MarketBill
 from service.domain.bill.run import TransferredData
 from service.domain.bill.verdict import Verdict
+from service.domain.catalog.names import either, with_near
 from service.domain.catalog.reference import Fee
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.warnings import EstimateWarningCode
@@ -103,8 +104,8 @@ def _attends_to_all(engine: str | None, gpu: str, model: str, tokens: int) -> st
 
 
 def _software_unrecognised(names: Sequence[str], near: Sequence[str]) -> str:
-    assumed = f"No stack is called {' or '.join(names)}: the estimate assumes none, is cautious and has a wider band."
-    return f"{assumed} Did you mean {' or '.join(near)}?" if near else assumed
+    assumed = f"No stack is called {either(names)}: the estimate assumes none, is cautious and has a wider band."
+    return with_near(assumed, near)
 
 
 def _software_partly(software: Sequence[tuple[str, str | None]]) -> str:

@@ -22,7 +22,9 @@ def catalog_answer(
     body: str | bytes, catalog: Catalog, media_type: str, headers: Mapping[str, str] = MappingProxyType({})
 ) -> Response:
     """Returns a response with a body that depends on this catalog alone, and its ETag."""
-    etag = f'"{catalog.identity}-{VERSION}"'
+    # JSON and CSV at one address need tags of their own (RFC 9110, section 8.8.3.3).
+    subtype = media_type.partition(";")[0].rpartition("/")[2]
+    etag = f'"{catalog.identity}-{VERSION}-{subtype}"'
     shared = {"ETag": etag, "Cache-Control": CACHE_CONTROL, "Vary": "Accept, Authorization"}
     return Response(body, headers={**shared, **headers}, media_type=media_type)
 

@@ -11,6 +11,7 @@ from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.advice_texts import ADVICE
 from service.api.recommend.codes import REJECTIONS
 from service.domain.bill.interruption import Expectation
+from service.domain.catalog.names import either, with_near
 from service.domain.layouts.warnings import EstimateWarningCode
 from service.domain.recommend.answer import Choice, CitedPrior, Note, RankedOffer, Rejection, SpotEstimate
 from service.domain.recommend.codes import NoteCode, ReasonCode, WarningCode
@@ -326,10 +327,8 @@ def _unranked(instances: Sequence[str], count: int, lacks: str) -> str:
 
 
 def _software_unknown(near: Mapping[str, Sequence[str]]) -> str:
-    meant = " or ".join(chain(*near.values()))
-    hint = f" Did you mean {meant}?" if meant else ""
-    listed = "GET /frameworks lists the software with rules."
-    return f"No rule says where {' or '.join(near)} runs, so it rejected nothing.{hint} {listed}"
+    sentence = f"No rule says where {either(near)} runs, so it rejected nothing."
+    return f"{with_near(sentence, tuple(chain(*near.values())))} GET /frameworks lists the software with rules."
 
 
 def _objective_changed(before: RankedOffer, after: RankedOffer) -> str:
@@ -391,7 +390,7 @@ NOTES: Mapping[NoteCode, Sentence] = {
         + (f" No choice was compared with the limit on these: {' and '.join(unused)}." if unused else "")
     ),
     NoteCode.COMMITMENT_UNUSED: lambda held: (
-        f"No admitted instance type has an offer under {' or '.join(held)}, so the commitments held change no price."
+        f"No admitted instance type has an offer under {either(held)}, so the commitments held change no price."
     ),
     NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",
     NoteCode.NODES_NOT_TRIED: "Numbers of nodes that are tried are powers of two, and three and five times these: "
@@ -407,12 +406,11 @@ NOTES: Mapping[NoteCode, Sentence] = {
         "an earlier `as_of` ranks the machines of its day."
     ),
     NoteCode.GPU_NOT_RENTED: lambda gpus: (
-        f"No instance type of the catalog has {' or '.join(gpus)}: `POST /estimate` estimates a machine that you "
+        f"No instance type of the catalog has {either(gpus)}: `POST /estimate` estimates a machine that you "
         "describe with it."
     ),
-    NoteCode.NAME_NOT_MEASURED: lambda name, near: (
-        f"No measurement exists under '{name}' by then, so the name did not affect the ranking."
-        + (f" Did you mean {' or '.join(near)}?" if near else "")
+    NoteCode.NAME_NOT_MEASURED: lambda name, near: with_near(
+        f"No measurement is known under '{name}', so the name did not affect the ranking.", near
     ),
     NoteCode.SPOT_LEFT_OUT: "The workload is not fault-tolerant, and an interruption would lose all of its progress, "
     "so spot machines were left out.",

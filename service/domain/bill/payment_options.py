@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from service.domain.bill.seller_terms import fee_of
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.names import resolve
+from service.domain.catalog.names import either, resolve
 from service.domain.catalog.offer import MARKETS, Offer
 from service.domain.catalog.reference import Fee
 from service.domain.catalog.regions import nearest_first
@@ -177,7 +177,7 @@ def _region_sold(offers: _TypeOffers, region: str) -> str | None:
 def _not_sold(offers: _TypeOffers, market: str, regions: Sequence[str]) -> QuestionError:
     here = [offers.in_region(region) for region in (None, *regions)] if regions else [offers.indices]
     sold = sorted({offer.term or offer.market for among in here for offer in offers.cheapest_of_each(among)})
-    where = f" in {' or '.join(regions)}" if regions else ""
+    where = f" in {either(regions)}" if regions else ""
     if sold:
         there = "there as " if regions else "as "
         text = f"{offers.instance_type.id} is not sold as {market}{where}; it is sold {there}{', '.join(sold)}."

@@ -170,6 +170,15 @@ def test_head_has_the_headers_of_get(server: Server, path: str) -> None:
         assert head.headers.get(name) == get.headers.get(name)
 
 
+@pytest.mark.parametrize("path", LISTS)
+def test_csv_has_a_tag_of_its_own(client: TestClient, path: str) -> None:
+    """A client with the JSON of an address does not have its CSV."""
+    tag, csv = client.get(path).headers["ETag"], {"Accept": "text/csv"}
+    answer = client.get(path, headers={"If-None-Match": tag, **csv})
+    assert answer.status_code == 200
+    assert client.get(path, headers={"If-None-Match": answer.headers["ETag"], **csv}).status_code == 304
+
+
 def test_problems_have_no_etag(client: TestClient) -> None:
     refused = client.get("/instances?precision=fp7", headers={"If-None-Match": "*"})
     assert refused.status_code == 422
