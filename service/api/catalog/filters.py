@@ -64,7 +64,7 @@ class InstanceFilters(ColumnFilters):
         Names,
         Field(description="Region ids, see `/regions`, or places: a country or a continent means all regions there."),
     ] = ()
-    country: Annotated[Names, Field(description="Countries of the region, in ISO 3166 alpha-2 such as `DE`.")] = ()
+    country: Annotated[Names, Field(description="Countries of the region: names, or ISO 3166 codes such as `DE`.")] = ()
     continent: Annotated[Names, Field(description="Continents of the region, such as `europe`.")] = ()
     allow_unknown_region: Annotated[
         bool, Field(description="Whether an offer of unknown region, country or continent passes a filter on it.")

@@ -127,7 +127,7 @@ def _constraints(query: InstancesRequest, catalog: Catalog) -> Constraints:
     precisions = resolved("precision", query.precision, catalog)
     # A GPU has a peak for each precision, so a limit without one has no column to apply to.
     if not precisions and not query.given().keys().isdisjoint(("min_tflops", "max_tflops")):
-        raise QuestionError("tflops needs a precision: add for example precision=bf16.", field="precision")
+        raise QuestionError("tflops needs a precision: add one, such as precision=bf16.", field="precision")
     return constraints_of(
         query,
         catalog,

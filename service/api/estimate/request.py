@@ -271,7 +271,7 @@ def _measured(rate: MeasuredRateRequest) -> MeasuredRate:
     if rate.samples is not None and rate.tokens is not None:
         raise QuestionError("Give either measured.samples or measured.tokens.", field="measured.tokens")
     if rate.epochs is not None and rate.samples is None and rate.tokens is None:
-        raise QuestionError("Epochs need the samples or tokens of one of them.", field="measured.epochs")
+        raise QuestionError("Epochs need the samples or tokens of one epoch.", field="measured.epochs")
     unit, other = ("tokens", "samples") if rate.tokens_per_second is not None else ("samples", "tokens")
     if getattr(rate, other) is not None:
         raise QuestionError("The amount must be in the unit of the rate: samples or tokens.", field=f"measured.{other}")
@@ -305,5 +305,5 @@ def _own_prices(body: EstimateRequest) -> dict[Market, float]:
     if not isinstance(body.machine, str):
         raise QuestionError("A described machine has its price in machine.usd_per_hour.", field="usd_per_hour")
     if missing := [market for market in body.market if market not in prices]:
-        raise QuestionError(f"market names {missing[0]}, and usd_per_hour has no price for it.", field="usd_per_hour")
+        raise QuestionError(f"market names {missing[0]}, but usd_per_hour has no price for it.", field="usd_per_hour")
     return {market: usd for market, usd in prices.items() if not body.market or market in body.market}

@@ -14,9 +14,9 @@ class SoftwareNameRequest(BodyModel):
     """The name of software, and the versions that work."""
 
     name: Words
-    """Such as `pytorch`, see `/frameworks`."""
+    """The name, such as `pytorch`; see `/frameworks`."""
     versions: Words | None = None
-    """Such as `2.3`, `>=2.3` or `>=2.3,<3`. Default: any version."""
+    """Versions, such as `2.3`, `>=2.3` or `>=2.3,<3`. Default: any version."""
 
 
 _IMAGE = re.compile(r"(?=[^/:]+[/:])(?:[\w.:-]+/)*([\w.-]+)(?::(?:v?(\d+(?:\.\d+)*))?[\w.+-]*)?", re.ASCII)
@@ -55,7 +55,8 @@ class SoftwareRequest(BodyModel):
     """Software that the code is written for."""
 
     framework: SoftwareName | None = None
-    """Such as `pytorch`, `pytorch>=2.3` or an object; see `/frameworks`. Default: unknown, with a wider band."""
+    """The framework, such as `pytorch`, `pytorch>=2.3` or an object; see `/frameworks`. Default: unknown, with a wider
+    band."""
     engine: SoftwareName | None = None
     """The engine that serves, such as `vllm==0.6.0` or `vllm/vllm-openai:v0.8.5`; see `/frameworks`. Default: unknown,
     with a wider band."""

@@ -116,7 +116,7 @@ def price_own_machine(priced: PricedRun, usd_per_hour: float | None, catalog: Ca
         price=price if micros is None else HourlyPrice(micros, USD, "given", ""),
         rate=rate_on((), USD, catalog.day),
         rule=None,
-        storage=tuple(Unknown(f"What {data.storage_class} costs {OWN_MACHINE} is not known.") for data in run.stored),
+        storage=tuple(Unknown(f"The price of {data.storage_class} {OWN_MACHINE} is not known.") for data in run.stored),
         transfer=tuple(Unknown(f"The price of sending data {OWN_MACHINE} is not known.") for _ in run.sent),
     )
     return _market_bill(priced, None, terms, micros)
