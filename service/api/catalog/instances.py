@@ -198,7 +198,7 @@ class InstanceDetailResponse(InstanceTypeResponse):
     superseded_by: str | None
     """The newer type that is faster, costs no more and has as much memory."""
     precisions: dict[str, PrecisionDetailResponse]
-    """By the id of the precision, see `/precisions`; one that is missing is unknown. Empty without a GPU."""
+    """Rates by the id of the precision, see `/precisions`; one that is missing is unknown. Empty without a GPU."""
     offers: list[PriceResponse]
     """Every offer of the type on the catalog's day, in all markets and regions."""
     lifecycle_events: list[LifecycleResponse]

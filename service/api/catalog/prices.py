@@ -67,7 +67,7 @@ class PricesRequest(PriceFilters):
 
 
 class OfferResponse(ListedPriceResponse):
-    """A listed price of an offer, and the days on which it is in force. `/instances` shows what is believed today."""
+    """A listed price of an offer, and the days on which it is in force. `/instances` shows believed prices."""
 
     provider: str
     instance: str = Field(description="Name of the instance type at the provider.")

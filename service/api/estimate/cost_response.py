@@ -102,9 +102,9 @@ class PerUnitResponse(Described):
     samples_per_usd: BandResponse | None
     """The samples over the whole bill; without an amount of work, samples per second x 3600 / hourly price."""
     usd_per_million_input_tokens: MoneyResponse | None
-    """For machine time alone, at the speed of reading prompts."""
+    """Machine time for a million tokens of prompts, at the speed of reading prompts."""
     usd_per_million_output_tokens: MoneyResponse | None
-    """For machine time alone, at the speed of writing answers."""
+    """Machine time for a million tokens of answers, at the speed of writing answers."""
 
 
 @dataclass(slots=True)
@@ -225,7 +225,7 @@ class CostResponse(Described):
     zone: str | None
     """Zone of a spot price; null if the price holds in the whole region."""
     managed_service: str | None
-    """Id of the service through which the machines are rented; null: they are rented plainly."""
+    """Id of the service through which the machines are rented; null: without such a service."""
     usd_per_hour: float | None
     """Price of all machines; null: unknown."""
     price: PriceUsedResponse

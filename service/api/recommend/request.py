@@ -69,7 +69,7 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     ] = ()
     lifecycle: Annotated[
         Names,
-        Field(description=f"{LIFECYCLE} Default: `available` and `closed_to_new`, and with `allow_preview` `preview`."),
+        Field(description=f"{LIFECYCLE} Default: `available`, `closed_to_new`, and `preview` with `allow_preview`."),
     ] = ()
     exclude: Names = ()
     """Providers, families, instance types or GPUs to leave out."""

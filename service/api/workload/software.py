@@ -63,8 +63,8 @@ class SoftwareRequest(BodyModel):
     cuda: Words | None = None
     """CUDA toolkit versions that work: `12.1` or `>=11.8,<13`. Default: any."""
     platforms: Names = ()
-    """Platforms of the code, any of: `cuda`, `rocm`, `xla`, `neuron`, `synapse`, `cann`, `cpu`."""
+    """Platforms of the code, any of which is enough, such as `cuda` or `rocm`; see `/frameworks`."""
     libraries: Annotated[tuple[Library, ...], Field(max_length=50), BeforeValidator(list_as_tuple)] = ()
-    """Each is a text such as `dali>=1.2`, or an object."""
+    """Libraries that the code uses, each a text such as `dali>=1.2` or an object."""
     custom_cuda_kernels: bool = False
     """Whether the code has its own CUDA kernels, which must run unchanged."""

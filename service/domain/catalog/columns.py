@@ -109,7 +109,7 @@ WORDS: dict[str, WordColumn] = {
     "platform": WordColumn(
         "platform",
         lambda t, _: t.platform,
-        "What code is written for: `cuda`, `rocm`, `xla`, `neuron`, `synapse`, `cpu`, see `/frameworks`.",
+        "What code is written for: `cuda`, `rocm`, `xla`, `neuron`, …; see `/frameworks`.",
         "hardware",
     ),
     "architecture": WordColumn(
