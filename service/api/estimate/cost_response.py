@@ -100,7 +100,8 @@ class PerUnitResponse(Described):
     usd_per_thousand_samples: MoneyResponse | None
     """The whole bill over the samples; for a load, machine time over the requests."""
     samples_per_usd: BandResponse | None
-    """The samples over the whole bill; without an amount of work, samples per second x 3600 / hourly price."""
+    """The samples over the whole bill; for a load, the requests over machine time; without an amount of work, samples
+    per second x 3600 / hourly price."""
     usd_per_million_input_tokens: MoneyResponse | None
     """Machine time for a million tokens of prompts, at the speed of reading prompts."""
     usd_per_million_output_tokens: MoneyResponse | None

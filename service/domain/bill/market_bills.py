@@ -187,6 +187,7 @@ def _market_bill(
             usd_per_million_input_tokens=load.per_million_input_tokens,
             usd_per_million_output_tokens=load.per_million_output_tokens,
             usd_per_thousand_samples=load.per_thousand_requests,
+            samples_per_usd=load.requests_per_usd,
         )
     return MarketBill(
         priced=priced,
