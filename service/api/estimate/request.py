@@ -175,7 +175,7 @@ def _regions(body: EstimateRequest, instance_type: InstanceType | None, catalog:
     """Returns the named regions; of a place, those of its regions that have the machine. Raises `QuestionError`."""
     meant = [resolved("region", (name,), catalog) for name in body.region]
     if instance_type is not None:
-        meant = [regions_with(catalog, instance_type, ids) or ids for ids in meant]
+        meant = [regions_with(catalog, instance_type, name, ids) for name, ids in zip(body.region, meant, strict=True)]
     return tuple(dict.fromkeys(chain(*meant)))
 
 

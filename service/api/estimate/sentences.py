@@ -258,7 +258,7 @@ def _change_text(field: str, to: float | str | bool) -> str:
 def market_text(bill: MarketBill, instance: str | None) -> str:
     """Returns the machine, its market and its region."""
     if bill.option is None:
-        return "the machine described"
+        return "the described machine"
     offer, service = bill.option.offer, bill.option.service
     market = MARKET_WORDS[offer.market] if offer.term is None else f"under {offer.term}"
     region = f" in {offer.region}" if offer.region else ""

@@ -21,7 +21,7 @@ from service.domain.money import MICRO, USD, Micros, Unknown, exact, half_up, ra
 from service.domain.physics.generation import ServedLoad
 from service.domain.units import HOURS_A_MONTH
 
-OWN_MACHINE = "for a machine of one's own"
+OWN_MACHINE = "for a described machine"
 
 
 @dataclass(frozen=True, slots=True)

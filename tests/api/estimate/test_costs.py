@@ -477,6 +477,9 @@ WRONG: dict[str, tuple[Body, str, str]] = {
     "one price everywhere": (
         {"hours": 1, "machine": "lambda/gpu_8x_a100", "region": "us-east-1"}, "region", "leave the region out",
     ),
+    "a continent without it": (
+        {"hours": 1, "machine": "lambda/gpu_8x_a100", "region": "Europe"}, "region", "is not offered in Europe.",
+    ),
     "unknown service": (changed(HOURS, managed_service="sagemaker"), "managed_service", "sagemaker-training"),
     "a market of one's own": (
         {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}, "market": "spot"}, "market", "price of its own",
