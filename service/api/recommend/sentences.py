@@ -104,13 +104,13 @@ def _within_limits(
 ) -> str:
     kept = []
     if deadline_hours is not None:
-        kept.append(f"done in {readable(hours, 3)} of {deadline_hours:g} hours")
+        kept.append(f"takes {readable(hours, 3)} of {deadline_hours:g} hours")
     if budget_usd is not None and usd is not None:
-        kept.append(f"paid with ${readable(usd, 4)} of ${readable(budget_usd, 6)}")
+        kept.append(f"costs ${readable(usd, 4)} of ${readable(budget_usd, 6)}")
     end = "; the limits hold at the pessimistic end as well" if safe else ""
-    shared, job = (f"the {runs} runs", "the whole") if runs > 1 else ("the work", "the job")
+    shared, job = (f"the {runs} runs", "the sweep") if runs > 1 else ("the work", "the job")
     subject = f"On {instances} independent instances that share {shared}, {job}" if instances > 1 else "The job"
-    return f"{subject} is {' and '.join(kept)}{end}."
+    return f"{subject} {' and '.join(kept)}{end}."
 
 
 def _spot_in_expectation(spot: SpotEstimate) -> str:
@@ -126,8 +126,8 @@ def _spot_in_expectation(spot: SpotEstimate) -> str:
     elapsed = expected.elapsed
     waiting = "" if elapsed is None else f", and {elapsed.likely - paid:.3g} more pass without capacity"
     return (
-        f"About {spot.interruptions.likely:.3g} interruptions are expected, so {paid:.4g} hours are paid, "
-        f"{100 * (expected.stretch - 1):.3g} % more than undisturbed{waiting}; {compared}."
+        f"About {spot.interruptions.likely:.3g} interruptions are expected, so {readable(paid, 4)} hours are paid for, "
+        f"{100 * (expected.stretch - 1):.3g} % more than without interruptions{waiting}; {compared}."
     )
 
 
@@ -165,7 +165,7 @@ REASONS: Mapping[ReasonCode, Sentence] = {
     ),
     ReasonCode.SPARE_VCPUS: lambda vcpus, needed: (
         f"{ceil(needed)} of its {vcpus:g} vCPUs {'prepare' if needed > 1 else 'prepares'} samples as fast as the GPUs "
-        "take them; more bring no speed."
+        "take them; more vCPUs make it no faster."
     ),
     ReasonCode.TIED: _tied,
 }
@@ -196,9 +196,9 @@ def _local_storage_small(needed_gb: float | None, local_gb: float) -> str:
 
 
 def _commits(term: str, hours: float, machines: int, usd: float | None) -> str:
-    cost = "" if usd is None else f", which cost ${usd:,.0f}"
+    cost = "" if usd is None else f": ${usd:,.0f}"
     on = "the machine" if machines == 1 else f"each of {machines} machines"
-    return f"The term {term} obliges to pay {hours:,.0f} hours of {on}{cost}, used or not."
+    return f"Under the term {term}, {hours:,.0f} hours of {on} are paid for, used or not{cost}."
 
 
 def _spot_can_be_interrupted(notice_seconds: int | None, others: int | None, utilisation: float | None) -> str:
@@ -288,7 +288,7 @@ def _batch_assumed(samples: float, per_gpu: int | None, *, steps: bool) -> str:
     count = "one sample" if samples == 1 else f"{samples:,.0f} samples"
     usual = f"about {count}, the same number on each GPU and at least one"
     step = usual if per_gpu is None else f"the `batch_size` of each GPU once, {per_gpu:,}"
-    differ = " As many steps on more GPUs are then more samples." if steps and per_gpu is not None else ""
+    differ = " The same number of steps on more GPUs then takes more samples." if steps and per_gpu is not None else ""
     return f"No `global_batch_size` was given, so an optimizer step is taken to have {step}.{differ}"
 
 
