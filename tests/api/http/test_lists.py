@@ -125,6 +125,21 @@ def test_an_empty_list_is_empty_in_csv_too(client: TestClient, target: str) -> N
     assert client.get(target, headers={"Accept": "text/csv"}).text.strip() == ""
 
 
+@pytest.mark.parametrize(
+    ("accept", "media_type"),
+    [
+        ("text/csv, */*", "text/csv"),
+        ("application/json;q=0.9, Text/CSV; charset=utf-8; q=0.9", "text/csv"),
+        ("text/csv;q=0.5, application/json", "application/json"),
+        ("text/csv;q=0", "application/json"),
+        ("*/*", "application/json"),
+    ],
+)
+def test_a_list_comes_in_the_form_that_the_client_prefers(client: TestClient, accept: str, media_type: str) -> None:
+    answer = client.get("/regions?limit=1", headers={"Accept": accept})
+    assert answer.headers["Content-Type"].partition(";")[0] == media_type
+
+
 # Days
 
 
