@@ -49,11 +49,12 @@ ROUTERS = (
 DESCRIPTION = """
 Which machine should run this deep-learning job, and what will it cost?
 
-`POST /recommend` ranks cloud machines for a workload and says why every other one dropped out. `GET /instances` and its
-neighbours read the catalog behind it: instance types, GPUs, precisions and prices of many clouds, each figure with its
-source, on any day (`as_of`).
+`POST /recommend` ranks machines for a workload and says why the others were rejected. `POST /estimate` returns the
+memory, time and cost of a workload on one machine. `GET /instances` and the other lists show the catalog on any day
+(`as_of`): instance types, GPUs, precisions and prices of many providers, each figure with its source.
 
-Units stand in field names. Unknown is `null`, never 0. Errors are RFC 9457 problems with the field and near names.
+Field names contain the units. An unknown figure is `null`, never 0. Errors are RFC 9457 problems with the field and
+near names.
 """
 
 

@@ -50,7 +50,7 @@ def test_recommend_of_what_is_no_json(tmp_path: Path, capsys: pytest.CaptureFixt
     body = tmp_path / "question.json"
     body.write_text("workload: training")
     assert main(["recommend", str(body)]) == 1
-    assert json.loads(capsys.readouterr().out)["detail"] == "The body is not valid JSON."
+    assert json.loads(capsys.readouterr().out)["detail"] == "The body is not valid JSON: see line 1, column 1."
 
 
 def test_instances_are_filtered(capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,10 +57,10 @@ def assert_holds(whole: Any, excerpt: Any, where: str = "answer") -> None:
         assert whole == excerpt, where
 
 
-def test_it_names_as_many_clouds_as_the_seed_has() -> None:
+def test_it_names_as_many_providers_as_the_seed_has() -> None:
     header, *rows = (README.parent / "seed" / "providers.csv").read_text(encoding="utf-8").splitlines()
     assert header.startswith("id,")
-    assert f"{len(rows)} clouds" in README.read_text(encoding="utf-8")
+    assert f"{len(rows)} providers" in README.read_text(encoding="utf-8")
 
 
 def test_there_are_commands_to_try() -> None:

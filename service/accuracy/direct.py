@@ -106,7 +106,7 @@ class Case:
         return self.again(coefficients) if self.again else self
 
     def estimated_seconds(self, coefficients: Coefficients) -> float:
-        """Time of the step by the coefficients."""
+        """Seconds of the step with these coefficients."""
         return step_of(self.terms, coefficients.seconds(self.kind, self.terms.seconds, self.features)).seconds
 
     def predicted(self, coefficients: Coefficients) -> float:

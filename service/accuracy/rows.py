@@ -107,7 +107,7 @@ def counted_rows(table: Path) -> Iterator[Row]:
         lines = csv.DictReader(file)
         if missing := NEEDED_COLUMNS.difference(lines.fieldnames or ()):
             raise Unusable(
-                f"{table} is no table of published runs. Columns that it lacks: {', '.join(sorted(missing))}."
+                f"{table} is not a table of published runs: it lacks the columns {', '.join(sorted(missing))}."
             )
         for line in lines:
             if line["quality"] in COUNTED_QUALITIES:

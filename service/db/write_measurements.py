@@ -80,7 +80,7 @@ def _add_to_count(connection: Connection, key: str | None, new: int, most: int |
     total = connection.execute(COUNT, {"id_": key, "new": new}).scalar()
     if total is not None and most is not None and total > most:
         raise QuestionError(
-            f"The API key {key} may store {most:,} measurements and has stored {total - new:,}, to which {new:,} "
-            "cannot be added.",
+            f"The API key {key} may store {most:,} measurements and has stored {total - new:,}, so that {new:,} "
+            "more cannot be stored.",
             field="items",
         )

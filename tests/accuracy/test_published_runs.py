@@ -139,7 +139,7 @@ def test_a_mean_with_an_unknown_share_of_first_waits_is_not_compared(tmp_path: P
 def test_a_file_that_is_no_table_of_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = table_of({"model": "Llama-3.1-8B", "quality": "A"}, tmp_path / "runs.csv")
     assert main(["calibrate", str(table)]) == 1
-    assert "runs.csv is no table of published runs. Columns that it lacks: accelerator, " in capsys.readouterr().err
+    assert "runs.csv is not a table of published runs: it lacks the columns accelerator, " in capsys.readouterr().err
 
 
 def test_the_share_inside_the_band_counts_every_way_to_leave_a_run_out(

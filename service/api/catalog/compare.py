@@ -45,7 +45,7 @@ class ComparedInstanceResponse(ResponseModel):
     """Samples per second when measured; else dense peak in TFLOPS."""
     speed_unit: Literal["samples_per_second", "tflops"]
     """`samples_per_second` if `basis` is `measured`, else 10^12 operations per second."""
-    precision: str | None = Field(description="Of the measurement, or of the peak; null: unknown.")
+    precision: str | None = Field(description="The precision of the measurement or of the peak; null: unknown.")
     batch_size: int | None
     """Samples per step of the measurement; null: not stated, or without a measurement."""
     usd_per_hour: float | None

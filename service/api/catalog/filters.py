@@ -64,7 +64,7 @@ class InstanceFilters(ColumnFilters):
         Names,
         Field(description="Region ids, see `/regions`, or places: a country or a continent means all regions there."),
     ] = ()
-    country: Annotated[Names, Field(description="Countries of the region, in ISO 3166 alpha-2 such as `DE`.")] = ()
+    country: Annotated[Names, Field(description="Countries of the region: names, or ISO 3166 codes such as `DE`.")] = ()
     continent: Annotated[Names, Field(description="Continents of the region, such as `europe`.")] = ()
     allow_unknown_region: Annotated[
         bool, Field(description="Whether an offer of unknown region, country or continent passes a filter on it.")
@@ -90,6 +90,12 @@ class InstanceFilters(ColumnFilters):
         return {name: value for name in sent if (value := getattr(self, name)) is not None and value != ()}
 
 
+NOUNS = {
+    **{name: re.sub(r"\b[cg]pu\b", lambda chip: chip[0].upper(), name.replace("_", " ")) for name in WORDS},
+    "framework": "software",
+}
+"""Nouns for the words of each filter, for errors about unknown ones. Other filters are called by their own names."""
+
 MINIMUMS, MAXIMUMS = ({f"{side}_{name}": name for name in RANGES} for side in ("min", "max"))
 """The range of each request field that is a lower, or an upper, limit."""
 
@@ -103,10 +109,11 @@ def resolved(name: str, words: Sequence[str], catalog: Catalog, prefix: str = ""
 
 
 def _resolve(catalog: Catalog, name: str, words: tuple[str, ...], field: str) -> tuple[str, ...]:
+    hint = "Machines without a GPU have a `max_gpu_count` of 0." if {"cpu", "none"} & set(words) else ""
     # Names that can mean several things, such as `a100` or `g5.xlarge`, have look-ups of their own.
     match name:
         case "gpu":
-            return resolve_gpus(words, catalog, field)
+            return resolve_gpus(words, catalog, field, hint)
         case "instance":
             return resolve_instances(words, catalog, field)
         case "provider":
@@ -123,10 +130,9 @@ def _resolve(catalog: Catalog, name: str, words: tuple[str, ...], field: str) ->
         case _:
             others = WORDS[name].other_names if name in WORDS else {}
             spelt = [others.get(word.lower(), word) for word in words]
-    hint = "Machines without a GPU have a `max_gpu_count` of 0." if "cpu" in words else ""
     hint = "Its GPUs are found by `gpu`." if any(is_gpu(word, catalog) for word in words) else hint
     known = _vocabulary(catalog, name)
-    return resolve(name.replace("_", " "), spelt, known, field, hint, partial(_meant_by, catalog, name))
+    return resolve(NOUNS.get(name, name), spelt, known, field, hint, partial(_meant_by, catalog, name))
 
 
 def _meant_by(catalog: Catalog, name: str, word: str) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ class GpusRequest(PageRequest):
     vendor: Annotated[Names, Field(description="Makers of the chip, such as `nvidia`.")] = ()
     kind: Annotated[Names, Field(description="`gpu`, `tpu`, `npu` or `fpga`.")] = ()
     platform: Annotated[Names, Field(description="Toolkits of its code, such as `cuda` or `rocm`.")] = ()
-    architecture: Annotated[Names, Field(description="Such as `hopper` or `cdna-3`.")] = ()
+    architecture: Annotated[Names, Field(description="Architectures, such as `hopper` or `cdna-3`.")] = ()
     precision: Annotated[Precisions, Field(description="Number formats, all of which it must run.")] = ()
     precision_support: Annotated[
         PrecisionSupport,

@@ -51,9 +51,9 @@ class InstanceGpuResponse(ResponseModel):
     interconnect: str | None
     """How the GPUs are linked, such as `nvlink`; `none` for a single GPU, null: unknown."""
     interconnect_gb_per_second: float | None
-    """Per GPU, both directions added; null: unknown or none."""
+    """Bandwidth per GPU, both directions added; null: unknown or none."""
     precisions: dict[str, PrecisionRateResponse]
-    """By the id of the precision, see `/precisions`: those that the GPU runs, or may run."""
+    """Rates by the id of the precision, see `/precisions`: those that the GPU runs, or may run."""
 
 
 class CpuResponse(ResponseModel):
@@ -79,7 +79,7 @@ class ListedPriceResponse(ResponseModel):
     """Zone of a spot price; null if the price holds in the whole region."""
     currency: str
     """The currency of `per_hour`, such as `USD`."""
-    per_hour: float | None = Field(description="As listed, in the provider's currency; null: unknown.")
+    per_hour: float | None = Field(description="The listed price in the provider's currency; null: unknown.")
     observed_on: date | None
     """The day on which the source showed the price; null: unknown."""
     dated: str

@@ -127,7 +127,7 @@ def _constraints(query: InstancesRequest, catalog: Catalog) -> Constraints:
     precisions = resolved("precision", query.precision, catalog)
     # A GPU has a peak for each precision, so a limit without one has no column to apply to.
     if not precisions and not query.given().keys().isdisjoint(("min_tflops", "max_tflops")):
-        raise QuestionError("tflops needs a precision: add for example precision=bf16.", field="precision")
+        raise QuestionError("tflops needs a precision: add one, such as precision=bf16.", field="precision")
     return constraints_of(
         query,
         catalog,
@@ -198,7 +198,7 @@ class InstanceDetailResponse(InstanceTypeResponse):
     superseded_by: str | None
     """The newer type that is faster, costs no more and has as much memory."""
     precisions: dict[str, PrecisionDetailResponse]
-    """By the id of the precision, see `/precisions`; one that is missing is unknown. Empty without a GPU."""
+    """Rates by the id of the precision, see `/precisions`; one that is missing is unknown. Empty without a GPU."""
     offers: list[PriceResponse]
     """Every offer of the type on the catalog's day, in all markets and regions."""
     lifecycle_events: list[LifecycleResponse]
@@ -226,9 +226,7 @@ def _index_of(provider: str, name: str, catalog: Catalog) -> int:
     try:
         return catalog.index_of[resolve_instance(f"{provider}/{name}", catalog, "name")]
     except UnknownName as error:
-        tail = f" Did you mean {' or '.join(error.near)}?" if error.near else ""
-        sentence = f"On {catalog.day} there is no instance type {provider}/{name}.{tail}"
-        raise NotFound(sentence, field="name", near=error.near) from None
+        raise NotFound(error.sentence, field="name", near=error.near) from None
 
 
 def _detail(catalog: Catalog, index: int) -> InstanceDetailResponse:

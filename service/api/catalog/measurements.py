@@ -76,7 +76,7 @@ class MeasurementResponse(ResponseModel):
     gpu: str | None
     """Null if the catalog does not have the machine."""
     gpu_count: int | None
-    """In one node."""
+    """GPUs of one node."""
     nodes: int | None
     """Machines that ran it together; null: unknown."""
     machine: str | None

@@ -59,7 +59,9 @@ class NamedWorkloadRequest(BodyModel):
 class SoftwareUsedRequest(BodyModel):
     """The software of the measurement."""
 
-    framework: Annotated[PrintedName | None, Field(description="Such as `pytorch==2.0`.")] = None
+    framework: Annotated[
+        PrintedName | None, Field(description="The framework and its version, such as `pytorch==2.0`.")
+    ] = None
 
 
 class MeasurementRequest(BodyModel):

@@ -52,7 +52,7 @@ class ModelResponse(ResponseModel):
     """The name that requests use; `aliases` mean the same."""
     name: str
     family: str
-    """Such as `llm`, `moe`, `cnn` or `diffusion`."""
+    """The family, such as `llm`, `moe`, `cnn` or `diffusion`."""
     aliases: list[str]
     parameters: int
     """All parameters, as published."""
@@ -98,7 +98,7 @@ class ModelResponse(ResponseModel):
 class ModelsRequest(PageRequest):
     """Which models to list, and in which order."""
 
-    family: Annotated[Names, Field(description="Such as `llm`, `moe`, `cnn` or `diffusion`.")] = ()
+    family: Annotated[Names, Field(description="Families, such as `llm`, `moe`, `cnn` or `diffusion`.")] = ()
     min_parameters: Annotated[Amount | None, Field(description="Parameters, at least; such as 7e9.")] = None
     max_parameters: Annotated[Amount | None, Field(description="Parameters, at most; such as 7e9.")] = None
     q: Annotated[str | None, Field(max_length=200, description="Words that id, name or an alias must contain.")] = None

@@ -46,7 +46,7 @@ class PriceFilters(PageRequest):
     instance: Annotated[Names, Field(description="Instance types, as `name` or `provider/name`.")] = ()
     gpu: Annotated[Names, Field(description="GPU ids, names or aliases; `a100` finds every A100 card.")] = ()
     region: Annotated[Names, Field(description="Region ids, see `/regions`, or countries and continents.")] = ()
-    zone: Annotated[Names, Field(description="Zone ids, such as `us-east-1a`.")] = ()
+    zone: Annotated[Names, Field(description="Zone ids, such as `use1-az4`.")] = ()
     market: Annotated[Names, Field(description=MARKET)] = ()
 
 
@@ -67,7 +67,7 @@ class PricesRequest(PriceFilters):
 
 
 class OfferResponse(ListedPriceResponse):
-    """A listed price of an offer, and the days on which it is in force. `/instances` shows what is believed today."""
+    """A listed price of an offer, and the days on which it is in force. `/instances` shows believed prices."""
 
     provider: str
     instance: str = Field(description="Name of the instance type at the provider.")
@@ -94,7 +94,7 @@ def get_prices(request: Request, query: Annotated[PricesRequest, Query()], live:
     catalog = catalog_on(live, query)
     history = known_on(live, query.known_at).history
     if query.from_ and query.to and query.from_ > query.to:
-        raise QuestionError(f"from ({query.from_}) is after to ({query.to}).", field="from")
+        raise QuestionError(f"'from' ({query.from_}) is after 'to' ({query.to}).", field="from")
     offers = offers_admitted_by(query, catalog, history)
     # With either bound the answer is the history; without, the prices on the catalog's day.
     if query.from_ or query.to:

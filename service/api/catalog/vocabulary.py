@@ -178,7 +178,7 @@ class PlatformSupportResponse(ResponseModel):
     """How software runs on a platform."""
 
     platform: str
-    """Such as `cuda`, `rocm` or `cpu`."""
+    """The platform, such as `cuda`, `rocm` or `cpu`."""
     supported: str
     """`yes`, `partly` or `no`, on the GPU of the platform that it suits best."""
     sources: list[str]

@@ -72,7 +72,7 @@ async def post_estimate_batch(
             raise QuestionError("Send either `items`, or `base` with `over`.", field="over")
         return answered(body.items, ASKED, answer, request)
     if body.over is None:
-        raise QuestionError("Give a list of values in over: fields of the base that vary.", field="over")
+        raise QuestionError("Give a list of values in `over` for each field of the base that varies.", field="over")
     base, cells = body.base or {}, combinations(body.over)
 
     def encoded(budget: Budget) -> bytes:

@@ -27,7 +27,7 @@ class StorageRequest(BodyModel):
     model_config = ConfigDict(serialize_by_alias=True)
 
     gib: Annotated[Amount, Field(description="Stored GiB; for block storage, on each machine.")]
-    storage_class: Annotated[Name, Field(alias="class", description="Such as `gp3`, `s3-standard` or `pd-ssd`.")]
+    storage_class: Annotated[Name, Field(alias="class", description="The storage class, such as `gp3` or `pd-ssd`.")]
     hours: Annotated[Hours | None, Field(description="Hours of storage. Default: as long as the run lasts.")] = None
     what: Annotated[Name, Field(description="A name on the bill, such as `dataset` or `checkpoints`.")] = "volume"
 

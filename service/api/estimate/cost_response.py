@@ -100,11 +100,12 @@ class PerUnitResponse(Described):
     usd_per_thousand_samples: MoneyResponse | None
     """The whole bill over the samples; for a load, machine time over the requests."""
     samples_per_usd: BandResponse | None
-    """The samples over the whole bill; without an amount of work, samples per second x 3600 / hourly price."""
+    """The samples over the whole bill; for a load, the requests over machine time; without an amount of work, samples
+    per second x 3600 / hourly price."""
     usd_per_million_input_tokens: MoneyResponse | None
-    """For machine time alone, at the speed of reading prompts."""
+    """Machine time for a million tokens of prompts, at the speed of reading prompts."""
     usd_per_million_output_tokens: MoneyResponse | None
-    """For machine time alone, at the speed of writing answers."""
+    """Machine time for a million tokens of answers, at the speed of writing answers."""
 
 
 @dataclass(slots=True)
@@ -225,7 +226,7 @@ class CostResponse(Described):
     zone: str | None
     """Zone of a spot price; null if the price holds in the whole region."""
     managed_service: str | None
-    """Id of the service through which the machines are rented; null: they are rented plainly."""
+    """Id of the service through which the machines are rented; null: without such a service."""
     usd_per_hour: float | None
     """Price of all machines; null: unknown."""
     price: PriceUsedResponse

@@ -26,7 +26,7 @@ class PriceChangesRequest(PriceFilters):
         Hours | None,
         Field(description="Hours of a run, whose cost on both days is then shown; at spot, the expected cost."),
     ] = None
-    nodes: Annotated[AtLeastOne, Field(description="Machines of the run of `hours`.")] = 1
+    nodes: Annotated[AtLeastOne, Field(description="Machines of the run that takes `hours`.")] = 1
 
 
 class RunCostChangeResponse(ResponseModel):
@@ -78,9 +78,9 @@ def get_price_changes(request: Request, query: Annotated[PriceChangesRequest, Qu
     catalog = catalog_on(live, query)
     last = query.to or catalog.day
     if last > catalog.day:
-        raise QuestionError(f"{last} lies in the future; the catalog is of {catalog.day}.", field="to")
+        raise QuestionError(f"{last} lies in the future; the catalog is that of {catalog.day}.", field="to")
     if query.from_ > last:
-        raise QuestionError(f"from ({query.from_}) is after to ({last}).", field="from")
+        raise QuestionError(f"'from' ({query.from_}) is after 'to' ({last}).", field="from")
     history = known_on(live, query.known_at).history
     offers = offers_admitted_by(query, catalog, history)
     changes = price_changes(history, offers, (query.from_, last), query.hours, query.nodes)

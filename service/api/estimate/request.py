@@ -29,7 +29,7 @@ from service.domain.bill.estimate import EstimateQuestion, JobQuestion, Measured
 from service.domain.bill.payment_options import regions_with
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.names import is_gpu, resolve_gpus, resolve_instance
+from service.domain.catalog.names import either, is_gpu, resolve_gpus, resolve_instance
 from service.domain.catalog.offer import Market
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
@@ -176,7 +176,7 @@ def _regions(body: EstimateRequest, instance_type: InstanceType | None, catalog:
     """Returns the named regions; of a place, those of its regions that have the machine. Raises `QuestionError`."""
     meant = [resolved("region", (name,), catalog) for name in body.region]
     if instance_type is not None:
-        meant = [regions_with(catalog, instance_type, ids) or ids for ids in meant]
+        meant = [regions_with(catalog, instance_type, name, ids) for name, ids in zip(body.region, meant, strict=True)]
     return tuple(dict.fromkeys(chain(*meant)))
 
 
@@ -184,7 +184,7 @@ def _instance_type(name: str, catalog: Catalog) -> InstanceType:
     """Returns the instance type. Raises `QuestionError` for the name of a GPU, which may also be a seller's machine."""
     if is_gpu(name, catalog):
         ids = tuple(type_.id for type_ in catalog.instance_types if type_.name.lower() == name.lower())
-        sellers = f" Or name the machine of a seller: {' or '.join(ids)}." if ids else ""
+        sellers = f" Or name the machine of a seller: {either(ids)}." if ids else ""
         raise QuestionError(
             f"'{name}' is a GPU: describe a machine with it, as an object with its gpu and gpu_count.{sellers}",
             field="machine",
@@ -272,7 +272,7 @@ def _measured(rate: MeasuredRateRequest) -> MeasuredRate:
     if rate.samples is not None and rate.tokens is not None:
         raise QuestionError("Give either measured.samples or measured.tokens.", field="measured.tokens")
     if rate.epochs is not None and rate.samples is None and rate.tokens is None:
-        raise QuestionError("Epochs need the samples or tokens of one of them.", field="measured.epochs")
+        raise QuestionError("Epochs need the samples or tokens of one epoch.", field="measured.epochs")
     unit, other = ("tokens", "samples") if rate.tokens_per_second is not None else ("samples", "tokens")
     if getattr(rate, other) is not None:
         raise QuestionError("The amount must be in the unit of the rate: samples or tokens.", field=f"measured.{other}")
@@ -306,5 +306,5 @@ def _own_prices(body: EstimateRequest) -> dict[Market, float]:
     if not isinstance(body.machine, str):
         raise QuestionError("A described machine has its price in machine.usd_per_hour.", field="usd_per_hour")
     if missing := [market for market in body.market if market not in prices]:
-        raise QuestionError(f"market names {missing[0]}, and usd_per_hour has no price for it.", field="usd_per_hour")
+        raise QuestionError(f"market names {missing[0]}, but usd_per_hour has no price for it.", field="usd_per_hour")
     return {market: usd for market, usd in prices.items() if not body.market or market in body.market}

@@ -113,9 +113,9 @@ class ModelledEstimateResponse(Described):
     prefill_tokens_per_second: BandResponse | None
     """Tokens of prompts while engines read prompts only; null for training."""
     seconds_to_first_token: BandResponse | None
-    """From a request to the first token of its answer, with `concurrency` requests in flight; null for training."""
+    """Seconds until the first token of an answer, with `concurrency` requests in flight; null for training."""
     seconds_per_output_token: BandResponse | None
-    """Between two tokens of one answer, with `concurrency` requests in flight; null for training."""
+    """Seconds between two tokens of one answer, with `concurrency` requests in flight; null for training."""
     concurrency: float | None
     """Requests in flight on all replicas."""
     kv_cache_tokens: float | None

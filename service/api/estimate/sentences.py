@@ -9,6 +9,7 @@ from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.market_bills import BreakEven, MarketBill
 from service.domain.bill.run import TransferredData
 from service.domain.bill.verdict import Verdict
+from service.domain.catalog.names import either, with_near
 from service.domain.catalog.reference import Fee
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.warnings import EstimateWarningCode
@@ -103,8 +104,8 @@ def _attends_to_all(engine: str | None, gpu: str, model: str, tokens: int) -> st
 
 
 def _software_unrecognised(names: Sequence[str], near: Sequence[str]) -> str:
-    assumed = f"No stack is called {' or '.join(names)}: the estimate assumes none, is cautious and has a wider band."
-    return f"{assumed} Did you mean {' or '.join(near)}?" if near else assumed
+    assumed = f"No stack is called {either(names)}: the estimate assumes none, is cautious and has a wider band."
+    return with_near(assumed, near)
 
 
 def _software_partly(software: Sequence[tuple[str, str | None]]) -> str:
@@ -257,7 +258,7 @@ def _change_text(field: str, to: float | str | bool) -> str:
 def market_text(bill: MarketBill, instance: str | None) -> str:
     """Returns the machine, its market and its region."""
     if bill.option is None:
-        return "the machine described"
+        return "the described machine"
     offer, service = bill.option.offer, bill.option.service
     market = MARKET_WORDS[offer.market] if offer.term is None else f"under {offer.term}"
     region = f" in {offer.region}" if offer.region else ""
@@ -272,7 +273,7 @@ def cost_text(bill: MarketBill, instance: str | None) -> str:
     if usd is None or bill.bill is None:
         work = "run" if bill.priced.served is None else "load"
         return f"The cost of the {work} on {where} is not known. {' '.join(missing)}".strip()
-    hours = f"{bill.bill.hours.likely:.4g} h on {'' if bill.machines == 1 else f'{bill.machines} x '}{where}"
+    hours = f"{readable(bill.bill.hours.likely, 4)} h on {'' if bill.machines == 1 else f'{bill.machines:,} x '}{where}"
     unknown = f" {missing[0]}" if missing else ""
     return f"{hours} cost {'at least ' if missing else ''}{_dollar_band(usd)}.{unknown}"
 
@@ -300,14 +301,18 @@ def part_text(part: Part) -> str:
     match part.calculation:
         case MachineTime(hours, machines, price):
             per_hour = number(price.micros_per_hour)
-            return f"{hours:.4g} h x {_machines(machines)} at {per_hour:.10g} {price.currency} an hour"
+            return f"{readable(hours, 4)} h x {_machines(machines)} at {per_hour:.10g} {price.currency} an hour"
         case Fee(percent_of_compute=percent, service=service):
             return f"{percent:g} % of the machines' price, for {service}"
         case StoredVolume() as volume:
             return _storage_text(volume)
         case TransferredData() as data:
-            text = f"{data.gb:g} GB to {DESTINATION_WORDS.get(data.destination, data.destination)}"
-            return text if part.basis != "published" else f"{text}, after {data.already_gb:g} GB in the same month"
+            text = f"{readable(data.gb, 6)} GB to {DESTINATION_WORDS.get(data.destination, data.destination)}"
+            return (
+                text
+                if part.basis != "published"
+                else f"{text}, after {readable(data.already_gb, 6)} GB in the same month"
+            )
     if part.name == PartName.ROUNDING:
         return "the difference between the rounded total and the rounded parts"
     return {"none": "none", "contained": "contained in the price of the machine"}.get(part.basis, "not known")
@@ -321,11 +326,12 @@ def _storage_text(volume: StoredVolume) -> str:
     per_month = "included in the price of the machine"
     if price.micros_per_gib_month is not None:
         per_month = f"at {number(price.micros_per_gib_month):.10g} USD a GiB-month of {HOURS_A_MONTH} hours"
-    return f"{data.what}: {data.gib:g} GiB of {price.storage_class} for {volume.hours:.4g} h{machines}, {per_month}"
+    stored = f"{data.what}: {readable(data.gib, 6)} GiB of {price.storage_class}"
+    return f"{stored} for {readable(volume.hours, 4)} h{machines}, {per_month}"
 
 
 def _machines(count: int) -> str:
-    return "1 machine" if count == 1 else f"{count} machines"
+    return "1 machine" if count == 1 else f"{count:,} machines"
 
 
 def commitment_text(cost: CommittedCost) -> str:

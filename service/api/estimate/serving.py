@@ -51,11 +51,11 @@ class ServedResponse(Described):
     percentile: float
     """The share of requests, in percent, that do not exceed the times."""
     seconds_to_first_token: float | None
-    """From the arrival of a request to its first token, waiting included; null for a model that writes no tokens."""
+    """Seconds from a request to its first token, waiting included; null for a model that writes no tokens."""
     seconds_per_output_token: float | None
     """Mean time between two tokens of an answer; null for a model that writes no tokens."""
     seconds_per_request: float
-    """From the arrival of a request to its end, waiting included."""
+    """Seconds from a request to the end of its answer, waiting included."""
 
 
 @dataclass(slots=True)
@@ -67,9 +67,9 @@ class PricedLoadResponse(ServedResponse):
     usd_per_million_tokens: MoneyResponse | None
     """All dollars over the tokens of answers, which pay for prompts too; over those read, if none are written."""
     usd_per_million_input_tokens: MoneyResponse | None
-    """Prompts and answers split the price in proportion to the engine's time for each."""
+    """The price of prompts, which share the price of the machines with answers by the engine's time for each."""
     usd_per_million_output_tokens: MoneyResponse | None
-    """The share of answers, as above; null without a price, or for a model that writes no tokens."""
+    """The price of answers; null without a price, or for a model that writes no tokens."""
     usd_per_thousand_samples: MoneyResponse | None
     """Dollars for a thousand requests; null without a price."""
 

@@ -88,11 +88,11 @@ def combinations(over: MatrixRequest) -> list[dict[str, Any]]:
     }
     if not values:
         names = ", ".join(MatrixRequest.model_fields)
-        raise QuestionError(f"Give a list of values of {names}, or of several of these.", field="over")
+        raise QuestionError(f"Give a list of values for one or more of {names}.", field="over")
     count = prod(map(len, values.values()))
     # Counted before they are built: a few lists of a thousand values have more combinations than memory.
     if count > MAX_ITEMS:
-        raise QuestionError(f"That is {count:,} combinations; more than {MAX_ITEMS:,} are not answered.", field="over")
+        raise QuestionError(f"That is {count:,} combinations, and at most {MAX_ITEMS:,} are answered.", field="over")
     return [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
 
 

@@ -206,7 +206,7 @@ def answers_in_order(items: Sequence[Any], answer: Callable[[Any], bytes]) -> It
 
 
 def in_parts(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Joins chunks to parts of about `PART_BYTES`, or of the chunks that come within `PART_SECONDS`."""
+    """Joins chunks into parts. A part ends at about `PART_BYTES`, or after `PART_SECONDS`."""
     part, ends_at = bytearray(), monotonic() + PART_SECONDS
     for chunk in chunks:
         part += chunk

@@ -35,8 +35,8 @@ def read_json(body: bytes, max_names: int = MAX_NAMES) -> Any:
         value = _DECODER.decode(body.removeprefix(BOM_UTF8).decode())
     except UnicodeDecodeError:
         raise BodyUnreadable("The body is not UTF-8.") from None
-    except json.JSONDecodeError:
-        raise BodyUnreadable("The body is not valid JSON.") from None
+    except json.JSONDecodeError as error:
+        raise BodyUnreadable(f"The body is not valid JSON: see line {error.lineno}, column {error.colno}.") from None
     except RecursionError:
         raise _too_deep() from None
     _check_size(value, max_names)

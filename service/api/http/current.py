@@ -106,7 +106,7 @@ def catalog_on(live: PinnedCatalog, query: DayQuery) -> Catalog:
     newest = live.on(None)
     if day is not None and day > newest.day:
         reason = "lies after known_at" if query.known_at else "lies in the future"
-        raise QuestionError(f"{day} {reason}; the newest catalog is of {newest.day}.", field="as_of")
+        raise QuestionError(f"{day} {reason}; the newest catalog is that of {newest.day}.", field="as_of")
     if day is not None and day < EARLIEST:
         raise QuestionError(f"The catalog begins in {EARLIEST.year}.", field="as_of")
     return newest if day is None else live.on(day)

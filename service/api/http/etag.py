@@ -1,5 +1,6 @@
 """ETags of answers that depend on the catalog alone, so that a client need not fetch them twice."""
 
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -8,6 +9,9 @@ from pydantic import BaseModel
 
 from service.domain.catalog.catalog import Catalog
 from service.version import VERSION
+
+_ACCEPTED = re.compile(r"(text/csv|application/json)(?:[^,]{0,99};\s*q=([01](?:\.\d*)?))?")
+"""A media type of an `Accept` header that lists can have, and its weight, if that is near."""
 
 CACHE_CONTROL = "private, no-cache"
 """Clients may store an answer but must revalidate it, which the ETag makes cheap."""
@@ -22,14 +26,20 @@ def catalog_answer(
     body: str | bytes, catalog: Catalog, media_type: str, headers: Mapping[str, str] = MappingProxyType({})
 ) -> Response:
     """Returns a response with a body that depends on this catalog alone, and its ETag."""
-    etag = f'"{catalog.identity}-{VERSION}"'
+    # JSON and CSV at one address need tags of their own (RFC 9110, section 8.8.3.3).
+    subtype = media_type.partition(";")[0].rpartition("/")[2]
+    etag = f'"{catalog.identity}-{VERSION}-{subtype}"'
     shared = {"ETag": etag, "Cache-Control": CACHE_CONTROL, "Vary": "Accept, Authorization"}
     return Response(body, headers={**shared, **headers}, media_type=media_type)
 
 
 def wants_csv(request: Request) -> bool:
-    """Whether the client accepts CSV."""
-    return "text/csv" in request.headers.get("accept", "")
+    """Whether the client accepts CSV and does not prefer JSON (RFC 9110, section 12.5.1)."""
+    accepted = request.headers.get("accept", "").lower()
+    if "text/csv" not in accepted:
+        return False
+    quality = {kind: float(weight or 1) for kind, weight in _ACCEPTED.findall(accepted)}
+    return quality["text/csv"] > 0 and quality["text/csv"] >= quality.get("application/json", 0.0)
 
 
 def unchanged(if_none_match: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bool:

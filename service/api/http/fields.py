@@ -55,9 +55,14 @@ def split_commas(value: Any) -> Any:
 
 def one_day(value: Any) -> Any:
     """Reads YYYY-MM-DD only; pydantic by itself would also read 1645056000 and 2022-02-17T00:00:00 as days."""
-    if isinstance(value, date) or (isinstance(value, str) and WRITTEN_DAY.fullmatch(value)):
-        return date.fromisoformat(value) if isinstance(value, str) else value
-    raise ValueError("a day is written YYYY-MM-DD")
+    if isinstance(value, date):
+        return value
+    if not isinstance(value, str) or not WRITTEN_DAY.fullmatch(value):
+        raise ValueError("a day is written YYYY-MM-DD")
+    try:
+        return date.fromisoformat(value)
+    except ValueError:
+        raise ValueError("the calendar has no such day") from None
 
 
 def whole(value: Any) -> Any:

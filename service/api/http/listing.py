@@ -21,6 +21,7 @@ from service.api.http.fields import PageRequest, ResponseModel
 from service.api.http.usual_words import suggested
 from service.domain.cache import Cache
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.names import with_near
 from service.domain.errors import CursorExpired, QuestionError
 
 Item = TypeVar("Item")
@@ -223,5 +224,6 @@ def require_column(name: str, sortable: Collection[str]) -> None:
     """Raises `QuestionError` with near names if a list cannot be sorted by the column."""
     if name not in sortable:
         near = suggested(name, sortable)
-        tail = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(sortable)}."
-        raise QuestionError(f"There is no column '{name}' to sort by. {tail}", field="sort", near=near)
+        known = "" if near else f" Known: {', '.join(sortable)}."
+        sentence = with_near(f"There is no column '{name}' to sort by.{known}", near)
+        raise QuestionError(sentence, field="sort", near=near)

@@ -4,6 +4,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from http import HTTPStatus
 from typing import Any
 
@@ -17,7 +18,7 @@ from starlette.types import Scope
 from service.api.http.fields import Described
 from service.api.http.usual_words import meant_by, suggested
 from service.db.errors import DatabaseUnusable
-from service.domain.catalog.names import near_names
+from service.domain.catalog.names import either, near_names, with_near
 from service.domain.errors import CursorExpired, NotFound, NotYet, QuestionError
 
 log = logging.getLogger(__name__)
@@ -115,7 +116,10 @@ def _invalid(faults: Sequence[Any], body: Any, request: Request, *, item: bool =
     # A default that cannot be computed because another field is wrong is not an error of its own.
     faults = [fault for fault in faults if fault["type"] != "default_factory_not_called"]
     errors = [_field_error(fault, body, request, item=item) for fault in faults[:MAX_ERRORS]]
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    others = len(faults) - 1
+    more = (
+        f" There {'is' if others == 1 else 'are'} {others:,} more error{'' if others == 1 else 's'}." if others else ""
+    )
     return _document(422, f"{errors[0].message}{more}" if errors else "The request cannot be understood.", errors)
 
 
@@ -139,24 +143,43 @@ def _field_error(fault: Mapping[str, Any], body: Any, request: Request, *, item:
         case "extra_forbidden":
             near = _near_fields(request, where, steps, item=item)
             message = f"There is no {'query parameter' if where == 'query' else 'field'} '{field}'."
-        case "literal_error":
-            values, sent = re.findall(r"'([^']*)'", fault["ctx"]["expected"]), str(fault["input"])[:LONGEST_TEXT]
-            near = suggested(sent, values)
-            message = f"'{field}': {fault['msg']}."
-        case "missing":
-            message = f"'{field}' is missing."
-        case code:
-            sentence = SENTENCES.get(code) or fault["msg"].removeprefix("Value error, ").replace("Tuple", "List")
-            message = f"'{field}': {sentence}."
-    tail = f" Did you mean {' or '.join(near)}?" if near else ""
-    return FieldError(field=field, message=message + tail, near=list(near))
+        case code if code in PREDICATES:
+            limits = {name: _decimal(limit) for name, limit in fault.get("ctx", {}).items()}
+            message = f"'{field}' {PREDICATES[code].format_map(limits)}."
+            if code == "literal_error":
+                values = re.findall(r"'([^']*)'", fault["ctx"]["expected"])
+                near = suggested(str(fault["input"])[:LONGEST_TEXT], values)
+        case _:
+            message = f"'{field}': {fault['msg'].removeprefix('Value error, ')}."
+    return FieldError(field=field, message=with_near(message, near), near=list(near))
 
 
-SENTENCES = {
-    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "Input should be a JSON object"),
-    "tuple_type": "Input should be a valid list",
+PREDICATES = {
+    "missing": "is missing",
+    "literal_error": "should be {expected}",
+    "greater_than": "should be above {gt}",
+    "greater_than_equal": "should be at least {ge}",
+    "less_than": "should be below {lt}",
+    "less_than_equal": "should be at most {le}",
+    "finite_number": "should be a finite number",
+    **dict.fromkeys(("float_type", "float_parsing"), "should be a number"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_parsing_size", "int_from_float"), "should be a whole number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "should be true or false"),
+    "string_type": "should be a text",
+    "string_unicode": "should be a text of whole Unicode characters",
+    "string_too_short": "should not be empty",
+    "string_too_long": "should have at most {max_length} characters",
+    "tuple_type": "should be a list",
+    "too_short": "should not be empty",
+    "too_long": "should have at most {max_length} items; it has {actual_length}",
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "should be a JSON object"),
 }
-"""Replacements for messages of pydantic that use the words of Python."""
+"""Predicates about a field, by the code of pydantic's error. No field asks for more than one character or item."""
+
+
+def _decimal(limit: Any) -> Any:
+    """Returns a number in decimal notation with commas, and any other value as it is."""
+    return f"{Decimal(str(limit)).normalize():,f}" if isinstance(limit, int | float) else limit
 
 
 def _steps_in_body(path: Sequence[Any], body: Any, *, missing: bool) -> Iterator[Any]:
@@ -245,15 +268,24 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     if isinstance(error, BodyUnreadable):
         return _body_problem(400, error.detail, error.field)
     if error.status_code == 404:
-        return problem(404, "There is nothing at this address. /docs lists the endpoints.")
+        addresses = (await run_in_threadpool(request.app.openapi))["paths"]
+        near = near_names(request.url.path.rstrip("/"), [path for path in addresses if "{" not in path])
+        return problem(404, with_near("There is nothing at this address.", near) + " /docs lists the endpoints.")
     if error.status_code == 405:
-        # Starlette lists the methods of the first route with this address only.
-        path = getattr(request.scope.get("route"), "path_format", "")
-        document = await run_in_threadpool(request.app.openapi)
-        methods = sorted(map(str.upper, document["paths"].get(path, {})))
-        allowed = ", ".join(methods) or (error.headers or {}).get("Allow", "")
-        return problem(405, f"This address does not accept {request.method}.", headers={"Allow": allowed})
+        return await _wrong_method(request, (error.headers or {}).get("Allow", ""))
     return problem(error.status_code, str(error.detail), headers=error.headers)
+
+
+async def _wrong_method(request: Request, allowed: str) -> Response:
+    """Returns the problem with the methods of the OpenAPI document, or `allowed` for an address outside of it.
+
+    Starlette's own list has the methods of the first route with this address only, and lacks HEAD.
+    """
+    path = getattr(request.scope.get("route"), "path_format", "")
+    operations = (await run_in_threadpool(request.app.openapi))["paths"].get(path, {})
+    methods = sorted([*map(str.upper, operations), *(["HEAD"] if "get" in operations else [])]) or [allowed]
+    sentence = f"This address does not accept {request.method}: send {either(methods)}."
+    return problem(405, sentence, headers={"Allow": ", ".join(methods)})
 
 
 async def _database_problem(request: Request, error: Exception) -> Response:

@@ -96,7 +96,7 @@ _TABLE = {
     "budget": "budget_usd",
     "dollars": "usd budget_usd",
     "deadline": "deadline_hours",
-    "max_price max_hourly_price max_cost_per_hour hourly_budget": "max_usd_per_hour",
+    "max_price max_hourly_price max_cost_per_hour hourly_budget min_price min_usd_per_hour": "max_usd_per_hour",
     "max_cost cost_limit max_usd monthly_budget monthly_cost": "budget_usd",
     "budget_usd_per_month max_usd_per_month usd_per_month": "budget_usd",
     "usd_per_million_tokens cost_per_million_tokens price_per_million_tokens": "max_usd_per_million_tokens budget_usd",
@@ -168,5 +168,10 @@ def meant_by(name: str) -> tuple[str, ...]:
 
 
 def suggested(name: str, known: Collection[str]) -> tuple[str, ...]:
-    """Returns the known names that a word means, else those that look like it."""
-    return tuple(meant for meant in meant_by(name) if meant in known) or near_names(name, known)
+    """Returns the known names that a word means, else those that look like it.
+
+    A word for a limit of a column, such as `vram` for `min_gpu_memory_gb`, also means the column.
+    """
+    meant = meant_by(name)
+    columns = (word.removeprefix("min_").removeprefix("max_") for word in meant)
+    return tuple(dict.fromkeys(word for word in (*meant, *columns) if word in known)) or near_names(name, known)

@@ -69,7 +69,7 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     ] = ()
     lifecycle: Annotated[
         Names,
-        Field(description=f"{LIFECYCLE} Default: `available` and `closed_to_new`, and with `allow_preview` `preview`."),
+        Field(description=f"{LIFECYCLE} Default: `available`, `closed_to_new`, and `preview` with `allow_preview`."),
     ] = ()
     exclude: Names = ()
     """Providers, families, instance types or GPUs to leave out."""
@@ -293,8 +293,8 @@ def _check_hours_per_day(job: Job | None, markets: Sequence[str], run: BilledRun
     part_time = job is not None and job.serving is not None and job.serving.hours_per_day < HOURS_A_DAY
     if part_time and committed and "reserved" not in run.commitments_held:
         raise QuestionError(
-            "A commitment is paid for in all hours, and the load runs in some: leave the market out, name the "
-            "commitment in commitments_held, or ask for its month as POST /estimate.",
+            "A commitment is paid for in all hours, but this load runs in some of them: leave the market out, name "
+            "the commitment in commitments_held, or ask POST /estimate for the cost of a month.",
             field="constraints.market",
         )
 

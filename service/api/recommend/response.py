@@ -127,7 +127,7 @@ class ChoiceResponse(Described):
     """The price of one machine."""
     estimate: Annotated[
         JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse,
-        Field(description="Of a job by physics, of a named workload by measurements, or peaks; `basis` says which."),
+        Field(description="A job by formulas, a named workload by measurements, or peaks: `basis` says which."),
     ]
     placement: PlacementResponse | None
     """Whether several nodes must be close together; null for one node."""
@@ -139,7 +139,7 @@ class ChoiceResponse(Described):
     """Interruptions; null unless at spot with a known rate."""
     specs: InstanceTypeResponse
     compared_to_current: ComparedToCurrentResponse | None
-    """Null without `current`."""
+    """Null without `current_instance`."""
     reasons: list[StatementResponse]
     """Why the choice has its rank, in the figures that decide."""
     host: HostResponse
@@ -200,7 +200,7 @@ class FailedConstraintResponse:
     """A constraint that rejects an instance type."""
 
     code: Annotated[str, Field(description="A code of `rejections` in `GET /recommend/codes`.")]
-    ground: Annotated[str, Field(description="As in `rejections`.")]
+    ground: Annotated[str, Field(description="The ground, as in `rejections`.")]
     text: str
 
 
@@ -218,7 +218,7 @@ class PriorResponse(Described):
     """A published rule of thumb, and whether the answer follows it."""
 
     kind: Literal["prior"]
-    """Always `prior`, in distinction from a figure."""
+    """Always `prior`: a rule of thumb and not a figure."""
     id: str
     """Id of the rule."""
     verdict: Literal["followed", "overridden", "open"]

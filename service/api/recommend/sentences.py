@@ -11,6 +11,7 @@ from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.advice_texts import ADVICE
 from service.api.recommend.codes import REJECTIONS
 from service.domain.bill.interruption import Expectation
+from service.domain.catalog.names import either, with_near
 from service.domain.layouts.warnings import EstimateWarningCode
 from service.domain.recommend.answer import Choice, CitedPrior, Note, RankedOffer, Rejection, SpotEstimate
 from service.domain.recommend.codes import NoteCode, ReasonCode, WarningCode
@@ -103,13 +104,13 @@ def _within_limits(
 ) -> str:
     kept = []
     if deadline_hours is not None:
-        kept.append(f"done in {readable(hours, 3)} of {deadline_hours:g} hours")
+        kept.append(f"takes {readable(hours, 3)} of {deadline_hours:g} hours")
     if budget_usd is not None and usd is not None:
-        kept.append(f"paid with ${readable(usd, 4)} of ${readable(budget_usd, 6)}")
+        kept.append(f"costs ${readable(usd, 4)} of ${readable(budget_usd, 6)}")
     end = "; the limits hold at the pessimistic end as well" if safe else ""
-    shared, job = (f"the {runs} runs", "the whole") if runs > 1 else ("the work", "the job")
+    shared, job = (f"the {runs} runs", "the sweep") if runs > 1 else ("the work", "the job")
     subject = f"On {instances} independent instances that share {shared}, {job}" if instances > 1 else "The job"
-    return f"{subject} is {' and '.join(kept)}{end}."
+    return f"{subject} {' and '.join(kept)}{end}."
 
 
 def _spot_in_expectation(spot: SpotEstimate) -> str:
@@ -125,8 +126,8 @@ def _spot_in_expectation(spot: SpotEstimate) -> str:
     elapsed = expected.elapsed
     waiting = "" if elapsed is None else f", and {elapsed.likely - paid:.3g} more pass without capacity"
     return (
-        f"About {spot.interruptions.likely:.3g} interruptions are expected, so {paid:.4g} hours are paid, "
-        f"{100 * (expected.stretch - 1):.3g} % more than undisturbed{waiting}; {compared}."
+        f"About {spot.interruptions.likely:.3g} interruptions are expected, so {readable(paid, 4)} hours are paid for, "
+        f"{100 * (expected.stretch - 1):.3g} % more than without interruptions{waiting}; {compared}."
     )
 
 
@@ -164,7 +165,7 @@ REASONS: Mapping[ReasonCode, Sentence] = {
     ),
     ReasonCode.SPARE_VCPUS: lambda vcpus, needed: (
         f"{ceil(needed)} of its {vcpus:g} vCPUs {'prepare' if needed > 1 else 'prepares'} samples as fast as the GPUs "
-        "take them; more bring no speed."
+        "take them; more vCPUs make it no faster."
     ),
     ReasonCode.TIED: _tied,
 }
@@ -195,9 +196,9 @@ def _local_storage_small(needed_gb: float | None, local_gb: float) -> str:
 
 
 def _commits(term: str, hours: float, machines: int, usd: float | None) -> str:
-    cost = "" if usd is None else f", which cost ${usd:,.0f}"
+    cost = "" if usd is None else f": ${usd:,.0f}"
     on = "the machine" if machines == 1 else f"each of {machines} machines"
-    return f"The term {term} obliges to pay {hours:,.0f} hours of {on}{cost}, used or not."
+    return f"Under the term {term}, {hours:,.0f} hours of {on} are paid for, used or not{cost}."
 
 
 def _spot_can_be_interrupted(notice_seconds: int | None, others: int | None, utilisation: float | None) -> str:
@@ -287,7 +288,7 @@ def _batch_assumed(samples: float, per_gpu: int | None, *, steps: bool) -> str:
     count = "one sample" if samples == 1 else f"{samples:,.0f} samples"
     usual = f"about {count}, the same number on each GPU and at least one"
     step = usual if per_gpu is None else f"the `batch_size` of each GPU once, {per_gpu:,}"
-    differ = " As many steps on more GPUs are then more samples." if steps and per_gpu is not None else ""
+    differ = " The same number of steps on more GPUs then takes more samples." if steps and per_gpu is not None else ""
     return f"No `global_batch_size` was given, so an optimizer step is taken to have {step}.{differ}"
 
 
@@ -326,10 +327,8 @@ def _unranked(instances: Sequence[str], count: int, lacks: str) -> str:
 
 
 def _software_unknown(near: Mapping[str, Sequence[str]]) -> str:
-    meant = " or ".join(chain(*near.values()))
-    hint = f" Did you mean {meant}?" if meant else ""
-    listed = "GET /frameworks lists the software with rules."
-    return f"No rule says where {' or '.join(near)} runs, so it rejected nothing.{hint} {listed}"
+    sentence = f"No rule says where {either(near)} runs, so it rejected nothing."
+    return f"{with_near(sentence, tuple(chain(*near.values())))} GET /frameworks lists the software with rules."
 
 
 def _objective_changed(before: RankedOffer, after: RankedOffer) -> str:
@@ -391,7 +390,7 @@ NOTES: Mapping[NoteCode, Sentence] = {
         + (f" No choice was compared with the limit on these: {' and '.join(unused)}." if unused else "")
     ),
     NoteCode.COMMITMENT_UNUSED: lambda held: (
-        f"No admitted instance type has an offer under {' or '.join(held)}, so the commitments held change no price."
+        f"No admitted instance type has an offer under {either(held)}, so the commitments held change no price."
     ),
     NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",
     NoteCode.NODES_NOT_TRIED: "Numbers of nodes that are tried are powers of two, and three and five times these: "
@@ -407,12 +406,11 @@ NOTES: Mapping[NoteCode, Sentence] = {
         "an earlier `as_of` ranks the machines of its day."
     ),
     NoteCode.GPU_NOT_RENTED: lambda gpus: (
-        f"No instance type of the catalog has {' or '.join(gpus)}: `POST /estimate` estimates a machine that you "
+        f"No instance type of the catalog has {either(gpus)}: `POST /estimate` estimates a machine that you "
         "describe with it."
     ),
-    NoteCode.NAME_NOT_MEASURED: lambda name, near: (
-        f"No measurement exists under '{name}' by then, so the name did not affect the ranking."
-        + (f" Did you mean {' or '.join(near)}?" if near else "")
+    NoteCode.NAME_NOT_MEASURED: lambda name, near: with_near(
+        f"No measurement is known under '{name}', so the name did not affect the ranking.", near
     ),
     NoteCode.SPOT_LEFT_OUT: "The workload is not fault-tolerant, and an interruption would lose all of its progress, "
     "so spot machines were left out.",

@@ -39,7 +39,7 @@ class ModelDimensionsRequest(BodyModel):
         Name | None, Field(description="What to call it; if nothing else is sent, the name of a model of the catalog.")
     ] = None
     family: Name | None = None
-    """Such as `llm`, `moe`, `encoder`, `cnn` or `vit`."""
+    """The family, such as `llm`, `moe`, `encoder`, `cnn` or `vit`."""
     parameters: Positive | None = None
     """All parameters, such as 8e9."""
     active_parameters: Positive | None = None

@@ -14,7 +14,7 @@ from service.api.workload.workload import (
 )
 from service.domain.bill.hours_on import amount_of_hours
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.names import published_model, resolve, resolve_instance, resolve_model, unknown
+from service.domain.catalog.names import either, published_model, resolve, resolve_instance, resolve_model, unknown
 from service.domain.catalog.precision import FASTER_PRECISIONS, FORMATS, SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.software_support import classical_libraries
 from service.domain.errors import QuestionError
@@ -209,7 +209,7 @@ def amount_of(sent: AmountRequest | None, model: Model | None = None) -> Amount 
         )
     if sent.epochs is not None and not PER_EPOCH.intersection(units):
         raise QuestionError(
-            f"Epochs need the amount of one epoch: {', '.join(sorted(PER_EPOCH))}.", field="workload.amount.epochs"
+            f"Epochs need the amount of one epoch in {either(sorted(PER_EPOCH))}.", field="workload.amount.epochs"
         )
     if not units or units == ["hours_on"]:
         return None

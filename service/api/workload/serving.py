@@ -82,14 +82,16 @@ def _check(work: WorkloadRequest, sent: ServingRequest, model: Model) -> None:
             )
     if sent.prefix_cache_hit_rate + sent.conversation_cache_hit_rate > MOST_KNOWN:
         raise QuestionError(
-            f"A prompt has something new: the two hit rates are at most {MOST_KNOWN:g} together.",
+            f"The two hit rates may be at most {MOST_KNOWN:g} together, because a part of every prompt is new.",
             field="workload.serving.conversation_cache_hit_rate",
         )
     if sent.disaggregated:
         _check_disaggregated(sent)
     given = [name for name in RATES if getattr(sent, name) is not None]
     if len(given) != 1:
-        raise QuestionError(f"Give the load in one of {', '.join(given or RATES)}.", field="workload.serving")
+        raise QuestionError(
+            f"Give the load in {'only ' if given else ''}one of {', '.join(given or RATES)}.", field="workload.serving"
+        )
 
 
 def _drafter(sent: ServingRequest, catalog: Catalog) -> Model | None:

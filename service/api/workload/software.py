@@ -14,9 +14,9 @@ class SoftwareNameRequest(BodyModel):
     """The name of software, and the versions that work."""
 
     name: Words
-    """Such as `pytorch`, see `/frameworks`."""
+    """The name, such as `pytorch`; see `/frameworks`."""
     versions: Words | None = None
-    """Such as `2.3`, `>=2.3` or `>=2.3,<3`. Default: any version."""
+    """Versions, such as `2.3`, `>=2.3` or `>=2.3,<3`. Default: any version."""
 
 
 _IMAGE = re.compile(r"(?=[^/:]+[/:])(?:[\w.:-]+/)*([\w.-]+)(?::(?:v?(\d+(?:\.\d+)*))?[\w.+-]*)?", re.ASCII)
@@ -55,15 +55,16 @@ class SoftwareRequest(BodyModel):
     """Software that the code is written for."""
 
     framework: SoftwareName | None = None
-    """Such as `pytorch`, `pytorch>=2.3` or an object; see `/frameworks`. Default: unknown, with a wider band."""
+    """The framework, such as `pytorch`, `pytorch>=2.3` or an object; see `/frameworks`. Default: unknown, with a wider
+    band."""
     engine: SoftwareName | None = None
     """The engine that serves, such as `vllm==0.6.0` or `vllm/vllm-openai:v0.8.5`; see `/frameworks`. Default: unknown,
     with a wider band."""
     cuda: Words | None = None
     """CUDA toolkit versions that work: `12.1` or `>=11.8,<13`. Default: any."""
     platforms: Names = ()
-    """Platforms of the code, any of: `cuda`, `rocm`, `xla`, `neuron`, `synapse`, `cann`, `cpu`."""
+    """Platforms of the code, any of which is enough, such as `cuda` or `rocm`; see `/frameworks`."""
     libraries: Annotated[tuple[Library, ...], Field(max_length=50), BeforeValidator(list_as_tuple)] = ()
-    """Each is a text such as `dali>=1.2`, or an object."""
+    """Libraries that the code uses, each a text such as `dali>=1.2` or an object."""
     custom_cuda_kernels: bool = False
     """Whether the code has its own CUDA kernels, which must run unchanged."""

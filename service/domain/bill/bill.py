@@ -99,7 +99,7 @@ class SellerTerms:
 
 @dataclass(frozen=True, slots=True)
 class MachineTime:
-    """Likely hours of each of a number of machines at an hourly price."""
+    """The likely hours of each machine, the number of machines, and the price of an hour."""
 
     hours: float
     machines: int

@@ -194,8 +194,8 @@ def _rate_by_name(question: EstimateQuestion, work: NamedWork, catalog: Catalog)
     machine, measured = question.instance_type, catalog.measurements.under(work.name)
     if question.run.nodes > 1:
         raise QuestionError(
-            f"Of the runs of '{work.name}', those on single machines count, since the loss of several nodes to their "
-            "network does not carry over: send the rate of all nodes together as measured.samples_per_second.",
+            f"Only runs of '{work.name}' on single machines count, because the share of time that several nodes lose "
+            "to their network differs by machine: send the rate of all nodes together as measured.samples_per_second.",
             field="nodes",
         )
     rate = (
@@ -203,7 +203,7 @@ def _rate_by_name(question: EstimateQuestion, work: NamedWork, catalog: Catalog)
     )
     if rate is None:
         raise QuestionError(
-            f"No run of '{work.name}' can be carried over to this machine: describe the workload by its model.",
+            f"No run of '{work.name}' says how fast this machine is: describe the workload by its model.",
             field="machine",
         )
     return rate

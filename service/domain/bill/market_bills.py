@@ -21,7 +21,7 @@ from service.domain.money import MICRO, USD, Micros, Unknown, exact, half_up, ra
 from service.domain.physics.generation import ServedLoad
 from service.domain.units import HOURS_A_MONTH
 
-OWN_MACHINE = "for a machine of one's own"
+OWN_MACHINE = "for a described machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def price_own_machine(priced: PricedRun, usd_per_hour: float | None, catalog: Ca
         price=price if micros is None else HourlyPrice(micros, USD, "given", ""),
         rate=rate_on((), USD, catalog.day),
         rule=None,
-        storage=tuple(Unknown(f"What {data.storage_class} costs {OWN_MACHINE} is not known.") for data in run.stored),
+        storage=tuple(Unknown(f"The price of {data.storage_class} {OWN_MACHINE} is not known.") for data in run.stored),
         transfer=tuple(Unknown(f"The price of sending data {OWN_MACHINE} is not known.") for _ in run.sent),
     )
     return _market_bill(priced, None, terms, micros)
@@ -187,6 +187,7 @@ def _market_bill(
             usd_per_million_input_tokens=load.per_million_input_tokens,
             usd_per_million_output_tokens=load.per_million_output_tokens,
             usd_per_thousand_samples=load.per_thousand_requests,
+            samples_per_usd=load.requests_per_usd,
         )
     return MarketBill(
         priced=priced,

@@ -1,6 +1,6 @@
 """Ways to pay for a machine: markets, terms and managed services, region by region."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from service.domain.bill.seller_terms import fee_of
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.names import resolve
+from service.domain.catalog.names import either, resolve
 from service.domain.catalog.offer import MARKETS, Offer
 from service.domain.catalog.reference import Fee
 from service.domain.catalog.regions import nearest_first
@@ -101,11 +101,14 @@ def markets_of_service(catalog: Catalog, service: str | None) -> tuple[str, ...]
     return MARKETS_OF_SERVICES.get(kind, ())
 
 
-def regions_with(catalog: Catalog, instance_type: InstanceType, regions: Iterable[str]) -> tuple[str, ...]:
-    """Returns those of the regions in which the type is sold."""
+def regions_with(catalog: Catalog, instance_type: InstanceType, place: str, regions: Sequence[str]) -> tuple[str, ...]:
+    """Returns those regions of a place in which the type is sold. Raises `QuestionError` if there are none."""
     offers = _TypeOffers(catalog, instance_type)
     sold = offers.regions(offers.indices) | offers.at_one_price()
-    return tuple(region for region in regions if region in sold)
+    there = tuple(region for region in regions if region in sold)
+    if not there:
+        raise _not_offered(offers, place, regions[0])
+    return there
 
 
 def _services_for(catalog: Catalog, instance_type: InstanceType) -> list[str]:
@@ -160,24 +163,29 @@ class _TypeOffers:
 
 def _region_sold(offers: _TypeOffers, region: str) -> str | None:
     """Returns the region of the offers that hold in a region; None: one price for all. Raises `QuestionError`."""
-    reference, instance_type = offers.catalog.reference, offers.instance_type
-    sold = offers.regions(offers.indices)
-    if region in sold:
+    if region in offers.regions(offers.indices):
         return region
     if region in offers.at_one_price():
         return None
+    raise _not_offered(offers, region, region)
+
+
+def _not_offered(offers: _TypeOffers, place: str, region: str) -> QuestionError:
+    """Returns the error that a type is not sold in a place, with the regions that are nearest to one of its regions."""
+    reference, instance_type = offers.catalog.reference, offers.instance_type
+    sold = offers.regions(offers.indices)
     near = nearest_first(region, {name for name in sold if name}, reference.regions)
     if near:
         advice = f"Of {len(near)} regions that have it, the nearest is {near[0]}."
     else:
         advice = f"{instance_type.provider} has one price for {instance_type.id} everywhere: leave the region out."
-    raise QuestionError(f"{instance_type.id} is not offered in {region}. {advice}", field="region", near=near[:3])
+    return QuestionError(f"{instance_type.id} is not offered in {place}. {advice}", field="region", near=near[:3])
 
 
 def _not_sold(offers: _TypeOffers, market: str, regions: Sequence[str]) -> QuestionError:
     here = [offers.in_region(region) for region in (None, *regions)] if regions else [offers.indices]
     sold = sorted({offer.term or offer.market for among in here for offer in offers.cheapest_of_each(among)})
-    where = f" in {' or '.join(regions)}" if regions else ""
+    where = f" in {either(regions)}" if regions else ""
     if sold:
         there = "there as " if regions else "as "
         text = f"{offers.instance_type.id} is not sold as {market}{where}; it is sold {there}{', '.join(sold)}."

@@ -109,7 +109,7 @@ def hourly_price(price: Price, instance_type: InstanceType, region: str | None) 
     if price.native_micros_per_hour is None:
         where = f" in {region}" if region else ""
         return Unknown(
-            f"What an hour of {instance_type.id}{where} costs is not known{f': {price.note}' if price.note else ''}."
+            f"The price of an hour of {instance_type.id}{where} is not known{f': {price.note}' if price.note else ''}."
         )
     return HourlyPrice(price.native_micros_per_hour, price.currency, price.kind, price.source, price.factors)
 

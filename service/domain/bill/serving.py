@@ -23,6 +23,8 @@ class LoadCost:
     per_million_output_tokens: Micros | None
     """None for answers without tokens."""
     per_thousand_requests: Micros
+    requests_per_usd: Band | None
+    """None if the machine costs nothing."""
 
 
 CERTAIN = (1.0, 1.0, 1.0)
@@ -65,4 +67,5 @@ def cost_of_load(
         if served.tokens is None
         else per_units(1.0 - share, MILLION / serving.answer.mean),
         per_thousand_requests=per_units(1.0, 1000.0),
+        requests_per_usd=usd_per_second.inverse_of(rate) if usd_per_second.low else None,
     )

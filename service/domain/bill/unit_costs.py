@@ -19,6 +19,7 @@ class UnitCosts:
 
     The first three are the whole bill divided by the work, and `samples_per_usd` is the work divided by the bill. The
     others count machine time alone, at the rates of one gang; so does `samples_per_usd` of a run without an amount.
+    For a load, `LoadCost` has the prices.
     """
 
     usd_per_epoch: Micros | None

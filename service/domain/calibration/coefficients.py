@@ -100,8 +100,8 @@ class StepKind:
 def scope_of(pattern: Pattern, features: Features) -> tuple[str, float] | None:
     """Returns the scope of a pattern for these features, such as `architecture=hopper|precision=fp8`, and its number.
 
-    The number is the product of the features with `#`, by which the coefficient is multiplied; 1 without any. None if a
-    feature of the pattern is missing.
+    The coefficient of the scope is multiplied by this number, the product of the features with `#` (1 without any).
+    Returns None if a feature of the pattern is missing.
     """
     parts, number = [], 1.0
     for name in pattern:

@@ -109,7 +109,7 @@ WORDS: dict[str, WordColumn] = {
     "platform": WordColumn(
         "platform",
         lambda t, _: t.platform,
-        "What code is written for: `cuda`, `rocm`, `xla`, `neuron`, `synapse`, `cpu`, see `/frameworks`.",
+        "What code is written for: `cuda`, `rocm`, `xla`, `neuron`, …; see `/frameworks`.",
         "hardware",
     ),
     "architecture": WordColumn(
@@ -147,7 +147,7 @@ WORDS: dict[str, WordColumn] = {
 NUMBERS: dict[str, NumberColumn] = {
     "gpu_count": NumberColumn("number of GPUs", lambda t: t.whole_gpus, "A part of a card counts as its fraction."),
     "gpu_memory_gb": NumberColumn(
-        "memory of one GPU", lambda t: t.gpu.memory_gb if t.gpu else None, "As the vendor states it."
+        "memory of one GPU", lambda t: t.gpu.memory_gb if t.gpu else None, "It is the memory that the vendor states."
     ),
     "total_gpu_memory_gb": NumberColumn("memory of all GPUs together", lambda t: t.total_gpu_memory_gb),
     "vcpus": NumberColumn("number of vCPUs", lambda t: t.vcpus),

@@ -83,6 +83,17 @@ def _with_a_word_near(word: str, names: Iterable[str]) -> list[str]:
     return [name for part in close for name in by_word[part]]
 
 
+def either(names: Iterable[str]) -> str:
+    """Returns names as alternatives: `a`, `a or b`, or `a, b or c`."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def with_near(sentence: str, near: Collection[str]) -> str:
+    """Returns a sentence about an unknown name, followed by the question whether one of the near names was meant."""
+    return f"{sentence} Did you mean {either(near)}?" if near else sentence
+
+
 def unknown(
     what: str, name: str, known: Collection[str], field: str, hint: str = "", meant: Collection[str] = ()
 ) -> UnknownName:
@@ -91,14 +102,10 @@ def unknown(
     A hint follows.
     """
     near = tuple(meant)[:NEAR] or near_names(name, known)
-    if near:
-        tail = f"Did you mean {' or '.join(near)}?"
-    elif 0 < len(known) <= 60:
-        tail = f"Known: {', '.join(sorted(known))}."
-    else:
-        tail = ""
-    sentences = (f"No {what} is called '{name}'.", tail, hint)
-    return UnknownName(" ".join(filter(None, sentences)), field=field, near=near)
+    sentence = with_near(f"No {what} is called '{name}'.", near)
+    if not near and 0 < len(known) <= 60:
+        sentence += f" Known: {', '.join(sorted(known))}."
+    return UnknownName(f"{sentence} {hint}".rstrip(), field=field, near=near)
 
 
 def resolve(
@@ -164,15 +171,18 @@ def gpu_spellings(aliases: Mapping[str, tuple[str, ...]], gpus: Iterable[Gpu]) -
     return spellings
 
 
-def resolve_gpus(names: Iterable[str], catalog: Catalog, field: str = "gpu") -> tuple[str, ...]:
-    """Returns GPU ids for ids, names and aliases; an alias of several GPUs means all of them. Raises `UnknownName`."""
+def resolve_gpus(names: Iterable[str], catalog: Catalog, field: str = "gpu", hint: str = "") -> tuple[str, ...]:
+    """Returns GPU ids for ids, names and aliases; an alias of several GPUs means all of them.
+
+    Raises `UnknownName` with the hint.
+    """
     resolved: list[str] = []
     for name in names:
         ids = _gpus_called(name, catalog)
         if not ids:
             # Near names leave out aliases with a memory size, because ids state it already.
             short = [alias for alias in catalog.reference.gpu_aliases if not alias.endswith(("g", "gb"))]
-            raise unknown("GPU", name, (*catalog.reference.gpus, *short), field)
+            raise unknown("GPU", name, (*catalog.reference.gpus, *short), field, hint)
         resolved.extend(ids)
     return tuple(dict.fromkeys(resolved))
 
@@ -208,8 +218,11 @@ def resolve_instance(name: str, catalog: Catalog, field: str) -> str:
         raise UnknownName(
             f"Several providers have an instance type '{name}': write one of {', '.join(ids)}.", field=field, near=ids
         )
+    # Near names have a provider if the unknown name has one.
+    near = near_names(name, [spelling for spelling in spellings if ("/" in spelling) == ("/" in name)])
     # An instance type may be newer than the day of the catalog.
-    raise unknown(f"instance type of {catalog.day}", name, spellings, field)
+    sentence = f"The catalog of {catalog.day} has no instance type '{name}'."
+    raise UnknownName(with_near(sentence, near), field=field, near=near)
 
 
 def _instance_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:

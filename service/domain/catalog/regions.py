@@ -60,7 +60,8 @@ def _countries_called(name: str, known: tuple[str, ...], field: str) -> tuple[st
     if there := tuple(code for code in CODES_OF_COUNTRIES.get(name.lower(), ()) if code in known):
         return there
     named = [other.title() for other, codes in CODES_OF_COUNTRIES.items() if not {*codes}.isdisjoint(known)]
-    return resolve("country", (name,), (*known, *named) if near_names(name, named) else known, field)
+    known = (*known, *named) if near_names(name, named) else known
+    return resolve("country", (name,), known, field, "A country has its English name or its ISO 3166 code.")
 
 
 def resolve_regions(names: Iterable[str], catalog: Catalog, field: str = "region") -> tuple[str, ...]:

@@ -230,7 +230,7 @@ def storage_price_of(
     exactly = {"provider": provider, "storage_class": storage_class}
     if applicable := most_specific(prices, day, exactly, {"region": region}):
         return applicable[0]
-    return Unknown(f"What {storage_class} costs at {_location(provider, region)} is not known.")
+    return Unknown(f"The price of {storage_class} at {_location(provider, region)} is not known.")
 
 
 def storage_classes(prices: Sequence[StoragePrice], provider: str | None = None) -> tuple[str, ...]:
@@ -248,7 +248,7 @@ def transfer_prices_of(
         return tuple(sorted(tiers, key=lambda tier: tier.tier_from_gb))
     to = {"internet": "to the internet", "region": "to another region", "zone": "to another zone"}
     where = _location(provider, region)
-    return Unknown(f"What a GB {to.get(destination, destination)} costs at {where} is not known.")
+    return Unknown(f"The price of a GB {to.get(destination, destination)} at {where} is not known.")
 
 
 def _location(provider: str, region: str | None) -> str:

@@ -58,7 +58,7 @@ def _check_mean(job: Job) -> None:
         return
     default = "" if job.sequence_length else ", its default here"
     raise QuestionError(
-        f"mean_length is the tokens of a sample without its padding, so that it cannot exceed the {padded:,} of "
+        f"mean_length counts the tokens of a sample without padding, so it cannot exceed the {padded:,} of "
         f"sequence_length{default}.",
         field="workload.mean_length",
     )
@@ -68,7 +68,7 @@ def _check_batch(job: Job) -> None:
     """Raises `QuestionError` for a global batch that is smaller than the batch of one GPU."""
     if job.micro_batch and job.global_batch and job.micro_batch > job.global_batch:
         raise QuestionError(
-            f"batch_size is the samples of one GPU and pass, so that it cannot exceed the {job.global_batch:,} of "
+            f"batch_size counts the samples of one GPU in one pass, so it cannot exceed the {job.global_batch:,} of "
             "global_batch_size, which all GPUs share.",
             field="workload.batch_size",
         )
@@ -89,8 +89,8 @@ def _check_images(job: Job) -> None:
         return
     if job.task != "inference":
         raise QuestionError(
-            "image_tokens are counted in inference only. Leave them out: an estimate of training has no time of an "
-            "encoder of images.",
+            "image_tokens are counted in inference only. Leave them out: an estimate of training does not count the "
+            "time of an encoder of images.",
             field="workload.image_tokens",
         )
     if not job.model.reads_images:

@@ -29,7 +29,7 @@ def _check_batch(fixed: FixedLayout, config: TrainingConfig, cluster: Cluster) -
     if fixed.data and batch and batch < fixed.data:
         raise QuestionError(
             f"A global batch of {batch} cannot be spread over {fixed.data} data-parallel ranks: "
-            "each needs a sample at least.",
+            "each needs at least one sample.",
             field="global_batch_size",
         )
     if not (batch and micro and rounds):
@@ -41,8 +41,8 @@ def _check_batch(fixed: FixedLayout, config: TrainingConfig, cluster: Cluster) -
     if not any(micro * count * (rounds - 1) < batch <= micro * count * rounds for count in ranks):
         over = " or ".join(str(count) for count in ranks)
         raise QuestionError(
-            f"Micro-batches of {micro}, accumulated {rounds} times on {over} data-parallel ranks, are no global batch "
-            f"of {batch}.",
+            f"Micro-batches of {micro}, accumulated {rounds} times on {over} data-parallel ranks, do not make a "
+            f"global batch of {batch}.",
             field="layout.accumulation",
         )
 

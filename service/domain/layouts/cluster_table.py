@@ -234,7 +234,7 @@ class Machines:
         )
 
     def in_clusters(self, machine: Indices, nodes: Indices) -> ClusterTable:
-        """Returns a table of clusters, each with the node of an index and with a number of such nodes."""
+        """Returns a table of clusters: each has the machine of an index as its node, and a number of nodes."""
         gpus = self.gpus[machine] * nodes
         linked_gpus = np.minimum(self.most_linked[machine], gpus)
         sizes, size = _distinct_rows(gpus, linked_gpus, np.where(self.network_known[machine], gpus, linked_gpus))

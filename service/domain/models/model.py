@@ -94,8 +94,8 @@ class Transformer:
     ssm_convolution: int = 4
     """Tokens that the convolution before the state space covers."""
     ssm_parameters: int = 0
-    """Parameters of a state-space layer that is no Mamba-2 (Mamba, RWKV); 0 for Mamba-2 and the gated delta rule, whose
-    parameters follow from the dimensions."""
+    """Parameters of a state-space layer that is not Mamba-2 (Mamba, RWKV); 0 for Mamba-2 and the gated delta rule,
+    whose parameters follow from the dimensions."""
     expert_latent: int = 0
     """Above 0 if routed experts work on a projection of this width and not on the hidden size."""
     gated_attention: bool = False

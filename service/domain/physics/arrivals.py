@@ -117,7 +117,7 @@ class ArrivalTimes:
         return np.asarray(most_is_within | least_is_within & (self.p_added_above(added) <= 1.0 - percentile))
 
     def first_token(self, percentile: float) -> Floats:
-        """Seconds to the first token that this share of the requests does not exceed."""
+        """Seconds to the first token at a percentile, the share of the requests that take no longer."""
         added = np.zeros(len(self.least_first_token))
         late = np.flatnonzero(self.p_added_above(added) > 1.0 - percentile)
         if len(late):
@@ -141,7 +141,7 @@ class ArrivalTimes:
         return high
 
     def per_output_token(self, percentile: float) -> Floats:
-        """Seconds per token of the answer that this share of the requests does not exceed."""
+        """Seconds per token of the answer at a percentile, the share of the requests that take no longer."""
         return self.least_per_token + self.added_per_token.quantile(percentile)
 
     def per_request(self, percentile: float) -> Floats:
@@ -203,7 +203,7 @@ class AnswerTimes(ArrivalTimes):
     """Times on engines that write answers to prompts which others read: a wait for a place counts per token."""
 
     def per_output_token(self, percentile: float) -> Floats:
-        """Seconds per token of the answer that this share of the requests does not exceed."""
+        """Seconds per token of the answer at a percentile, the share of the requests that take no longer."""
         of_one_length = replace(self, answer_variation=np.zeros(len(self.tokens)))
         return np.asarray(of_one_length.per_request(percentile) / self.tokens)
 
@@ -229,7 +229,7 @@ class BatchTimes(ArrivalTimes):
     """`added_per_token` in a batch that takes all places."""
 
     def per_output_token(self, percentile: float) -> Floats:
-        """Seconds per token of the answer that this share of the requests does not exceed.
+        """Seconds per token of the answer at a percentile, the share of the requests that take no longer.
 
         No batch is larger than a full one, while the gamma distribution of a time has no end.
         """

@@ -68,11 +68,11 @@ class DisaggregatedTimes:
     """Mean tokens of an answer after the first one."""
 
     def first_token(self, percentile: float) -> Floats:
-        """Seconds to the first token that this share of the requests does not exceed."""
+        """Seconds to the first token at a percentile, the share of the requests that take no longer."""
         return self.prefill.first_token(percentile)
 
     def per_output_token(self, percentile: float) -> Floats:
-        """Seconds per token of the answer that this share of the requests does not exceed."""
+        """Seconds per token of the answer at a percentile, the share of the requests that take no longer."""
         return self.decode.per_output_token(percentile)
 
     def per_request(self, percentile: float) -> Floats:

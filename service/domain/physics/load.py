@@ -43,13 +43,13 @@ class LoadTimes(Protocol):
         """Mean seconds of a whole request."""
 
     def first_token(self, percentile: float) -> Floats:
-        """Seconds to the first token that this share of the requests does not exceed."""
+        """Seconds to the first token at a percentile, the share of the requests that take no longer."""
 
     def per_output_token(self, percentile: float) -> Floats:
-        """Seconds per token of the answer that this share of the requests does not exceed."""
+        """Seconds per token of the answer at a percentile, the share of the requests that take no longer."""
 
     def per_request(self, percentile: float) -> Floats:
-        """Seconds of a whole request that this share of the requests does not exceed."""
+        """Seconds of a whole request at a percentile, the share of the requests that take no longer."""
 
 
 TIMES: dict[str, tuple[Callable[[ArrivalTimes, float, float], Mask], Callable[[LoadTimes, float], Floats]]] = {
@@ -153,7 +153,7 @@ class Replicas:
 
     @staticmethod
     def of(engines: Engines, places: Floats, count: Floats, slowness: Floats) -> "Replicas":
-        """Returns the replicas of these engines."""
+        """Returns the replicas, with the likely seconds of engines whose places are all taken."""
         return Replicas(engines, places, count, slowness, engines.under_load(places).times(slowness))
 
     def rows(self, rows: Indices) -> "Replicas":

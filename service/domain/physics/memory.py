@@ -119,8 +119,8 @@ def layer_activation_bytes(
     sequence, a token takes at 2 bytes per value: 8 h (norms) + 2 d (a + 2 k) + 2 d a + 2 f x 4 (gated) or 2 f x 2
     (not); without FlashAttention 5 a s more: scores before and after the softmax, and a dropout mask of a byte each.
     For f = 4 h and k = a this is the (34 + 5 a s / h) h of Korthikanti et al. (2022) without its other dropout masks.
-    In a hybrid it is the mean of all layers, of which each has one norm. A state space keeps its gate, values, result
-    and gated result, and what leads into the state and out of it.
+    In a hybrid it is the mean of all layers, each of which has one norm. A state-space layer keeps its gate, values,
+    result and gated result, and its projections into the state and out of it.
     """
     width = t.expert_ffn * t.experts_per_token if t.experts and t.expert_ffn else t.ffn
     attention, ffn, state = (count / t.layers for count in (t.attending_layers, t.ffn_layers, t.ssm_layers))

@@ -42,7 +42,7 @@ ALMOST_ONE = 1.0 - 1e-6
 
 @dataclass(frozen=True, slots=True)
 class EngineTimes:
-    """Seconds that an engine takes for each part of its work, or how often a figure counts each of these parts."""
+    """Seconds of each part of the work of an engine; or, as weights, how often a figure counts each part."""
 
     step: Number
     """A step that yields tokens, without the work that requests add to it."""

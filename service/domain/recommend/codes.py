@@ -29,7 +29,10 @@ class ReasonCode(MeaningfulCode):
     SOFTWARE = auto(), "The requested software is known to run there."
     INTERCONNECT = auto(), "How the GPUs of one machine are linked."
     RANKED_AT_HIGH_PRICE = auto(), "No recent observation confirms the price, so it ranks at its high end."
-    SPARE_VCPUS = auto(), "How many of its vCPUs prepare samples as fast as the GPUs take them; more bring no speed."
+    SPARE_VCPUS = (
+        auto(),
+        "How many of its vCPUs prepare samples as fast as the GPUs take them; more vCPUs make it no faster.",
+    )
     TIED = auto(), "The uncertainty of the estimates is larger than the difference to these other choices."
     WITHIN_LIMITS = auto(), "How the choice keeps the deadline and the budget."
     WITHIN_BUDGET = auto(), "What a month of the load costs, and the budget of a month."

@@ -17,7 +17,7 @@ INCLUDED_WORDS: dict[str, dict[str, tuple[str, ...]]] = {"interconnect": {"nvlin
 
 RANGES: dict[str, tuple[str, str]] = {
     **{name: (column.label, column.note) for name, column in NUMBERS.items() if column.is_filter},
-    "tflops": ("peak rate at the precision", "Dense peak of all GPUs at the first precision named."),
+    "tflops": ("peak rate at the precision", "It is the dense peak of all GPUs at the first precision that is named."),
 }
 """Name of a range filter → its label and note. `tflops` has a column for each precision."""
 

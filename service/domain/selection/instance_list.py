@@ -111,7 +111,7 @@ def _column(name: str, constraints: Constraints, catalog: Catalog, types: Indice
 
 def _tflops(name: str, constraints: Constraints, catalog: Catalog, types: Indices) -> Floats:
     if not constraints.precision_all:
-        raise QuestionError(f"Sorting by {name} needs a precision: add for example precision=bf16.", field="sort")
+        raise QuestionError(f"Sorting by {name} needs a precision: add one, such as precision=bf16.", field="sort")
     return catalog.columns.tflops[constraints.precision_all[0]][types]
 
 

@@ -77,7 +77,7 @@ class CheapestOffers:
         return self.types if limit is None else self.prices.at_most(limit)
 
     def types_at(self, where: Mask, limit: float | None = None) -> TypeSet:
-        """Returns the types with an offer at which a mask is true, and which costs at most the limit, if any."""
+        """Returns the types with an offer that is in the mask and, if there is a limit, costs at most that."""
         rows = where if limit is None else where & (self.usd <= limit)
         return types_where(np.bincount(self.instance_type[rows], minlength=len(self.lowest_usd)) > 0)
 

@@ -82,7 +82,7 @@ class FailedConstraint(NamedTuple):
 
     @property
     def fails_alone(self) -> TypeSet:
-        """Types that miss this constraint and nothing else, the limits on the whole job included."""
+        """Types that fail this constraint alone: they pass every other one, and keep the limits on the whole job."""
         alone = self.fails & self.rejected.types
         return alone if self.kept is None else alone & self.kept
 

@@ -1,7 +1,7 @@
 """SkyPilot catalogs (v8): one undated CSV for each cloud, whose columns differ in order and set.
 
 The column `GpuInfo` has five formats and is not read. Prices are of the whole machine. An empty price means that the
-machine is not sold; for several clouds, 0 means the same.
+machine is not sold; for several providers, 0 means the same.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

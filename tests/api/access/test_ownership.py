@@ -127,7 +127,7 @@ def test_a_key_stores_so_many_and_no_more(callers: Clients) -> None:
     send(callers.ours, *items[:2])
     refused = callers.ours.post("/measurements", json={"items": [{**ITEM, **item} for item in items]})
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "items")
-    assert "may store 3 measurements and has stored 2, to which 2 cannot be added" in refused.json()["detail"]
+    assert "may store 3 measurements and has stored 2, so that 2 more cannot be stored" in refused.json()["detail"]
     assert len(listed(callers.ours, "ours")) == 2
     send(callers.ours, *items[:3])
     send(callers.ours, *items[:3])

@@ -235,7 +235,7 @@ def test_a_body_that_means_nothing(body: str, status: int, field: str | None, ap
 
 def test_another_method_gets_both_in_allow(client: TestClient) -> None:
     answer = client.delete("/measurements")
-    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
 
 
 def test_it_takes_no_query(client: TestClient) -> None:

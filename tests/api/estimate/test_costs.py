@@ -389,7 +389,7 @@ def test_the_total_of_an_unknown_part_is_a_lower_bound(client: TestClient) -> No
     answer = post_estimate(client, changed(HOURS, storage={"gib": 10, "class": "pd-ssd"}, market="on_demand"))
     (cost,) = answer["cost"]
     assert cost["usd_complete"] is False
-    assert cost["missing"] == ["What pd-ssd costs at aws in us-east-1 is not known."]
+    assert cost["missing"] == ["The price of pd-ssd at aws in us-east-1 is not known."]
     assert part(cost, "storage")["usd"] is None
     assert part(cost, "storage")["reason"] == cost["missing"][0]
     assert "at least $" in cost["text"]
@@ -462,9 +462,9 @@ def test_a_load_without_an_amount_is_judged_by_its_month(client: TestClient) -> 
 
 
 WRONG: dict[str, tuple[Body, str, str]] = {
-    "hours below nothing": (changed(HOURS, hours=-1), "hours", "greater than 0"),
-    "more than a century": (changed(HOURS, hours=1e7), "hours", "less than or equal to 1000000"),
-    "idle all the time": (changed(HOURS, idle_fraction=1), "idle_fraction", "less than 1"),
+    "hours below nothing": (changed(HOURS, hours=-1), "hours", "above 0"),
+    "more than a century": (changed(HOURS, hours=1e7), "hours", "at most 1,000,000"),
+    "idle all the time": (changed(HOURS, idle_fraction=1), "idle_fraction", "below 1"),
     "unknown storage": (changed(HOURS, storage={"gib": 1, "class": "gp4"}), "storage.class", "gp3"),
     "unknown market": (changed(HOURS, market="spott"), "market", "spot"),
     "a market it lacks": (
@@ -476,6 +476,9 @@ WRONG: dict[str, tuple[Body, str, str]] = {
     "a region without it": (changed(HOURS, region="us-west-1"), "region", "us-west-2"),
     "one price everywhere": (
         {"hours": 1, "machine": "lambda/gpu_8x_a100", "region": "us-east-1"}, "region", "leave the region out",
+    ),
+    "a continent without it": (
+        {"hours": 1, "machine": "lambda/gpu_8x_a100", "region": "Europe"}, "region", "is not offered in Europe.",
     ),
     "unknown service": (changed(HOURS, managed_service="sagemaker"), "managed_service", "sagemaker-training"),
     "a market of one's own": (
@@ -494,6 +497,17 @@ def test_a_price_of_all_regions_holds_in_those_without_a_price_of_their_own(regi
     (cost,) = post_estimate(client, {"hours": 1, "machine": "oci/BM.GPU.H100.8", "region": region})["cost"]
     assert cost["usd_per_hour"] == 80
     assert cost["region"] == (region if region == "us-ashburn-1" else None)
+
+
+def test_large_figures_of_a_bill_have_no_exponent(client: TestClient) -> None:
+    stored = {"gib": 2.5e7, "class": "s3-standard", "hours": 40_000}
+    body = changed(HOURS, hours=123_456, nodes=2_000, market="on_demand", storage=stored, data_transfer_out_gb=3e7)
+    (cost,) = post_estimate(client, body)["cost"]
+    texts = {part["name"]: part["text"] for part in cost["parts"]}
+    assert cost["text"].startswith("123,456 h on 2,000 x aws/p4d.24xlarge")
+    assert texts["compute"].startswith("123,456 h x 2,000 machines at ")
+    assert texts["storage"].startswith("volume: 25,000,000 GiB of s3-standard for 40,000 h, at ")
+    assert texts["transfer"] == "30,000,000 GB to the internet, after 0 GB in the same month"
 
 
 @pytest.mark.parametrize("name", WRONG)

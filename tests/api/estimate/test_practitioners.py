@@ -110,7 +110,7 @@ def test_runs_of_a_name_are_those_of_single_machines(client: TestClient) -> None
     body = {"workload": work, "machine": "g3.4xlarge", "nodes": 4, "as_of": "2017-08-20"}
     answer = client.post("/estimate", json=body)
     assert answer.status_code == 422
-    assert "those on single machines count" in answer.json()["detail"]
+    assert "on single machines count" in answer.json()["detail"]
     measured = {"samples_per_second": 3000, "samples": 1e6}
     together = {**body, "workload": None, "measured": measured}
     assert post_estimate(client, {name: value for name, value in together.items() if value})["cost"]
@@ -131,7 +131,7 @@ def test_a_batch_that_contradicts_its_parts_is_refused(client: TestClient) -> No
     answer = client.post("/estimate", json=body)
     assert answer.status_code == 422
     assert answer.json()["detail"] == (
-        "Micro-batches of 4, accumulated 4 times on 8 data-parallel ranks, are no global batch of 8."
+        "Micro-batches of 4, accumulated 4 times on 8 data-parallel ranks, do not make a global batch of 8."
     )
 
 
@@ -291,8 +291,8 @@ def test_readers_of_deepseek_are_served_by_eight_linked_gpus(client: TestClient)
     ("name", "near"),
     [
         ("vlm", "Did you mean vllm"),
-        ("nvidia-nim==1.8", "Did you mean tensorrt-llm or vllm or sglang?"),
-        ("nvcr.io/nvidia/tritonserver:25.01", "Did you mean tensorrt or onnxruntime"),
+        ("nvidia-nim==1.8", "Did you mean tensorrt-llm, vllm or sglang?"),
+        ("nvcr.io/nvidia/tritonserver:25.01", "Did you mean tensorrt, onnxruntime"),
         ("kserve", "Did you mean vllm or transformers?"),
         ("ray-serve", "Did you mean vllm or sglang?"),
         ("my-own-server", None),

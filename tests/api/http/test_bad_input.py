@@ -63,6 +63,8 @@ def is_problem(answer: Answer, status: int, field: str | None = None, near: str 
         ("/instances?sort=usd_per_huor", "sort", "usd_per_hour"),
         ("/instances?sort=-vcpu", "sort", "vcpus"),
         ("/instances?sort=-price", "sort", "usd_per_hour"),
+        ("/instances?sort=-vram", "sort", "gpu_memory_gb"),
+        ("/instances?min_price=1", "min_price", "max_usd_per_hour"),
         ("/instances?market=spott", "market", "spot"),
         ("/instances?gpu_vendor=nvidea", "gpu_vendor", "nvidia"),
         ("/instances?gpu_kind=tpus", "gpu_kind", "tpu"),
@@ -254,6 +256,7 @@ def test_a_method_that_an_address_does_not_take(app: FastAPI, path: str, method:
     answer = call(app, method, path)
     is_problem(answer, 405)
     assert "GET" in answer.headers["allow"]
+    assert "GET" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "BREW"])

@@ -125,6 +125,21 @@ def test_an_empty_list_is_empty_in_csv_too(client: TestClient, target: str) -> N
     assert client.get(target, headers={"Accept": "text/csv"}).text.strip() == ""
 
 
+@pytest.mark.parametrize(
+    ("accept", "media_type"),
+    [
+        ("text/csv, */*", "text/csv"),
+        ("application/json;q=0.9, Text/CSV; charset=utf-8; q=0.9", "text/csv"),
+        ("text/csv;q=0.5, application/json", "application/json"),
+        ("text/csv;q=0", "application/json"),
+        ("*/*", "application/json"),
+    ],
+)
+def test_a_list_comes_in_the_form_that_the_client_prefers(client: TestClient, accept: str, media_type: str) -> None:
+    answer = client.get("/regions?limit=1", headers={"Accept": accept})
+    assert answer.headers["Content-Type"].partition(";")[0] == media_type
+
+
 # Days
 
 
@@ -168,6 +183,15 @@ def test_head_has_the_headers_of_get(server: Server, path: str) -> None:
         if (path, name) == ("/metrics", "Content-Length"):
             continue  # the figures count these very requests
         assert head.headers.get(name) == get.headers.get(name)
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_csv_has_a_tag_of_its_own(client: TestClient, path: str) -> None:
+    """A client with the JSON of an address does not have its CSV."""
+    tag, csv = client.get(path).headers["ETag"], {"Accept": "text/csv"}
+    answer = client.get(path, headers={"If-None-Match": tag, **csv})
+    assert answer.status_code == 200
+    assert client.get(path, headers={"If-None-Match": answer.headers["ETag"], **csv}).status_code == 304
 
 
 def test_problems_have_no_etag(client: TestClient) -> None:

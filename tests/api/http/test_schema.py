@@ -72,12 +72,13 @@ KNOWN = {
 
 BEYOND_A_SCHEMA = re.compile(
     r"No .* is called|lies in the future|The catalog begins in|Nothing was known on|is above m|The cursor"
-    r"|needs? a precision|is after to"
-    r"|need workload.precision|There is no (column|facet)|needs at least one above 0|On .* there is no instance type"
-    r"|String should have at least 1 character"  # between two commas
+    r"|needs? a precision|is after 'to'"
+    r"|need workload.precision|There is no (column|facet)|needs at least one above 0"
+    r"|The catalog of .* has no instance type"
+    r"|should not be empty"  # between two commas
     r"|(Give|Send) (a|either) |An estimate needs|Nothing is known of|has no GPU|does not run"
     r"|description is incomplete|cannot"
-    r"|needs? (its|a|samples)|must be |between \d|is given in|may be any of|The layout|each needs a sample"
+    r"|needs? (its|a|samples)|must be |between \d|is given in|may be any of|The layout|each needs at least one sample"
     r"|both or neither"
     r"|needs the model's parameters|leave the parameters out|describes the whole model|belong to|No layout|more than"
     r"|Several providers"

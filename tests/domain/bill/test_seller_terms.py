@@ -68,7 +68,7 @@ def test_money_is_converted_at_the_rate_of_the_day_of_the_price() -> None:
 
 def test_a_price_that_is_not_known_keeps_its_reason() -> None:
     terms = found(priced(usd_per_hour=None, note="on request"))
-    reason = "What an hour of aws/p4d.24xlarge in us-east-1 costs is not known: on request."
+    reason = "The price of an hour of aws/p4d.24xlarge in us-east-1 is not known: on request."
     assert terms.price == Unknown(reason)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.band import Band
-from service.domain.bill.serving import cost_of_load
+from service.domain.bill.serving import CERTAIN, cost_of_load
 from service.domain.jobs.serving import Length, Serving
 from service.domain.physics.generation import ServedLoad, TokenTimes
 
@@ -49,6 +49,9 @@ def test_a_load_of_some_hours_a_day_pays_for_these_and_under_a_commitment_for_al
     assert committed.per_million_tokens is not None
     assert every.per_million_tokens is not None
     assert committed.per_million_tokens.likely == pytest.approx(4 * every.per_million_tokens.likely, abs=4)
+    # 36,000 requests an hour, for 20, 12 and 8 dollars; a quarter of them if all hours of the month are paid.
+    assert part.requests_per_usd == every.requests_per_usd == Band(1800.0, 3000.0, 4500.0)
+    assert committed.requests_per_usd == Band(450.0, 750.0, 1125.0)
 
 
 @given(st.floats(0.01, 1e4), st.floats(0.01, 0.99))
@@ -61,6 +64,25 @@ def test_prompts_and_answers_add_up_to_the_hour_of_the_machines(rate: float, sha
     a_request = prompts * 800 / 1e6 + answers * 200 / 1e6
     assert a_request * rate * 3600 == pytest.approx(6.0, rel=1e-3, abs=2 * rate * 3600 * 1e-9)
     assert cost.per_thousand_requests.likely / 1e9 * rate * 3600 == pytest.approx(6.0, rel=1e-3, abs=rate * 3600e-9)
+
+
+@pytest.mark.parametrize("factors", [CERTAIN, (0.5, 1.0, 3.0)])
+def test_the_requests_for_a_dollar_are_those_of_the_dollars_for_a_thousand(factors: tuple[float, float, float]) -> None:
+    cost = cost_of_load(served(10.0, 0.5), 2_000_000, 1, factors)
+    assert cost is not None
+    assert cost.requests_per_usd is not None
+    dollars = [
+        each / 1e6
+        for each in (cost.per_thousand_requests.high, cost.per_thousand_requests.likely, cost.per_thousand_requests.low)
+    ]
+    found = (cost.requests_per_usd.low, cost.requests_per_usd.likely, cost.requests_per_usd.high)
+    assert found == pytest.approx([1000 / each for each in dollars], rel=1e-3)
+
+
+def test_a_machine_that_costs_nothing_has_no_requests_for_a_dollar() -> None:
+    cost = cost_of_load(served(10.0, 0.5), 0, nodes=1)
+    assert cost is not None
+    assert cost.requests_per_usd is None
 
 
 def test_a_load_that_is_not_served_within_its_limits_has_no_price() -> None:

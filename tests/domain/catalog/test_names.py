@@ -1,8 +1,10 @@
 """Names as people type them, and the near names of unknown ones."""
 
+from collections.abc import Iterable
+
 import pytest
 
-from service.domain.catalog.names import fold_gpu, near_names, resolve, resolve_instance
+from service.domain.catalog.names import either, fold_gpu, near_names, resolve, resolve_instance
 from service.domain.errors import UnknownName
 from tests.builders.catalogs import catalog
 
@@ -98,8 +100,16 @@ def test_makers_and_gigabytes_are_written_in_many_ways(spelling: str, folded: st
     assert fold_gpu(spelling) == folded
 
 
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [(["a"], "a"), (["a", "b"], "a or b"), (["a", "b", "c"], "a, b or c"), ({"a": 1, "b": 2}, "a or b")],
+)
+def test_alternatives_have_one_or_before_the_last(names: Iterable[str], text: str) -> None:
+    assert either(names) == text
+
+
 def test_an_instance_type_is_unknown_on_a_day() -> None:
     """P3 was not yet announced in 2016, so the day belongs to the error."""
     world = catalog()
-    with pytest.raises(UnknownName, match=rf"No instance type of {world.day} is called 'p7\.48xlarge'"):
+    with pytest.raises(UnknownName, match=rf"The catalog of {world.day} has no instance type 'p7\.48xlarge'"):
         resolve_instance("p7.48xlarge", world, "instance")

@@ -67,7 +67,7 @@ def test_a_region_of_its_own_stands_before_all_regions_and_the_newest_day_before
     assert storage_price_of(prices, "aws", "eu-central-1", "gp3", DAY) == prices[2]
     assert storage_price_of(prices, "aws", None, "gp3", date(2019, 1, 1)) == prices[0]
     none = storage_price_of(prices, "aws", "us-east-1", "io2", DAY)
-    assert none == Unknown("What io2 costs at aws in us-east-1 is not known.")
+    assert none == Unknown("The price of io2 at aws in us-east-1 is not known.")
 
 
 def test_the_known_classes_are_listed() -> None:
@@ -106,4 +106,4 @@ def test_the_newest_whole_table_of_tiers_holds() -> None:
     assert found == AWS_OUT
     assert transfer_prices_of([*older, *AWS_OUT], "aws", None, "internet", date(2020, 1, 1)) == older
     none = transfer_prices_of(AWS_OUT, "aws", "us-east-1", "region", DAY)
-    assert none == Unknown("What a GB to another region costs at aws in us-east-1 is not known.")
+    assert none == Unknown("The price of a GB to another region at aws in us-east-1 is not known.")

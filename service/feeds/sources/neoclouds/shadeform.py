@@ -1,4 +1,4 @@
-"""Shadeform: machines of other clouds under names of its own, with the price of the machine in cents by region."""
+"""Shadeform: machines of other providers under names of its own, with the price of the machine in cents by region."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
