@@ -74,9 +74,13 @@ def _check_batch(job: Job) -> None:
         )
 
 
+ROUNDED_UP = 1.05
+"""Largest ratio of a rounded number of parameters to the exact one, such as 8.4 to 8.03 billion."""
+
+
 def _check_trained(job: Job) -> None:
-    """Raises `QuestionError` if more parameters learn than the model has."""
-    if job.task == "training" and (job.trainable_parameters or 0.0) > job.model.parameters:
+    """Raises `QuestionError` if more parameters learn than the model has, even if their number is rounded up."""
+    if job.task == "training" and (job.trainable_parameters or 0.0) > ROUNDED_UP * job.model.parameters:
         raise QuestionError(
             f"trainable_parameters cannot exceed the {job.model.parameters:g} parameters of {job.model.name}.",
             field="workload.trainable_parameters",

@@ -133,7 +133,7 @@ def layer_activation_bytes(
 def trainable_parameters(config: TrainingConfig) -> float:
     """Parameters that learn, without embedding tables; adapters of unknown size have a usual share of the model."""
     if config.trainable_parameters:
-        return config.trainable_parameters
+        return min(config.trainable_parameters, config.model.parameters)
     dense = config.model.parameters - table_parameters(config.model)
     return dense * (1.0 if config.method == "full" else ADAPTER_SHARE)
 

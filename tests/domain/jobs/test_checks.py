@@ -48,7 +48,8 @@ def test_a_job_without_contradictions_passes() -> None:
     check_job(TRAINING)
     check_job(replace(TRAINING, micro_batch=32, global_batch=32, amount=Amount(tokens=1e9), sequence_length=2048))
     check_job(replace(TRAINING, sequence_length=1024, mean_length=1024.0))
-    check_job(replace(TRAINING, trainable_parameters=TRAINING.model.parameters))
+    for rounded in (1.0, 1.04):
+        check_job(replace(TRAINING, trainable_parameters=rounded * TRAINING.model.parameters))
 
 
 def test_samples_that_are_longer_without_their_padding_are_refused_with_both_fields() -> None:
