@@ -29,8 +29,8 @@ ASKS = {
 }
 """Modules that ask the domain, and the one function that each of them calls once."""
 
-PRINTS = {"number"}
-"""Functions of the domain that only print a value: exact money as a JSON number."""
+PRINTS = {"number", "either", "with_near"}
+"""Functions of the domain that only print a value: exact money as a JSON number, and names as alternatives."""
 
 
 def path_of(module: str) -> Path:

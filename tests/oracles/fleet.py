@@ -39,6 +39,8 @@ class NodeEstimate:
     keeps_limits: bool = True
     samples: float = 1.0
     """Samples of the whole amount, done in `hours`; one without an amount."""
+    seconds_per_request: float | None = None
+    """Seconds of a request of a load whose rate is given."""
 
     @property
     def works(self) -> bool:
@@ -76,9 +78,11 @@ def estimate_on_nodes(job: Job, instance_type: InstanceType, nodes: int, catalog
     if served is None:
         samples = 1.0 if answer.samples is None else answer.samples
         return NodeEstimate(nodes, "", rate.low, rate.likely, rate.high, hours, needed, samples=samples)
+    request = None if served.serving.concurrency else served.seconds_per_request
     return NodeEstimate(
-        nodes, "", rate.low, rate.likely, rate.high, hours, needed, served.instances.likely, not served.missed
-    )
+        nodes, "", rate.low, rate.likely, rate.high, hours, needed, served.instances.likely, not served.missed,
+        seconds_per_request=request,
+    )  # fmt: skip
 
 
 def _holds_weights(job: Job, instance_type: InstanceType, nodes: int, catalog: Catalog) -> bool:

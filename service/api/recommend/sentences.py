@@ -61,6 +61,7 @@ CRITERIA: Mapping[str, tuple[str, int, str]] = {
     "usd_per_hour": ("${} an hour", 6, "an unknown price"),
     "usd_of_job": ("${} for the whole job", 4, "an unknown price"),
     "hours": ("{} hours", 3, "unknown hours"),
+    "seconds_per_request": ("{} seconds per request", 3, "an unknown time per request"),
     "samples_per_second": ("{} samples per second", 4, "an unknown speed"),
     "samples_per_usd": ("{} samples per dollar", 4, "an unknown price"),
     "joules_per_sample": ("{} joules per sample", 4, "an unknown power"),

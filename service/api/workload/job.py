@@ -302,9 +302,11 @@ def _model(sent: str | ModelDimensionsRequest, catalog: Catalog) -> Model:
 def _described(sent: ModelDimensionsRequest, dimensions: dict[str, Any], catalog: Catalog) -> Model:
     known = catalog.reference.models.values()
     if sent.huggingface_config is not None:
-        if others := sent.model_fields_set - {"name", "huggingface_config"}:
-            names = ", ".join(sorted(others))
-            raise QuestionError(f"huggingface_config describes the whole model: leave {names} out.", field=min(others))
+        described_twice = sent.model_dump(exclude={"name", "huggingface_config"}, exclude_defaults=True)
+        if others := sorted(described_twice):
+            raise QuestionError(
+                f"huggingface_config describes the whole model: leave {', '.join(others)} out.", field=others[0]
+            )
         model = recognised(read_config(sent.huggingface_config, sent.name or "custom"), known)
         return replace(model, published_precision=published_precision(sent.huggingface_config))
     return described(

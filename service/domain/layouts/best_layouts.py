@@ -37,6 +37,9 @@ class LayoutFigures:
     """Least of `load.Served.least_alone` over all layouts; without a load it has no columns."""
     least_together: Floats
     """Least of `load.Served.least_together` over all layouts; without a load it has no columns."""
+    seconds_per_request: Floats
+    """Seconds of a request of the load at its percentile; NaN without a load, and for clients who wait for answers, as
+    their times follow from the rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,4 +75,5 @@ def no_figures(rows: int, limits: int) -> dict[str, NDArray[Any]]:
         "instances": np.ones(rows),
         "least_alone": np.full((rows, limits), np.inf),
         "least_together": np.full((rows, limits), np.inf),
+        "seconds_per_request": np.full(rows, np.nan),
     }

@@ -316,6 +316,7 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> BestLayouts:
         instances=of_best(speed.instances, np.inf),
         least_alone=_least_of_clusters(fits, tried, speed.least_alone[number]),
         least_together=_least_of_clusters(fits, tried, speed.least_together[number]),
+        seconds_per_request=of_best(speed.seconds_per_request, np.nan),
     )
 
 
@@ -336,6 +337,8 @@ class _Speed(NamedTuple):
     instances: Floats
     least_alone: Floats
     least_together: Floats
+    seconds_per_request: Floats
+    """As in `BestLayouts`."""
     keys: tuple[Floats, ...]
     """Columns that order the layouts of a cluster; see `_Pairs.best`."""
 
@@ -343,13 +346,14 @@ class _Speed(NamedTuple):
     def nothing(limits: int) -> "_Speed":
         """Figures of no pairs."""
         empty, none = np.zeros(0), np.zeros((0, limits))
-        return _Speed(empty, empty, empty, none, none, ())
+        return _Speed(empty, empty, empty, none, none, empty, ())
 
     @staticmethod
     def of_one(rate: Floats, concurrency: Floats, *keys: Floats) -> "_Speed":
         """Figures without a load. In the order of layouts, `keys` come before the rate."""
         none = np.zeros((len(rate), 0))
-        return _Speed(rate, concurrency, np.ones(len(rate)), none, none, (*keys, -rate))
+        unknown = np.full(len(rate), np.nan)
+        return _Speed(rate, concurrency, np.ones(len(rate)), none, none, unknown, (*keys, -rate))
 
 
 def _speed(search: _InferenceSearch, tried: _Pairs, places: Floats) -> _Speed:
@@ -435,15 +439,16 @@ def _serving(search: _InferenceSearch, pairs: _Pairs, replicas: Replicas, transf
     served, at_once = serve_load(replicas, transfer, serving), replicas.places * replicas.count
     rate = served.rate * replicas.count * serving.answer.mean / _bands(search, pairs)[:, 1]
     if serving.concurrency:
-        second_key = -rate
+        seconds, second_key = np.full(len(rate), np.nan), -rate
     else:
-        second_key = times_of_load(replicas, transfer, served, serving).per_request(serving.percentile)
+        seconds = second_key = times_of_load(replicas, transfer, served, serving).per_request(serving.percentile)
     return _Speed(
         rate=rate,
         concurrency=at_once,
         instances=served.instances,
         least_alone=served.least_alone,
         least_together=served.least_together,
+        seconds_per_request=seconds,
         keys=(served.instances, second_key),
     )
 

@@ -255,6 +255,8 @@ class RankedOffer:
     usd: float | None
     """Likely cost of the whole job, or of an hour if there is no amount; None without a job or a price."""
     samples_per_usd: float | None
+    seconds_per_request: float | None
+    """Seconds of a request of a load whose rate is given, at its percentile; None for other work."""
     score: float
     tied: Ties = UNTIED
     pareto: bool = False

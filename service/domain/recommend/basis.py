@@ -19,13 +19,14 @@ from service.domain.recommend.fleet import (
     FleetEstimate,
     estimate_by_name,
     estimate_fleet,
+    gpu_counts,
     job_checks,
     node_counts,
     not_measured,
     with_measurements,
 )
 from service.domain.recommend.objective import NEEDS_POWER, NEEDS_SPEED, Figures, Objective
-from service.domain.recommend.plans import SPOT, Planner, gpu_counts, keeping_otherwise, limit_checks, plans_of
+from service.domain.recommend.plans import SPOT, Planner, keeping_otherwise, limit_checks, plans_of
 from service.domain.recommend.ranking import Ranked, rank
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, offer_choice
@@ -192,7 +193,7 @@ def ranked_offer(
 ) -> RankedOffer:
     """Returns one row of a ranking as a value."""
     index, offer_index = int(ranked.instance_type[row]), int(ranked.offer[row])
-    precision, speed, nodes, instances, hours, usd, per_usd = None, None, 1, 1, None, None, None
+    precision, speed, nodes, instances, hours, usd, per_usd, seconds = None, None, 1, 1, None, None, None, None
     if ranked.plans is None:
         assert basis.peaks is not None
         nodes, (precision, peak) = basis.nodes, basis.peaks.assumed[index]
@@ -202,7 +203,7 @@ def ranked_offer(
         plans, candidate = ranked.plans, int(ranked.candidate[row])
         nodes, instances = int(plans.nodes[candidate]), int(plans.instances[candidate])
         speed, hours = known(float(plans.rate[candidate])), known(float(plans.hours[candidate]))
-        usd = known(float(plans.figures.usd[candidate]))
+        usd, seconds = (known(float(each[candidate])) for each in (plans.figures.usd, plans.seconds_per_request))
         per_usd = float(plans.figures.samples[candidate]) / usd if usd else None
     return RankedOffer(
         rank=row + 1,
@@ -217,6 +218,7 @@ def ranked_offer(
         hours=hours,
         usd=usd,
         samples_per_usd=per_usd,
+        seconds_per_request=seconds,
         score=float(ranked.score[row]),
         tied=tied,
         pareto=pareto,

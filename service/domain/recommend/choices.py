@@ -256,6 +256,8 @@ def _job_figure(criterion: str, offer: RankedOffer, context: WorkContext) -> tup
             return ("usd_of_job" if context.has_amount else "usd_per_hour"), offer.usd
         case "hours" if offer.hours is not None:
             return "hours", offer.hours
+        case "hours" if offer.seconds_per_request is not None:
+            return "seconds_per_request", offer.seconds_per_request
         case "samples_per_usd":
             return "samples_per_usd", offer.samples_per_usd
         case "joules":

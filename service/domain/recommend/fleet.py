@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Indices, Mask
+from service.domain.arrays import Floats, Indices, Mask
 from service.domain.band import Band
 from service.domain.bill.estimate import modelled_rate, modelled_rate_in
 from service.domain.catalog.catalog import Catalog
@@ -124,6 +124,20 @@ class FleetEstimate(Generic[W]):
     def layout(self, index: int, nodes: int) -> Layout:
         """Returns the best layout on a number of nodes of an instance type."""
         return self.layouts[self.counts.index(nodes)].of(index)
+
+    def watts(self, catalog: Catalog) -> Floats:
+        """Returns the power of one machine of each type: measured with the work, else the rated power of its GPUs."""
+        watts = catalog.columns.numbers["tdp_watts"].copy()
+        for (index, _), rate in self.measured.items():
+            if rate.basis == "measured" and rate.evidence.watts is not None:
+                watts[index] = rate.evidence.watts
+        return watts
+
+
+def gpu_counts(catalog: Catalog) -> Floats:
+    """Returns the GPUs of each type; NaN without GPUs, so that such a machine does not count as the smallest."""
+    counts = catalog.columns.numbers["gpu_count"]
+    return np.where(counts > 0, counts, np.nan)
 
 
 def _chosen(options: Sequence[EstimateColumns], option: Indices, name: str) -> NDArray[Any]:

@@ -64,7 +64,7 @@ class Figures:
     usd_per_hour: Floats
     """Price of all machines."""
     hours: Floats
-    """Hours of the job, or of a unit of work if there is no amount."""
+    """Hours of the job, or of a unit of work without an amount; of a load whose rate is given, those of a request."""
     speed: Floats
     """Work per hour, in some unit that all candidates share."""
     paid_speed: Floats

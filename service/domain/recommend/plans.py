@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Mask, either, taken
+from service.domain.arrays import Floats, Indices, Mask, either, taken
 from service.domain.bill.charges import Charges, charges_of
 from service.domain.bill.interruption import NO_PRIOR, Checkpoints, Expected, Rates, expected, gang_rate, spot_rates
 from service.domain.bill.run import ONE_MACHINE, BilledRun
@@ -25,7 +25,7 @@ from service.domain.jobs.serving import Serving
 from service.domain.money import MICRO
 from service.domain.physics.load import TIMES, keeps_limits
 from service.domain.recommend.answer import Limits
-from service.domain.recommend.fleet import FleetEstimate, estimate_fleet, estimate_types
+from service.domain.recommend.fleet import FleetEstimate, estimate_fleet, estimate_types, gpu_counts
 from service.domain.recommend.objective import Figures, Objective, compared, scores
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers
 from service.domain.selection.relax import Check, Relaxation
@@ -111,6 +111,8 @@ class Plans:
     """Likely hours until the job is done, with interruptions and waiting; NaN without an amount of work."""
     rate: Floats
     """Samples per second of all instances, while they run."""
+    seconds_per_request: Floats
+    """Seconds of a request of a load whose rate is given, at its percentile; NaN for other work."""
     figures: Figures
     """The figures that the objective weighs; without an amount of work, dollars are those of an hour."""
     ends: Mask
@@ -154,23 +156,9 @@ class NodeOptions:
     """Least figure of each limit of a load, the other limits kept or not: a third dimension, empty without a load."""
     least_together: Floats
     """Least figure of each limit of a load while the others are kept; the third dimension is that of `least_alone`."""
+    seconds_per_request: Floats
     incomplete: Mask
     """Whether the dollars are a lower bound, as in `Plans.incomplete`."""
-
-
-def _watts(planner: Planner, catalog: Catalog) -> Floats:
-    """Returns the power of one machine of each type: measured with the work, else the rated power of its GPUs."""
-    watts = catalog.columns.numbers["tdp_watts"].copy()
-    for (index, _), rate in planner.fleet.measured.items():
-        if rate.basis == "measured" and rate.evidence.watts is not None:
-            watts[index] = rate.evidence.watts
-    return watts
-
-
-def gpu_counts(catalog: Catalog) -> Floats:
-    """Returns the GPUs of each type; NaN without GPUs, so that such a machine does not count as the smallest."""
-    counts = catalog.columns.numbers["gpu_count"]
-    return np.where(counts > 0, counts, np.nan)
 
 
 def plans_of(planner: Planner, candidates: CheapestOffers, catalog: Catalog) -> Plans:
@@ -202,11 +190,12 @@ def _find_plans(catalog: Catalog, planner: Planner, candidates: CheapestOffers) 
         works=_any(options.works),
         hours=at(options.hours),
         rate=at(options.rate),
+        seconds_per_request=at(options.seconds_per_request),
         figures=options.figures.each(at),
         ends=_any(options.ends),
         keeps=_any(keeps),
         kept=_kept_limits(options, options.ends & serves, keeping)
-        | _kept_of_load(planner.limits, options, serves, within),
+        | _kept_of_load(planner.limits, options, candidates.instance_type, serves, within),
         incomplete=options.incomplete,
     )
 
@@ -223,8 +212,14 @@ def _serves(limits: Limits, options: NodeOptions) -> Mask:
     return keeps_limits(options.least_together, of_load) if len(of_load) else np.ones(options.works.shape, np.bool_)
 
 
-def _kept_of_load(limits: Limits, options: NodeOptions, serves: Mask, within: Mask) -> dict[str, KeptLimit]:
-    """Returns the limits of a load. A type that keeps each, but not all at once, fails the first that can rise."""
+def _kept_of_load(
+    limits: Limits, options: NodeOptions, types: Indices, serves: Mask, within: Mask
+) -> dict[str, KeptLimit]:
+    """Returns the limits of a load. A type that keeps each, but not all at once, fails the first that can rise.
+
+    `types` are those of the candidates. All candidates of a type fail the same limit, because each limit that one of
+    them kept would count as kept by the type.
+    """
     of_load, misses = _limits_of_load(limits, options), ~_any(serves & options.works)
     keeps = {field: _any(options.works & (options.least_alone[:, :, column] <= limit))
              for column, (field, limit) in enumerate(of_load.items())}  # fmt: skip
@@ -232,7 +227,9 @@ def _kept_of_load(limits: Limits, options: NodeOptions, serves: Mask, within: Ma
     possible = options.works[:, :, None] & (within[:, :, None] | LIMITS_A_TIME[: len(of_load)])
     least = np.fmin.reduce(np.where(possible, options.least_together, np.inf), axis=0)
     can_be_raised = np.isfinite(least) & (np.array(list(of_load.values())) < np.inf)
-    first = np.argmax(can_be_raised, axis=1) if of_load else None
+    of_types = np.zeros((int(types.max(initial=-1)) + 1, len(of_load)), np.bool_)
+    np.logical_or.at(of_types, types, can_be_raised)
+    first = np.argmax(of_types[types], axis=1) if of_load else None
     keeps_each = _all(misses, keeps.values())
     none = np.zeros(len(misses), np.bool_)
     return {
@@ -282,13 +279,14 @@ def _node_options(planner: Planner, candidates: CheapestOffers, catalog: Catalog
         samples=np.array([option.samples[types] for option in options]),
         usd_per_hour=catalog.offers.usd_per_hour_at(candidates.offer) * nodes,
         price_high=catalog.offers.high[candidates.offer] / catalog.offers.likely[candidates.offer],
-        watts=_watts(planner, catalog)[types] * nodes,
+        watts=planner.fleet.watts(catalog)[types] * nodes,
         spot=catalog.offers.market[candidates.offer] == SPOT,
         gpu_count=gpu_counts(catalog)[types] * nodes,
         gpu_memory_gb=np.broadcast_to(catalog.columns.numbers["gpu_memory_gb"][types], works.shape),
         instances=instances,
         least_alone=np.array([option.least_alone[types] for option in options]),
         least_together=np.array([option.least_together[types] for option in options]),
+        seconds_per_request=np.array([option.seconds_per_request[types] for option in options]),
     )
     if planner.fleet.job.amount is None:
         return _options_without_amount(planner, single, single.instances)
@@ -319,6 +317,7 @@ class _SingleInstance:
     """Instances that serve a load; without a load, one for each run up to the limit."""
     least_alone: Floats
     least_together: Floats
+    seconds_per_request: Floats
 
 
 def _options_without_amount(planner: Planner, single: _SingleInstance, instances: Floats) -> NodeOptions:
@@ -332,7 +331,9 @@ def _options_without_amount(planner: Planner, single: _SingleInstance, instances
         figures=Figures(
             usd=price,
             usd_per_hour=price,
-            hours=1 / rate,
+            # All machines serve the rate of a load, so that the time of a request decides which is fast.
+            hours=np.where(np.isnan(single.seconds_per_request), 1 / rate, single.seconds_per_request)
+            / SECONDS_AN_HOUR,
             speed=rate,
             paid_speed=rate,
             watts=single.watts * instances,
@@ -356,6 +357,7 @@ def _options_without_amount(planner: Planner, single: _SingleInstance, instances
         else {},
         least_alone=single.least_alone,
         least_together=single.least_together,
+        seconds_per_request=single.seconds_per_request,
         incomplete=np.zeros(shape[1], np.bool_),
     )
 

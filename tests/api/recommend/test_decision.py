@@ -159,6 +159,42 @@ def test_a_load_of_some_hours_a_day_is_not_ranked_under_a_commitment_that_is_pai
     assert post_recommend(client, changed(asked, workload__serving__hours_per_day=24))["choices"]
 
 
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "bge-m3"])
+def test_the_fastest_machines_of_a_load_answer_a_request_soonest(client: TestClient, model: str) -> None:
+    """All machines serve the rate that is asked for, so that rates do not decide which is fast."""
+    lengths = {"input_length": 500} | ({} if model == "bge-m3" else {"output_length": 200})
+    work = {"task": "inference", "model": model, "serving": {"requests_per_second": 5, **lengths}}
+    choices = post_recommend(client, {"workload": work, "objective": "fastest", "limit": 50})["choices"]
+    seconds = [choice["serving"]["seconds_per_request"] for choice in choices]
+    assert len(set(seconds)) > 3
+    assert seconds == sorted(seconds)
+    assert f"{seconds[0]:.3g} seconds per request" in codes(choices[0]["reasons"])["objective"]["text"]
+
+
+def test_a_type_whose_offers_miss_different_limits_of_a_load_is_not_admitted(client: TestClient) -> None:
+    """On demand, eight A40 are above the budget. On spot, the load takes more of them than are allowed."""
+    serving = {
+        "requests_per_second": 19.0,
+        "input_length": 2034,
+        "output_length": {"mean": 1, "p95": 1.2734324094063159},
+        "max_seconds_to_first_token": 0.5164748988946964,
+        "max_seconds_per_output_token": 0.2736546406524236,
+        "min_replicas": 7,
+        "availability_zones": 3,
+    }
+    work = {
+        "task": "inference",
+        "model": "llava-1.5-7b",
+        "precision": ["bf16"],
+        "kv_cache_precision": "fp8",
+        "software": {"engine": "tgi<2"},
+        "serving": serving,
+    }
+    limits = {"provider": ["runpod", "gcp"], "market": ["on_demand", "spot"], "max_instances": 3, "budget_usd": 41_960}
+    answer = post_recommend(client, {"workload": work, "constraints": limits, "limit": 100})
+    assert 5 < answer["counts"]["admitted"] == len(answer["choices"])
+
+
 PER_MILLION = "max_usd_per_million_tokens"
 
 

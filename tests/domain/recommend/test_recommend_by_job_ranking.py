@@ -73,7 +73,7 @@ WITHOUT_PRICE = {"cheapest without a price": 0.1, "best_value without a price": 
 
 def figure(objective: str, plan: PlainPlan, job: Job, one: NodeEstimate, gpus: float) -> float:
     """The figure that ranks, the lower the better: dollars, hours, dollars per sample, or GPUs and hours."""
-    hours = plan.hours if job.amount is not None else 1 / plan.rate
+    hours = plan.hours if job.amount is not None else one.seconds_per_request or 1 / plan.rate
     if objective == "fastest":
         return hours
     if objective in WITHOUT_PRICE:
