@@ -338,7 +338,7 @@ class _Speed(NamedTuple):
     least_alone: Floats
     least_together: Floats
     seconds_per_request: Floats
-    """As in `BestLayouts`."""
+    """Seconds that `BestLayouts` has for the best of these pairs."""
     keys: tuple[Floats, ...]
     """Columns that order the layouts of a cluster; see `_Pairs.best`."""
 
