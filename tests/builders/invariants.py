@@ -144,12 +144,12 @@ def work_above_peak(model: Mapping[str, Any], workload: Body, estimate: Body) ->
     flops, rate, layout = model.get("forward_flops_per_sample"), estimate["samples_per_second"], estimate["layout"]
     if not flops or rate is None or model.get("dimensions") or "layers" in model:
         return
-    # Training passes forward and twice backward.
-    done = (
-        rate["likely"]
-        * flops
-        * (3 if workload["task"] == "training" and workload.get("method", "full") == "full" else 1)
-    )
+    passes = 1.0
+    if workload["task"] == "training" and workload.get("method", "full") == "full":
+        # Training passes forward and twice backward, once of it for the weights that learn.
+        learned = workload.get("trainable_parameters")
+        passes = 2.0 + (1.0 if learned is None else min(1.0, learned / model["parameters"]))
+    done = rate["likely"] * flops * passes
     gpus = layout["data"] * layout["tensor"] * layout["pipeline"] * layout["context"]
     if not at_most(done, estimate["peak_tflops_per_gpu"] * gpus * 1e12):
         yield f"{done / gpus / 1e12} TFLOP/s at a peak of {estimate['peak_tflops_per_gpu']}"
