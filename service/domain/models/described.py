@@ -215,17 +215,13 @@ SIZES = ("layers", "hidden", "heads", "kv_heads", "experts", "experts_per_token"
 
 
 def recognised(model: Model, catalog_models: Iterable[Model]) -> Model:
-    """Returns the model under the id and family of a catalog model of the same sizes, whose usual answers it writes.
-
-    It is unchanged if there is none.
-    """
+    """Returns the model under the id and family of a catalog model of the same sizes; unchanged if there is none."""
     same = [candidate for candidate in catalog_models if _is_same(model, candidate)]
     if not same:
         return model
     # The id breaks ties, so that the order of the catalog does not decide.
     nearest = min(same, key=lambda candidate: (abs(candidate.parameters - model.parameters), candidate.id))
-    written = model.output_tokens_per_sample or nearest.output_tokens_per_sample
-    return replace(model, id=nearest.id, family=nearest.family, output_tokens_per_sample=written)
+    return replace(model, id=nearest.id, family=nearest.family)
 
 
 def _is_same(model: Model, other: Model) -> bool:
