@@ -120,7 +120,9 @@ def _invalid(faults: Sequence[Any], body: Any, request: Request, *, item: bool =
     more = (
         f" There {'is' if others == 1 else 'are'} {others:,} more error{'' if others == 1 else 's'}." if others else ""
     )
-    return _document(422, f"{errors[0].message}{more}" if errors else "The request cannot be understood.", errors)
+    # A field that is missing is often the one that was misspelt, and the near name says so.
+    first = next((error for error in errors if error.near), errors[0] if errors else None)
+    return _document(422, f"{first.message}{more}" if first else "The request cannot be understood.", errors)
 
 
 def invalid_item(error: ValidationError, body: Any, request: Request) -> ProblemDocument:
@@ -156,6 +158,7 @@ def _field_error(fault: Mapping[str, Any], body: Any, request: Request, *, item:
 
 PREDICATES = {
     "missing": "is missing",
+    "repeated": "takes one value and is given more than once",
     "literal_error": "should be {expected}",
     "greater_than": "should be above {gt}",
     "greater_than_equal": "should be at least {ge}",
@@ -174,7 +177,10 @@ PREDICATES = {
     "too_long": "should have at most {max_length} items; it has {actual_length}",
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "should be a JSON object"),
 }
-"""Predicates about a field, by the code of pydantic's error. No field asks for more than one character or item."""
+"""Predicates about a field, by the code of the error: pydantic's, or `repeated` of `query_reader`.
+
+No field asks for more than one character or item.
+"""
 
 
 def _decimal(limit: Any) -> Any:

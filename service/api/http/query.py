@@ -25,17 +25,23 @@ def query_reader(model: type[Model]) -> Callable[[Request], Model]:
 
     def read(request: Request) -> Model:
         values: dict[str, Any] = {}
+        repeated: list[str] = []
         # As Starlette reads it, without the two copies of each pair that `request.query_params` makes.
         for name, value in parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True):
             if name in lists:
                 values.setdefault(name, []).append(value)
             else:
+                if name in values and name in model.model_fields:
+                    repeated.append(name)
                 values[name] = value
+        faults: list[dict[str, Any]] = [{"type": "repeated", "loc": (name,)} for name in dict.fromkeys(repeated)]
         try:
-            return model.model_validate(values)
+            question = model.model_validate(values)
         except ValidationError as error:
-            errors = error.errors(include_url=False)
-            raise RequestValidationError([{**fault, "loc": ("query", *fault["loc"])} for fault in errors]) from None
+            faults += error.errors(include_url=False)
+        if faults:
+            raise RequestValidationError([{**fault, "loc": ("query", *fault["loc"])} for fault in faults])
+        return question
 
     return read
 

@@ -528,6 +528,13 @@ def test_4_bit_floats_are_stored_where_the_gpu_does_not_multiply_in_them(client:
     assert "precision_stored" not in {each["code"] for each in native["warnings"]}
 
 
+def test_a_gpu_multiplies_only_in_the_4_bit_floats_of_its_own_vendor(client: TestClient) -> None:
+    asked = changed(SERVING, workload__model="llama-3.1-70b", machine="oci/BM.GPU.MI355X.8")
+    mx, nv = (post_estimate(client, changed(asked, workload__precision=[name])) for name in ("mxfp4", "nvfp4"))
+    assert (mx["estimate"]["precision"], nv["estimate"]["precision"]) == ("mxfp4", "bf16")
+    assert "precision_stored" in {each["code"] for each in nv["warnings"]}
+
+
 def test_a_model_that_is_too_large_for_cpus_is_stated_without_gpus(client: TestClient) -> None:
     answer = post_estimate(client, changed(SERVING, workload__model="llama-3.1-70b", machine="aws/c5.9xlarge"))
     texts = [each["text"] for each in (*answer["warnings"], *answer["nearest_changes"])]

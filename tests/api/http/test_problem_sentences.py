@@ -29,6 +29,11 @@ from tests.api.raw_asgi import call, get
         ("/instances?as_of=2023-02-29", "'as_of': the calendar has no such day."),
         ("/instances?as_of=yesterday", "'as_of': a day is written YYYY-MM-DD."),
         ("/prices/changes", "'from' is missing."),
+        ("/instances?limit=5&limit=6", "'limit' takes one value and is given more than once."),
+        (
+            "/prices/changes?fron=2026-01-01",
+            "There is no query parameter 'fron'. Did you mean from? There is 1 more error.",
+        ),
         ("/gpus?colour=red&shape=round", "There is no query parameter 'colour'. There is 1 more error."),
         ("/gpus?a=1&b=2&c=3", "There is no query parameter 'a'. There are 2 more errors."),
     ],
