@@ -19,6 +19,11 @@ class RandomTime:
     mean: Floats
     variance: Floats
 
+    @property
+    def variation(self) -> Floats:
+        """Squared coefficient of variation: variance / mean^2; 0 for a time of zero."""
+        return np.asarray(self.variance / np.maximum(self.mean, 1e-30) ** 2)
+
     def probability_above(self, seconds: Floats) -> Floats:
         """Probability of more than these seconds (Wilson and Hilferty, 1931)."""
         shape = np.maximum(self.mean, 1e-30) ** 2 / np.maximum(self.variance, 1e-12 * self.mean**2 + 1e-60)
@@ -51,6 +56,15 @@ class RandomTime:
     def _third(self, variance: Number) -> Floats:
         """A third of the standard deviation that belongs to a variance, over the mean."""
         return np.asarray(np.sqrt(variance) / (3.0 * np.maximum(self.mean, 1e-30)))
+
+
+def lognormal_over_mean(variation: Floats, probability: float) -> Floats:
+    """Quantile of a lognormal distribution over its mean: exp(z s - s^2 / 2), with s^2 = ln(1 + variation).
+
+    `variation` is the squared coefficient of variation, and z the quantile of a standard normal variable.
+    """
+    square = np.log1p(variation)
+    return np.asarray(np.exp(NORMAL.inv_cdf(probability) * np.sqrt(square) - square / 2.0))
 
 
 def _over_mean(d: Floats, z: Number) -> Floats:

@@ -411,6 +411,8 @@ class Questions:
                     "max_seconds_per_output_token": lambda: self.amount(0.005, 0.5),
                     "max_seconds_per_request": lambda: self.amount(1, 300),
                     "percentile": lambda: self.random.choice((50, 95, 99, 99.9)),
+                    "percentile_to_first_token": lambda: self.random.choice((50, 95, 99, 99.9)),
+                    "percentile_per_request": lambda: self.random.choice((50, 95, 99, 99.9)),
                     "prefix_cache_hit_rate": lambda: self.random.uniform(0.0, 0.99),
                     "speculative_acceptance": lambda: self.random.uniform(0.0, 0.99),
                     "draft_length": lambda: self.whole(16),

@@ -12,7 +12,7 @@ from service.domain.layouts.job_estimate import JobEstimate
 
 @dataclass(slots=True)
 class ServedResponse(Described):
-    """A load on its instances. The times are likely ones that `percentile` percent of the requests do not exceed."""
+    """A load on its instances. Each time is the likely one that a percentage of the requests do not exceed."""
 
     keeps_limits: bool
     """Whether the load is served within its limits."""
@@ -49,7 +49,13 @@ class ServedResponse(Described):
     output_tokens_per_second: float | None
     """Tokens of answers per second; null for a model that writes no tokens."""
     percentile: float
-    """The share of requests, in percent, that do not exceed the times."""
+    """The share of requests, in percent, that must keep limits without a percentile of their own."""
+    percentile_to_first_token: float | None
+    """The share of requests, in percent, to which `seconds_to_first_token` applies; null without tokens."""
+    percentile_per_output_token: float | None
+    """The share of requests, in percent, to which `seconds_per_output_token` applies; null without tokens."""
+    percentile_per_request: float
+    """The share of requests, in percent, to which `seconds_per_request` applies."""
     seconds_to_first_token: float | None
     """Seconds from a request to its first token, waiting included; null for a model that writes no tokens."""
     seconds_per_output_token: float | None
@@ -93,11 +99,15 @@ def priced_load(job: JobEstimate | None, bill: MarketBill) -> PricedLoadResponse
     return PricedLoadResponse(**_figures(job), usd_per_month=shown(bill.month), **per_unit)
 
 
+def _percentage(share: float) -> float:
+    return rounded(100 * share)
+
+
 def _figures(job: JobEstimate) -> dict[str, Any]:
     served, estimate = job.estimate.served, job.estimate
     assert served is not None
     tokens, rate = served.tokens, served.requests_per_second
-    instances = served.instances
+    instances, shares = served.instances, served.serving.percentiles
     low, likely, high = round(instances.low), round(instances.likely), round(instances.high)
     return {
         "keeps_limits": not served.missed,
@@ -115,7 +125,10 @@ def _figures(job: JobEstimate) -> dict[str, Any]:
         "batch": rounded(served.batch),
         "concurrency": rounded(served.in_flight),
         "output_tokens_per_second": None if tokens is None else rounded(rate * served.serving.answer.mean),
-        "percentile": rounded(served.serving.percentile * 100),
+        "percentile": _percentage(served.serving.percentile),
+        "percentile_to_first_token": None if tokens is None else _percentage(shares["max_seconds_to_first_token"]),
+        "percentile_per_output_token": None if tokens is None else _percentage(shares["max_seconds_per_output_token"]),
+        "percentile_per_request": _percentage(shares["max_seconds_per_request"]),
         **shown_fields(served, "utilisation", "requests_per_second", "seconds_per_request"),
         **shown_fields(tokens, "seconds_to_first_token", "seconds_per_output_token"),
     }

@@ -17,6 +17,7 @@ Llama 3.1 8B as a server (published on 2025-09-09, recalled; 0.08 for DeepSeek-R
 
 RATES = ("requests_per_second", "output_tokens_per_second", "concurrency")
 LIMITS = ("max_seconds_to_first_token", "max_seconds_per_output_token", "max_seconds_per_request")
+PERCENTILES = ("percentile", "percentile_to_first_token", "percentile_per_output_token", "percentile_per_request")
 AS_SENT = (
     "min_replicas", "availability_zones", "prefix_cache_hit_rate", "conversation_cache_hit_rate",
     "speculative_acceptance", "draft_length", "disaggregated", "adapters", "adapter_rank", "hours_per_day",
@@ -25,8 +26,8 @@ MOST_KNOWN = 0.99
 """Largest share of a prompt that was read before, for its conversation or for others."""
 OF_TOKENS = (
     "output_tokens_per_second", "output_length", "max_seconds_to_first_token", "max_seconds_per_output_token",
-    "prefix_cache_hit_rate", "conversation_cache_hit_rate", "speculative_acceptance", "draft_model", "disaggregated",
-    "adapters",
+    "percentile_to_first_token", "percentile_per_output_token", "prefix_cache_hit_rate", "conversation_cache_hit_rate",
+    "speculative_acceptance", "draft_model", "disaggregated", "adapters",
 )  # fmt: skip
 """Fields that only the load of a model that writes tokens has."""
 OF_A_FIXED_AMOUNT = ("amount", "concurrency", "batch_size", "longest_output_length")
@@ -61,11 +62,11 @@ def serving_of(work: WorkloadRequest, model: Model, catalog: Catalog) -> Serving
         concurrency=sent.concurrency,
         prompt=prompt,
         answer=answer,
-        percentile=sent.percentile / 100,
         headroom=usual if sent.headroom is None else sent.headroom,
         drafter=drafter,
         draft_cost=_draft_cost(sent, drafter, model),
         **{name: getattr(sent, name) for name in (*LIMITS, *AS_SENT)},
+        **{name: sent_share / 100 for name in PERCENTILES if (sent_share := getattr(sent, name)) is not None},
     )
 
 

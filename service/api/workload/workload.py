@@ -22,6 +22,7 @@ from service.api.workload.software import SoftwareRequest, Words
 from service.domain.jobs.config import PREFERENCE_LOSSES, USUAL_CONFIDENCE
 from service.domain.physics.memory import OPTIMIZER_STATES
 
+Percentile = Annotated[float, Field(ge=50, le=99.9)]
 LoadRate = Annotated[float, Field(ge=1e-9, le=LARGEST, allow_inf_nan=False)]
 Length = Annotated[int, Field(ge=0, le=100_000_000), BeforeValidator(whole)]
 
@@ -124,8 +125,14 @@ class ServingRequest(BodyModel):
     time is sent. Null: no limit."""
     max_seconds_per_request: Positive | None = None
     """Limit in seconds from a request to the end of its answer. Null: no limit."""
-    percentile: Annotated[float, Field(ge=50, le=99.9)] = 95
+    percentile: Percentile = 95
     """Percentage of requests that must keep each limit on a time, such as 99.9."""
+    percentile_to_first_token: Percentile | None = None
+    """Percentage of requests that must keep `max_seconds_to_first_token`. Default: `percentile`."""
+    percentile_per_output_token: Percentile | None = None
+    """Percentage of requests that must keep `max_seconds_per_output_token`. Default: `percentile`."""
+    percentile_per_request: Percentile | None = None
+    """Percentage of requests that must keep `max_seconds_per_request`. Default: `percentile`."""
     prefix_cache_hit_rate: Annotated[float, Field(ge=0, le=0.99)] = 0.0
     """Share of a prompt that is the same in all requests, such as a system prompt: read and cached once."""
     conversation_cache_hit_rate: Annotated[float, Field(ge=0, le=0.99)] = 0.0

@@ -78,7 +78,11 @@ class Serving:
     max_seconds_per_output_token: float | None = None
     max_seconds_per_request: float | None = None
     percentile: float = 0.95
-    """Share of the requests that have to keep each limit."""
+    """Share of the requests that have to keep each limit, unless it has a share of its own."""
+    percentile_to_first_token: float | None = None
+    """Share of the requests that have to keep `max_seconds_to_first_token`; None for `percentile`."""
+    percentile_per_output_token: float | None = None
+    percentile_per_request: float | None = None
     safe: bool = False
     """Whether engines as slow as the low end of their band must keep the limits too; all figures are then theirs."""
     headroom: float = 0.0
@@ -147,6 +151,15 @@ class Serving:
             return 1.0
         drafted, accepted = self.draft_length, self.speculative_acceptance
         return (1.0 + drafted * self.draft_cost) * (1.0 - accepted) / (1.0 - accepted ** (drafted + 1))
+
+    @property
+    def percentiles(self) -> Mapping[str, float]:
+        """Shares of the requests that have to keep each limit on a time, by request field."""
+        return {
+            "max_seconds_to_first_token": self.percentile_to_first_token or self.percentile,
+            "max_seconds_per_output_token": self.percentile_per_output_token or self.percentile,
+            "max_seconds_per_request": self.percentile_per_request or self.percentile,
+        }
 
     @property
     def limits(self) -> Mapping[str, Any]:

@@ -441,7 +441,8 @@ def _serving(search: _InferenceSearch, pairs: _Pairs, replicas: Replicas, transf
     if serving.concurrency:
         seconds, second_key = np.full(len(rate), np.nan), -rate
     else:
-        seconds = second_key = times_of_load(replicas, transfer, served, serving).per_request(serving.percentile)
+        share = serving.percentiles["max_seconds_per_request"]
+        seconds = second_key = times_of_load(replicas, transfer, served, serving).per_request(share)
     return _Speed(
         rate=rate,
         concurrency=at_once,

@@ -176,7 +176,7 @@ def _load_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWarn
         return
     seconds, usual = served.tokens.seconds_to_first_token, USUAL_SECONDS_TO_FIRST_TOKEN
     if seconds > usual:
-        percentile = served.serving.percentile
+        percentile = served.serving.percentiles["max_seconds_to_first_token"]
         yield statement(EstimateWarningCode.SLOW_FIRST_TOKEN, seconds=seconds, percentile=percentile, usual=usual)
 
 

@@ -33,7 +33,7 @@ from service.domain.physics.serving import (
     variance_of_longest,
     wait_for_place,
 )
-from service.domain.random_time import POINTS, RandomTime
+from service.domain.random_time import POINTS, RandomTime, lognormal_over_mean
 
 MOST_SHARE = 0.95
 """Largest share of the time spent on reading prompts for which moments of a step are computed: they diverge at 1."""
@@ -60,8 +60,6 @@ class ArrivalTimes:
     """Mean requests in the engine."""
     least_first_token: Floats
     """Seconds to the first token of a request that waits for no others."""
-    longer_prompt: Floats
-    """Seconds that a prompt whose length is at the percentile takes longer than a mean one."""
     prompt: RandomTime
     """Seconds of reading a prompt, whose mean is a part of `least_first_token`."""
     p_empty: Floats
@@ -79,7 +77,7 @@ class ArrivalTimes:
     most_added: Floats
     """Most seconds that others can add. A fixed number of clients has one prompt each; otherwise infinite."""
     least_added: Floats
-    """Least seconds that others add at a percentile above one half. Clients of a fixed number meet again and again, and
+    """Least seconds that others add at percentiles above one half. Clients of a fixed number meet again and again, and
     wait for the mean at least, even where random arrivals would hardly ever meet; 0 for random arrivals."""
     littles_law_ratio: Floats
     """Mean seconds that others add by Little's law, over those by processor sharing; 1 for random arrivals."""
@@ -108,12 +106,20 @@ class ArrivalTimes:
         """Factor of the seconds that others add at a percentile; below 1 where Little's law leaves less time."""
         return np.clip(self.littles_law_ratio, 1e-9, 1.0)
 
+    def longer_prompt(self, percentile: float) -> Floats:
+        """Seconds that a prompt whose length is at a percentile takes longer than a mean one."""
+        excess = lognormal_over_mean(self.prompt.variation, percentile) - 1.0
+        return np.asarray(self.prompt.mean * np.maximum(0.0, excess))
+
+    def _least_added_at(self, percentile: float) -> Number:
+        return self.least_added if percentile > 0.5 else 0.0
+
     def first_token_within(self, limit: float, percentile: float) -> Mask:
         """Whether this share of the requests gets its first token within the limit."""
-        slack = limit - self.least_first_token
-        least_is_within = slack >= np.hypot(self.least_added, self.longer_prompt)
-        most_is_within = self.least_first_token + np.hypot(self.most_added, self.longer_prompt) <= limit
-        added = np.sqrt(np.maximum(slack**2 - self.longer_prompt**2, 0.0)) / self._shortening
+        slack, longer_prompt = limit - self.least_first_token, self.longer_prompt(percentile)
+        least_is_within = slack >= np.hypot(self._least_added_at(percentile), longer_prompt)
+        most_is_within = self.least_first_token + np.hypot(self.most_added, longer_prompt) <= limit
+        added = np.sqrt(np.maximum(slack**2 - longer_prompt**2, 0.0)) / self._shortening
         return np.asarray(most_is_within | least_is_within & (self.p_added_above(added) <= 1.0 - percentile))
 
     def first_token(self, percentile: float) -> Floats:
@@ -122,9 +128,9 @@ class ArrivalTimes:
         late = np.flatnonzero(self.p_added_above(added) > 1.0 - percentile)
         if len(late):
             added[late] = taken(self, late).added_at(percentile)
-        added = np.clip(added * self._shortening, self.least_added, self.most_added)
+        added = np.clip(added * self._shortening, self._least_added_at(percentile), self.most_added)
         # Waits and lengths of prompts are independent, so that not both are at the percentile.
-        return np.asarray(self.least_first_token + np.hypot(added, self.longer_prompt))
+        return np.asarray(self.least_first_token + np.hypot(added, self.longer_prompt(percentile)))
 
     def added_at(self, percentile: float) -> Floats:
         """Seconds that others add at a percentile, by bisection; never less than the exact ones."""
@@ -227,6 +233,17 @@ class BatchTimes(ArrivalTimes):
     """`least_per_token` in a batch that takes all places."""
     added_per_token_of_full: RandomTime
     """`added_per_token` in a batch that takes all places."""
+    batches: Floats
+    """Mean batches that a request takes, above 1 for clients that take turns; random arrivals wait in `wait`."""
+    seconds_of_batch: Floats
+    """Mean seconds of a batch."""
+
+    def longer_prompt(self, percentile: float) -> Floats:
+        """Seconds that a prompt whose length is at a percentile takes longer than a mean one, with the batches that the
+        client waits for beyond their mean.
+        """
+        late = more_batches_than_mean(self.batches, percentile) * self.seconds_of_batch
+        return ArrivalTimes.longer_prompt(self, percentile) + late
 
     def per_output_token(self, percentile: float) -> Floats:
         """Seconds per token of the answer at a percentile, the share of the requests that take no longer.
@@ -298,8 +315,7 @@ def _batch_times_of_clients(seconds: EngineTimes, clients: Floats, places: Float
     state = steady_state(seconds, clients, places, serving.answer.mean, longest)
     rate, first_token = 1.0 / np.asarray(state.per_request.total(seconds)), state.to_first_token.total(seconds)
     times = _batch_times(seconds, rate, np.asarray(state.running), np.asarray(first_token), serving)
-    late = more_batches_than_mean(clients, places, serving.percentile) * state.running / rate
-    return replace(times, longer_prompt=times.longer_prompt + late)
+    return replace(times, batches=np.maximum(1.0, clients / places), seconds_of_batch=times.running / rate)
 
 
 def _batch_times(seconds: EngineTimes, rate: Floats, size: Floats, first_token: Floats, serving: Serving) -> BatchTimes:
@@ -312,7 +328,6 @@ def _batch_times(seconds: EngineTimes, rate: Floats, size: Floats, first_token: 
         rate=rate,
         running=size,
         least_first_token=first_token,
-        longer_prompt=_longer_prompt(seconds, serving) + zero,
         prompt=_prompt_time(seconds, serving, len(rate)),
         p_empty=one,
         p_waits=zero,
@@ -332,6 +347,8 @@ def _batch_times(seconds: EngineTimes, rate: Floats, size: Floats, first_token: 
         own_batch=np.zeros((len(rate), len(POINTS))),
         least_per_token_of_full=least_per_token,
         added_per_token_of_full=added_per_token,
+        batches=one,
+        seconds_of_batch=zero,
     )
 
 
@@ -339,12 +356,6 @@ def _prompt_time(seconds: EngineTimes, serving: Serving, engines: int) -> Random
     """Returns the seconds of a prompt on each engine, which vary with its length."""
     mean = np.broadcast_to(np.asarray(seconds.prompt, np.float64), engines)
     return RandomTime(mean, mean**2 * serving.prompt.variation)
-
-
-def _longer_prompt(seconds: EngineTimes, serving: Serving) -> Floats:
-    """Returns `ArrivalTimes.longer_prompt`."""
-    excess = serving.prompt.at(serving.percentile) / max(serving.prompt.mean, 1e-9) - 1.0
-    return np.asarray(seconds.prompt * max(0.0, excess))
 
 
 def running_at(seconds: EngineTimes, load: Floats, places: Floats, serving: Serving) -> Floats:
@@ -418,7 +429,7 @@ def _times_of_clients(seconds: EngineTimes, clients: Floats, places: Floats, ser
     return replace(
         times,
         most_added=most_added,
-        least_added=np.minimum(mean_added, most_added) if serving.percentile > 0.5 else zero,
+        least_added=np.minimum(mean_added, most_added),
         littles_law_ratio=mean_added / np.maximum(by_queue, 1e-12),
     )
 
@@ -434,7 +445,6 @@ def _times_in(
         rate=queue.rate,
         running=queue.running,
         least_first_token=_least_first_token(seconds, step),
-        longer_prompt=_longer_prompt(seconds, serving),
         prompt=_prompt_time(seconds, serving, len(places)),
         p_empty=np.where(places <= 1.0, 1.0, queue.p_empty),  # the only request that runs is not slowed down
         p_waits=queue.p_waits,

@@ -175,5 +175,5 @@ def _figure(pool: LoadSearch, column: int, rows: Indices, most: Floats) -> tuple
     these are more; and whether as many as that are allowed.
     """
     first, allowed = pool.first[rows], pool.serving.up_to(most[rows])
-    _, figure = list(TIMES.values())[column]
-    return figure(pool.times(rows, np.maximum(first, allowed)), pool.serving.percentile), allowed >= first
+    name, (_, figure) = list(TIMES.items())[column]
+    return figure(pool.times(rows, np.maximum(first, allowed)), pool.serving.percentiles[name]), allowed >= first

@@ -360,7 +360,8 @@ def served_load(
     prompt = float(np.asarray(seconds.prompt)[0])
     decode = tokens * float(np.asarray(seconds.step / max(1.0, running) + seconds.request)[0])
     readers, rate = float(served.prefill[0]), float(served.rate[0]) * copies
-    first, token, request = (float(figure(times, serving.percentile)[0]) for _, figure in TIMES.values())
+    shares = serving.percentiles
+    first, token, request = (float(figure(times, shares[name])[0]) for name, (_, figure) in TIMES.items())
     return ServedLoad(
         serving=serving,
         # Slow engines may keep the limits on no number of instances; the fewest that carry the load may then be fewer.

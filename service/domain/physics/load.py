@@ -193,9 +193,9 @@ def serve(replicas: Replicas, serving: Serving) -> Served:
     if len(too_many):
         times = search.times(too_many, allowed[too_many])
         for column, (name, (within, figure)) in enumerate(TIMES.items()):
-            figures[too_many, column] = figure(times, serving.percentile)
-            limit = serving.limits[name]
-            kept[too_many, column] = True if limit is None else within(times, limit, serving.percentile)
+            limit, share = serving.limits[name], serving.percentiles[name]
+            figures[too_many, column] = figure(times, share)
+            kept[too_many, column] = True if limit is None else within(times, limit, share)
     return search.served(chosen, figures, kept)
 
 
@@ -241,9 +241,9 @@ class LoadSearch:
 
     def keeps(self, rows: Indices, instances: Floats) -> Mask:
         """Whether the times of these rows on these numbers of instances keep their limits."""
-        times, limits = self.times(rows, instances), self.serving.limits
+        times, limits, shares = self.times(rows, instances), self.serving.limits, self.serving.percentiles
         kept = [
-            within(times, limit, self.serving.percentile)
+            within(times, limit, shares[name])
             for name, (within, _) in TIMES.items()
             if (limit := limits[name]) is not None
         ]

@@ -183,13 +183,12 @@ def steps_per_token(tokens: Number, longest: Number) -> Number:
     return np.where(tokens > 1.0, (longest - 1.0) / np.maximum(tokens - 1.0, 1e-9), 1.0)
 
 
-def more_batches_than_mean(clients: Number, places: Number, percentile: float) -> Number:
-    """Returns the batches that a request takes at a percentile beyond the clients / places that it takes on average.
+def more_batches_than_mean(mean: Number, percentile: float) -> Number:
+    """Returns the batches that a request takes at a percentile beyond those that it takes on average.
 
     Clients that outnumber the places take turns: a request ends with the n-th batch or with the one after it, where n
-    is clients / places rounded down.
+    is the mean rounded down.
     """
-    mean = np.maximum(1.0, clients / places)
     return np.where(mean - np.floor(mean) > 1.0 - percentile, np.ceil(mean) - mean, 0.0)
 
 

@@ -394,6 +394,33 @@ def test_a_percentile_may_have_a_decimal_place(client: TestClient, asked: dict[s
         assert rare["seconds_per_request"] > common["seconds_per_request"]
 
 
+TIMES = ("to_first_token", "per_output_token", "per_request")
+
+
+@pytest.mark.parametrize("name", TIMES)
+@pytest.mark.parametrize("asked", [*LOADS, {"requests_per_second": 20, "disaggregated": True}])
+def test_each_time_may_have_a_percentile_of_its_own(client: TestClient, asked: dict[str, Any], name: str) -> None:
+    asked = {**asked, "input_length": {"mean": 2000, "p95": 6000}, "max_seconds_per_output_token": None}
+    half, rare, mixed = (
+        load(client, **asked, **percentiles)
+        for percentiles in ({"percentile": 50}, {"percentile": 99}, {"percentile": 50, f"percentile_{name}": 99})
+    )
+    assert half["instances"] == rare["instances"]
+    expected = {each: (rare if each == name else half)[f"seconds_{each}"] for each in TIMES}
+    assert {each: mixed[f"seconds_{each}"] for each in TIMES} == expected
+    assert {each: mixed[f"percentile_{each}"] for each in TIMES} == {each: 99 if each == name else 50 for each in TIMES}
+
+
+def test_a_limit_is_kept_at_its_own_percentile(client: TestClient) -> None:
+    asked: dict[str, Any] = {"requests_per_second": 40, "max_seconds_to_first_token": 0.16, "percentile": 50}
+    half, rare, other = (
+        load(client, **asked, **percentiles)
+        for percentiles in ({}, {"percentile_to_first_token": 99}, {"percentile_per_request": 99})
+    )
+    assert rare["instances"] > half["instances"] == other["instances"]
+    assert rare["seconds_to_first_token"] <= 0.16
+
+
 def test_the_least_time_of_a_load_is_that_of_any_layout(client: TestClient) -> None:
     """The fastest layout of a node serves long prompts late; others answer in less than its least time."""
     load: dict[str, float] = {"requests_per_second": 1, "input_length": 30_000, "output_length": 100}

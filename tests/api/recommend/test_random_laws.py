@@ -157,6 +157,7 @@ LOADS: dict[str, Callable[[Questions], float]] = {
     "max_seconds_to_first_token": lambda questions: -questions.amount(0.01, 20),
     "max_seconds_per_output_token": lambda questions: -questions.amount(0.005, 0.5),
     "percentile": lambda questions: questions.random.choice((50, 95, 99)),
+    "percentile_to_first_token": lambda questions: questions.random.choice((50, 95, 99)),
     "headroom": lambda questions: questions.random.uniform(0.0, 0.6),
     "min_replicas": lambda questions: questions.whole(16),
     "prefix_cache_hit_rate": lambda questions: -questions.random.uniform(0.0, 0.99),
