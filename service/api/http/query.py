@@ -34,7 +34,7 @@ def query_reader(model: type[Model]) -> Callable[[Request], Model]:
                 if name in values and name in model.model_fields:
                     repeated.append(name)
                 values[name] = value
-        faults: list[dict[str, Any]] = [{"type": "repeated", "loc": (name,)} for name in dict.fromkeys(repeated)]
+        faults: list[Any] = [{"type": "repeated", "loc": (name,)} for name in dict.fromkeys(repeated)]
         try:
             question = model.model_validate(values)
         except ValidationError as error:
