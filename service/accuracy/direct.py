@@ -7,7 +7,7 @@ from math import log
 
 from service.accuracy.rows import RunQuestion
 from service.accuracy.scoring import source_of
-from service.api.estimate.request import EstimateRequest, cluster_in, fixed_layout
+from service.api.estimate.request import EstimateRequest, cluster_in
 from service.api.workload.job import job_of
 from service.domain.calibration.coefficients import Coefficient, Coefficients, Features, StepKind, values_by_name
 from service.domain.calibration.error_bands import Miss, unseen
@@ -25,8 +25,9 @@ from service.domain.calibration.step_kinds import (
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import peak_flops
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
+from service.domain.jobs.fixed_layout import FixedLayout
 from service.domain.jobs.job import required_config_on
-from service.domain.layouts.usual import FixedLayout, usual_inference_layout, usual_training_layout
+from service.domain.layouts.usual import usual_inference_layout, usual_training_layout
 from service.domain.models.counts import published_training_flops_per_sample
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import step_of
@@ -148,10 +149,10 @@ def case_of(question: RunQuestion, catalog: Catalog) -> Case:
     request = EstimateRequest.model_validate(question.body)
     assert request.workload is not None
     # The readers of the API are used, so that a fit rests on the same defaults as an answer.
-    job, cluster = job_of(request.workload, catalog), cluster_in(request, None, catalog)
+    job, cluster = job_of(request.workload, catalog, request.layout), cluster_in(request, None, catalog)
     assert job is not None
     assert cluster is not None
-    config, fixed = required_config_on(job, cluster.gpu), fixed_layout(request)
+    config, fixed = required_config_on(job, cluster.gpu), job.fixed
     if isinstance(config, TrainingConfig):
         return _training_case(question, config, cluster, fixed)
     return _inference_case(question, config, cluster, fixed)

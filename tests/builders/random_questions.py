@@ -161,14 +161,27 @@ class Questions:
         """A question about training or inference of a model, in which few constraints leave several choices."""
         work = {**self.workload(), "task": self.random.choice(TASKS[:2])}
         work = self.learnable(work if "model" in work else work | self.model())
-        limits = {"max_nodes": self.random.choice((1, 2, 4)), "max_instances": self.whole(16)}
+        limits: dict[str, Any] = {"max_nodes": self.random.choice((1, 2, 4)), "max_instances": self.whole(16)}
+        limits = (limits if self.maybe() else {}) | ({"layout": self.layout(work)} if self.maybe(0.2) else {})
         return {
             "workload": work,
-            "constraints": limits if self.maybe() else {},
+            "constraints": limits,
             "objective": self.objective(),
             "limit": 3,
             "as_of": self.random.choice(DAYS),
         }
+
+    def layout(self, work: Mapping[str, Any]) -> dict[str, Any]:
+        """Parts of a layout that are fixed; only a transformer can be divided otherwise than by its samples."""
+        fields: dict[str, Callable[[], Any]] = {"data": lambda: self.random.choice((1, 2, 8))}
+        if any(each["id"] == work["model"] and each["dimensions"] for each in self.vocabulary.models):
+            fields |= {"tensor": lambda: self.random.choice((1, 2, 4))}
+        if work["task"] == "training":
+            fields |= {
+                "zero_stage": lambda: self.random.randint(0, 3),
+                "activation_checkpointing": lambda: self.random.choice(("none", "selective", "full")),
+            }
+        return self.some(fields, 0.5)
 
     def billing(self) -> dict[str, Any]:
         """Charges of a run apart from its work, in the fields of both requests."""

@@ -7,6 +7,7 @@ from math import gcd
 
 from service.domain.calibration.calibration import Calibration
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
+from service.domain.jobs.fixed_layout import CHECKPOINTINGS, FREE, FixedLayout
 from service.domain.layouts.candidates import (
     LONG_SEQUENCE,
     MOST_PADDING,
@@ -14,10 +15,10 @@ from service.domain.layouts.candidates import (
     memory_savings,
 )
 from service.domain.layouts.checks import check_fixed
-from service.domain.layouts.usual import FREE, FixedLayout, most_samples_per_micro_batch
+from service.domain.layouts.usual import most_samples_per_micro_batch
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
-from service.domain.physics.parallelism import CHECKPOINTINGS, Layout
+from service.domain.physics.parallelism import Layout
 
 Cut = tuple[int, int, int, int, int]
 """Tensor, pipeline, context, data and expert degree."""

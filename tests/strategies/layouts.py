@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
+from service.domain.jobs.fixed_layout import FREE, FixedLayout
 from service.domain.jobs.stacks import SoftwareStack
-from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.models.model import Model
 from service.domain.physics.cluster import Cluster
 from tests.builders.clusters import cluster

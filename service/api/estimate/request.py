@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from service.api.catalog.filters import resolved
 from service.api.estimate.cost_request import CostRequest, Hours, Rate, gate_of, only_one, run_of, service_of
@@ -12,17 +12,16 @@ from service.api.http.fields import (
     Amount,
     AsOf,
     AtLeastOne,
-    AtLeastOneOfMany,
     BodyModel,
     Gbps,
     KnownAt,
     Name,
     Named,
     Positive,
-    whole,
 )
 from service.api.workload.checkpoints import checkpoints_in
 from service.api.workload.job import job_of, named_work_of
+from service.api.workload.layout import FixedLayoutRequest
 from service.api.workload.requirements import needed_by_code, platforms_of, software_of
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.estimate import EstimateQuestion, JobQuestion, MeasuredRate
@@ -34,10 +33,7 @@ from service.domain.catalog.offer import Market
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
 from service.domain.layouts.fleet_columns import has_processor, unknown_figures
-from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster, cluster_of, cluster_of_instance
-
-Degree = Annotated[int, Field(ge=1, le=100_000), BeforeValidator(whole)]
 
 
 class MachineDescriptionRequest(BodyModel):
@@ -65,32 +61,9 @@ class MachineDescriptionRequest(BodyModel):
     """Power of the node. Default: the rated power of its GPUs."""
 
 
-class LayoutRequest(BodyModel):
+class LayoutRequest(FixedLayoutRequest):
     """How the job is divided over the GPUs; `choose` says how omitted fields are chosen."""
 
-    tensor: Degree | None = None
-    """GPUs over which each layer is divided."""
-    pipeline: Degree | None = None
-    """Groups of GPUs that hold consecutive layers."""
-    data: Degree | None = None
-    """Replicas of the model, which share the samples."""
-    context: Degree | None = None
-    """GPUs over which each sequence is divided."""
-    expert: Degree | None = None
-    """GPUs over which the experts are divided."""
-    zero_stage: Annotated[
-        int | None,
-        Field(ge=0, le=3, description="What ZeRO shards: 1 optimizer states, 2 gradients too, 3 weights too."),
-        BeforeValidator(whole),
-    ] = None
-    micro_batch: Degree | None = None
-    """Samples per GPU and pass."""
-    accumulation: AtLeastOneOfMany | None = None
-    """Micro-batches per optimizer step."""
-    activation_checkpointing: Literal["none", "selective", "full"] | None = None
-    """Which activations the backward pass recomputes."""
-    virtual_stages: Degree | None = None
-    """Stages of an interleaved pipeline on each group of GPUs."""
     choose: Literal["fastest", "usual", "usual_if_it_fits"] = "fastest"
     """How omitted fields are chosen: the fastest layout that fits, the usual one, or the usual one if it fits."""
 
@@ -230,7 +203,7 @@ def _work(
         return _measured(body.measured)
     work = loaded(body)
     try:
-        job = job_of(work, catalog)
+        job = job_of(work, catalog, body.layout)
     except QuestionError as error:
         raise error.at((error.field or "").replace("workload.serving", "load") if body.load else error.field) from None
     named = named_work_of(work, catalog) if work.model is None and work.serving is None else None
@@ -254,16 +227,7 @@ def _work(
         )
     if job.serving is not None and "instances" in body.model_fields_set:
         job = replace(job, serving=replace(job.serving, min_instances=body.instances, max_instances=body.instances))
-    return JobQuestion(job, cluster, fixed_layout(body), body.layout.choose, work.name)
-
-
-def fixed_layout(body: EstimateRequest) -> FixedLayout:
-    """Returns the fields of the layout that are given; a training batch per GPU is its micro-batch."""
-    given = {name: getattr(body.layout, name) for name in body.layout.model_fields_set if name != "choose"}
-    work = body.workload
-    if work is not None and work.task == "training" and work.batch_size is not None:
-        given.setdefault("micro_batch", work.batch_size)
-    return FixedLayout(**given) if given else FREE
+    return JobQuestion(job, cluster, body.layout.choose, work.name)
 
 
 def _measured(rate: MeasuredRateRequest) -> MeasuredRate:

@@ -47,6 +47,7 @@ REJECTIONS: dict[str, str] = {
     "gpu_memory": "The job does not fit in the memory of its GPUs.",
     "host_memory": "The job does not fit in the host's memory.",
     "concurrency": "Fewer requests run at once than the workload asks for.",
+    "layout": "The fixed parts of the layout do not divide the job over the GPUs.",
     "kv_cache": "The GPUs hold the weights, and not the cache of a single request.",
     "too_slow_first_token": "The first token takes longer than allowed, on any allowed number of instances.",
     "too_slow_per_token": "A token takes longer than allowed, on any allowed number of instances.",

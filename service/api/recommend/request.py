@@ -12,6 +12,7 @@ from service.api.estimate.cost_request import BillingRequest, run_of, service_of
 from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, KnownAt, Name, Named, Names, Positive, whole
 from service.api.workload.checkpoints import checkpoints_in, is_not_fault_tolerant
 from service.api.workload.job import job_of, loading_of, named_work_of
+from service.api.workload.layout import FixedLayoutRequest
 from service.api.workload.requirements import (
     numerics_of,
     platform_named_by,
@@ -86,6 +87,8 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     """Most machines that run one job together. Default: `min_nodes`."""
     max_instances: AtLeastOne = 1
     """Most instances. Default: as many as a load needs, else `workload.concurrent_runs`."""
+    layout: FixedLayoutRequest | None = None
+    """The parts of the layout that every choice must have, such as `{"tensor": 4}`. Default: all parts are free."""
     same_placement: bool = True
     """Whether the nodes of a job must be close together, in a placement group."""
     confidence: Literal["likely", "safe"] = "likely"
@@ -277,7 +280,13 @@ def _subject(name: str) -> str:
 
 def _job(request: RecommendRequest, catalog: Catalog) -> Job | None:
     """Returns the job with the clusters and instances that the constraints admit; None without a model."""
-    job = job_of(request.workload, catalog)
+    layout = request.constraints.layout
+    try:
+        job = job_of(request.workload, catalog, layout)
+    except QuestionError as error:
+        raise error.at(f"constraints.{error.field}" if error.field == "layout" else error.field) from None
+    if job is None and layout is not None:
+        raise QuestionError("Only the layout of a model can be fixed: send workload.model.", field="constraints.layout")
     if job is None:
         return None
     # If every choice must be a cluster, a constraint rejects marketplaces, and the job need not.

@@ -6,6 +6,7 @@ from typing import Any, TypeVar, get_args
 
 from service.api.catalog.filters import resolved
 from service.api.workload.described_model import ModelDimensionsRequest
+from service.api.workload.layout import FixedLayoutRequest, fixed_layout
 from service.api.workload.requirements import numerics_of, precision_requirement_of
 from service.api.workload.serving import serving_of
 from service.api.workload.workload import (
@@ -75,7 +76,7 @@ AS_SENT = (
 """Fields of a workload that a job takes over unchanged."""
 
 
-def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
+def job_of(work: WorkloadRequest, catalog: Catalog, layout: FixedLayoutRequest | None = None) -> Job | None:
     """Returns the job; None without a model, or if the task cannot be estimated. Raises `QuestionError`."""
     for field, hint in HINTS_ON_FORMATS.items():
         if (name := getattr(work, field)) is not None and name not in FORMATS:
@@ -107,6 +108,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         has_reference=PREFERENCE_LOSSES.get(work.purpose or "", False),
         global_batch=work.global_batch_size,
         micro_batch=work.batch_size if work.task == "training" else None,
+        fixed=fixed_layout(layout, work),
         kv_precision=work.kv_cache_precision,
         input_length=work.input_length if serving is None else serving.prompt.mean,
         output_length=serving.answer.mean if serving is not None and model.generates else work.output_length,

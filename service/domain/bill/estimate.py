@@ -35,7 +35,6 @@ from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Amount, Job, assumed_lengths
 from service.domain.layouts.job_estimate import Choose, JobEstimate, at_rate, estimate_job
-from service.domain.layouts.usual import FixedLayout
 from service.domain.layouts.warnings import EstimateWarningCode, estimate_warnings
 from service.domain.layouts.would_fit import FitChange, largest_batch, nearest_changes
 from service.domain.money import Unknown
@@ -54,11 +53,10 @@ _Warnings = Iterator[Statement[EstimateWarningCode]]
 
 @dataclass(frozen=True, slots=True)
 class JobQuestion:
-    """A job on a cluster, with the parts of its layout that are fixed, and how the others are chosen."""
+    """A job on a cluster, and how the free parts of its layout are chosen."""
 
     job: Job
     cluster: Cluster
-    layout: FixedLayout
     choose: Choose
     name: str | None = None
     """The name under which the work was measured."""
@@ -157,7 +155,7 @@ def estimate(
     work, cluster, calibration = question.work, question.cluster, catalog.reference.calibration
     measured = _rate_by_name(question, work, catalog) if isinstance(work, NamedWork) else None
     if isinstance(work, JobQuestion) and job is None:
-        job = estimate_job(calibration, work.job, work.cluster, work.layout, work.choose)
+        job = estimate_job(calibration, work.job, work.cluster, work.choose)
         measured = _rate_by_own_runs(question, work, job, catalog)
         if measured is not None:
             job = at_rate(job, measured.samples_per_second, measured=measured.basis == "measured")
@@ -168,9 +166,9 @@ def estimate(
     if changes and isinstance(work, JobQuestion) and job is not None:
         if not job.fits_surely:
             best = job.estimate if work.choose == "fastest" else None
-            fit_changes = nearest_changes(calibration, job.config, work.cluster, work.layout, best)
+            fit_changes = nearest_changes(calibration, job.config, work.cluster, work.job.fixed, best)
         if question.finds_largest_batch and isinstance(job.config, TrainingConfig):
-            batch = largest_batch(calibration, job.config, work.cluster, work.layout)
+            batch = largest_batch(calibration, job.config, work.cluster, work.job.fixed)
     return EstimateAnswer(
         question=question,
         job=job,
@@ -228,7 +226,7 @@ def modelled_rate_in(job: Job, machine: InstanceType, nodes: int, catalog: Catal
     """
     cluster = cluster_of_instance(machine, nodes, job.assumed_network_gbps)
     try:
-        other = estimate_job(catalog.reference.calibration, job, cluster, FixedLayout(micro_batch=job.micro_batch))
+        other = estimate_job(catalog.reference.calibration, job.in_any_layout, cluster)
     except QuestionError:  # no layout divides the job over these machines
         return None
     return modelled_rate(other) if other.estimate.fits_surely and other.holds_requests else None

@@ -8,7 +8,6 @@ from service.domain.evidence.named import NamedMeasurements, NamedWork
 from service.domain.jobs.job import Amount, Job
 from service.domain.layouts.fleet_columns import is_rated
 from service.domain.layouts.job_estimate import estimate_job
-from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import cluster_of_instance
 from service.domain.units import SECONDS_AN_HOUR
 
@@ -33,7 +32,7 @@ def _estimated_on(catalog: Catalog, job: Job, machine: str) -> tuple[float, floa
         return None
     cluster = cluster_of_instance(instance_type, 1, job.assumed_network_gbps)
     try:
-        estimated = estimate_job(catalog.reference.calibration, job, cluster, FixedLayout(micro_batch=job.micro_batch))
+        estimated = estimate_job(catalog.reference.calibration, job.in_any_layout, cluster)
     except QuestionError:  # no precision or layout of the job exists there
         return None
     rate = estimated.estimate.samples_per_second

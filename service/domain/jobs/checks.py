@@ -1,8 +1,14 @@
 """Checks of a job that need no machine: whether its model, batch, amount and engine fit together."""
 
+from collections.abc import Iterator
+from math import ceil
+
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import Job, input_length, sequence_length, tokens_per_sample
 from service.domain.jobs.stacks import STACKS
+from service.domain.models.counts import is_routed
+
+DEGREES_OF_A_TRANSFORMER = ("tensor", "pipeline", "context", "expert")
 
 
 def check_job(job: Job) -> None:
@@ -15,6 +21,8 @@ def check_job(job: Job) -> None:
     _check_trained(job)
     _check_images(job)
     _check_engine(job)
+    for fault in _faults_of_layout(job):
+        raise QuestionError(fault, field="layout")
 
 
 def _check_work(job: Job) -> None:
@@ -119,3 +127,24 @@ def _check_engine(job: Job) -> None:
         f"instances for each: {able}.",
         field="workload.serving.disaggregated",
     )
+
+
+def _faults_of_layout(job: Job) -> Iterator[str]:
+    """Yields what no cluster can divide as the fixed parts of the layout say."""
+    fixed, model, t = job.fixed, job.model, job.model.transformer
+    # A language model whose dimensions are unknown may be divided, although the cost of that is unknown.
+    if t is None and model.family not in ("llm", "enc_dec") and not is_routed(model):
+        for name in DEGREES_OF_A_TRANSFORMER:
+            if (getattr(fixed, name) or 1) > 1:
+                yield f"{model.name} can only be spread by data: {name} {getattr(fixed, name)} needs a transformer."
+    if t is None:
+        return
+    if fixed.pipeline and fixed.pipeline > t.layers:
+        yield f"{t.layers} layers cannot be cut into {fixed.pipeline} pipeline stages."
+    elif (fixed.virtual_stages or 1) > ceil(t.layers / (fixed.pipeline or 1)):
+        yield f"{t.layers} layers cannot be cut into {fixed.virtual_stages} pieces on each pipeline stage."
+    expert = fixed.expert or 1
+    if expert > 1 and t.experts % expert:
+        yield f"{t.experts} experts cannot be divided over {expert} GPUs."
+    if expert > 1 and not t.experts and not is_routed(model):
+        yield f"{model.name} has no experts to spread over {expert} GPUs."

@@ -8,6 +8,7 @@ from service.domain.catalog.hardware import Gpu, peak_flops
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS, bytes_per_value, format_of, runs_as
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import QLORA_FORMAT, USUAL_CONFIDENCE, Config, InferenceConfig, Method, TrainingConfig
+from service.domain.jobs.fixed_layout import FREE, FixedLayout
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.serving import Serving
 from service.domain.jobs.stacks import PLATFORMS_WITH_STACKS, UNKNOWN, SoftwareStack
@@ -74,6 +75,8 @@ class Job:
     global_batch: int | None = None
     micro_batch: int | None = None
     """Training samples per GPU in one pass."""
+    fixed: FixedLayout = FREE
+    """The parts of the layout that the caller fixes, `micro_batch` among them."""
     flash_attention: bool | None = None
     mixed_precision: bool | None = None
     chunked_loss: bool = False
@@ -105,6 +108,11 @@ class Job:
     """Names of stacks that the unrecognised names may mean: those that a server runs, or a name nearly the same."""
     dimensions_of: str | None = None
     """The model whose dimensions are assumed, for a language model of which only the parameters are known."""
+
+    @property
+    def in_any_layout(self) -> "Job":
+        """The job with no part of its layout fixed but the samples per GPU in one pass."""
+        return replace(self, fixed=FixedLayout(micro_batch=self.micro_batch))
 
     @property
     def as_published(self) -> str | None:

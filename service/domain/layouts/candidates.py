@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask, Number, read_only, taken
 from service.domain.jobs.config import Config, InferenceConfig, Method, TrainingConfig
+from service.domain.jobs.fixed_layout import CHECKPOINTINGS, FixedLayout
 from service.domain.layouts.cluster_table import Size
-from service.domain.layouts.usual import FixedLayout, most_samples_per_micro_batch
+from service.domain.layouts.usual import most_samples_per_micro_batch
 from service.domain.models.model import Model
-from service.domain.physics.parallelism import CHECKPOINTINGS, LayoutTable
+from service.domain.physics.parallelism import LayoutTable
 
 Columns = dict[str, NDArray[Any]]
 MemorySaving = tuple[int, int]
@@ -102,8 +103,10 @@ class LayoutCandidates:
 class DegreeLimits:
     """Limits that a model and its stack set on the degrees of parallelism."""
 
-    heads: int = 1
-    """Number that tensor degrees must divide; 0 where heads are padded, so that any degree does."""
+    heads: int | None = None
+    """Number that tensor degrees must divide; 0 where heads are padded, so that any degree does. None where layers are
+    not divided, unless the caller does so.
+    """
     layers: int = 1
     """Most pipeline stages."""
     padding: float = 1.0
@@ -168,7 +171,12 @@ def training_candidates(
     degrees["group"] = 2 * degrees.pop("shape") + degrees.pop("crossing")
     by_group = np.argsort(degrees["group"], kind="stable")
     batch, degrees = batch[by_group], {name: column[by_group] for name, column in degrees.items()}
-    row, saving = _with_savings(degrees, np.flatnonzero(degrees["data"] <= batch), fixed, savings)
+    divides = degrees["data"] <= batch
+    if config.global_batch and fixed.micro_batch and fixed.accumulation:
+        # The last round may be filled in part, and no round may be empty.
+        of_round = degrees["data"] * fixed.micro_batch
+        divides &= (of_round * (fixed.accumulation - 1.0) < batch) & (batch <= of_round * fixed.accumulation)
+    row, saving = _with_savings(degrees, np.flatnonzero(divides), fixed, savings)
     batch, rows = batch[row], {name: column[row] for name, column in degrees.items()}
     share, ones = np.ceil(batch / rows["data"]), np.ones(len(row))
     rounds = float(fixed.accumulation or 0)
@@ -283,8 +291,10 @@ def _allowed(limits: DegreeLimits, degrees: Columns, fixed: FixedLayout) -> Mask
     for name in ("tensor", "pipeline", "data", "context"):
         if getattr(fixed, name) is not None:
             allowed &= degrees[name] == getattr(fixed, name)
-    if fixed.tensor is None:
+    if limits.heads is not None:
         allowed &= limits.heads % degrees["tensor"] == 0
+    elif fixed.tensor is None:
+        allowed &= degrees["tensor"] == 1
     if fixed.pipeline is None:
         pieces = np.where(degrees["pipeline"] > 1, fixed.virtual_stages or 1, 1)
         allowed &= pieces <= np.ceil(limits.layers / degrees["pipeline"])
@@ -301,9 +311,13 @@ def _with_experts(config: Config, limits: DegreeLimits, degrees: Columns, fixed:
     An engine divides experts like other weights, or spreads them over the GPUs of all replicas: with data-parallel
     attention, each replica has its own requests and cache, and a share of the experts.
     """
+    ranks = (degrees["tensor"] * degrees["data"] * degrees["context"])[:, None]
     if fixed.expert is not None or not limits.experts:
-        return degrees | {"expert": np.full(len(degrees["shape"]), float(fixed.expert or 1))}
-    ranks, experts = (degrees["tensor"] * degrees["data"] * degrees["context"])[:, None], _divisors(limits.experts)
+        fixed_expert = float(fixed.expert or 1)
+        enough = np.flatnonzero(fixed_expert <= ranks[:, 0])
+        degrees = {name: column[enough] for name, column in degrees.items()}
+        return degrees | {"expert": np.full(len(enough), fixed_expert)}
+    experts = _divisors(limits.experts)
     divides = ranks % experts == 0
     if isinstance(config, InferenceConfig):
         divides &= (experts == 1) | (experts == ranks) & (degrees["data"][:, None] > 1)

@@ -1,24 +1,21 @@
 """Checks of a layout against a configuration and a cluster: each error is a sentence about the layout."""
 
-from collections.abc import Iterator
-from math import ceil, prod
+from math import prod
 
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import Config, TrainingConfig
-from service.domain.layouts.usual import FixedLayout
-from service.domain.models.counts import is_routed
+from service.domain.jobs.fixed_layout import FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.parallelism import Layout
 
 DEGREES = ("tensor", "pipeline", "context", "data")
-DEGREES_OF_A_TRANSFORMER = ("tensor", "pipeline", "context", "expert")
 
 
 def check_fixed(fixed: FixedLayout, config: Config, cluster: Cluster) -> None:
     """Raises `QuestionError` when no layout of this configuration on this cluster can have the fixed parts."""
     check_degrees(fixed, cluster)
-    for sentence in (*_faults_of_degrees(fixed, config), *_faults_of_experts(fixed, config, cluster)):
-        raise QuestionError(sentence, field="layout")
+    _check_heads(fixed, config)
+    _check_experts(fixed, cluster)
     if isinstance(config, TrainingConfig):
         _check_batch(fixed, config, cluster)
 
@@ -60,31 +57,19 @@ def check_degrees(layout: FixedLayout | Layout, cluster: Cluster) -> None:
         raise QuestionError(f"{these} cannot be divided into groups of {gpus} ({words}).", field="layout")
 
 
-def _faults_of_degrees(fixed: FixedLayout, config: Config) -> Iterator[str]:
-    model, t = config.model, config.model.transformer
-    # A language model whose dimensions are unknown may be divided, although the cost of that is unknown.
-    if t is None and model.family not in ("llm", "enc_dec") and not is_routed(model):
-        for name in DEGREES_OF_A_TRANSFORMER:
-            if (getattr(fixed, name) or 1) > 1:
-                yield f"{model.name} can only be spread by data: {name} {getattr(fixed, name)} needs a transformer."
-    if t is None:
-        return
-    if fixed.tensor and t.heads % fixed.tensor and not config.software.stack_class.pads_heads:
-        yield f"{t.heads} attention heads cannot be divided over {fixed.tensor} tensor-parallel GPUs."
-    if fixed.pipeline and fixed.pipeline > t.layers:
-        yield f"{t.layers} layers cannot be cut into {fixed.pipeline} pipeline stages."
-    elif (fixed.virtual_stages or 1) > ceil(t.layers / (fixed.pipeline or 1)):
-        yield f"{t.layers} layers cannot be cut into {fixed.virtual_stages} pieces on each pipeline stage."
+def _check_heads(fixed: FixedLayout, config: Config) -> None:
+    t = config.model.transformer
+    if t and fixed.tensor and t.heads % fixed.tensor and not config.software.stack_class.pads_heads:
+        raise QuestionError(
+            f"{t.heads} attention heads cannot be divided over {fixed.tensor} tensor-parallel GPUs.", field="layout"
+        )
 
 
-def _faults_of_experts(fixed: FixedLayout, config: Config, cluster: Cluster) -> Iterator[str]:
-    t, expert, stages = config.model.transformer, fixed.expert or 1, fixed.pipeline or 1
-    if t is not None and expert > 1 and t.experts % expert:
-        yield f"{t.experts} experts cannot be divided over {expert} GPUs."
-    if t is not None and expert > 1 and not t.experts and not is_routed(config.model):
-        yield f"{config.model.name} has no experts to spread over {expert} GPUs."
+def _check_experts(fixed: FixedLayout, cluster: Cluster) -> None:
+    expert, stages = fixed.expert or 1, fixed.pipeline or 1
     if expert > cluster.gpus // stages:
-        yield (
+        raise QuestionError(
             f"Experts cannot be spread over {expert} GPUs: each of {stages} pipeline stages has "
-            f"{cluster.gpus // stages}."
+            f"{cluster.gpus // stages}.",
+            field="layout",
         )

@@ -30,7 +30,6 @@ from service.domain.layouts.training_search import (
     training_bands,
     where_training_fits,
 )
-from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import cluster_of_instance
 from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import training_config_features
@@ -139,9 +138,9 @@ def types_that_run(catalog: Catalog, job: Job, counts: tuple[int, ...], among: T
     runs = np.zeros(len(clusters.table) + 1, np.bool_)
     for part in _parts(job, counts, catalog, among):
         if isinstance(part.config, TrainingConfig):
-            runs[part.indices] = where_training_fits(calibration, part.config, part.table, _fixed_by(job))
+            runs[part.indices] = where_training_fits(calibration, part.config, part.table, job.fixed)
         else:
-            runs[part.indices] = where_inference_fits(calibration, part.config, part.table)
+            runs[part.indices] = where_inference_fits(calibration, part.config, part.table, job.fixed)
     admits = 0
     for of_types in clusters.of_types:
         admits |= types_where(runs[of_types])
@@ -339,7 +338,7 @@ def _most_samples_fed(calibration: Calibration, loading: SampleLoading, table: C
 def _training_columns(
     calibration: Calibration, job: Job, config: TrainingConfig, table: ClusterTable
 ) -> tuple[EstimateColumns, Floats]:
-    best = fastest_training_layouts(calibration, config, table, _fixed_by(job))
+    best = fastest_training_layouts(calibration, config, table, job.fixed)
     bands = training_bands(calibration, config, table)
     rates = np.minimum(best.units_per_second[:, None] * bands, _most_samples_fed(calibration, job.loading, table))
     samples = _samples(job, config.mean_length or config.sequence_length or 0, best.layouts.global_batch)
@@ -357,7 +356,7 @@ def _log_beyond_steps(calibration: Calibration, config: TrainingConfig, table: C
 def _inference_columns(
     calibration: Calibration, job: Job, configs: InferenceConfigs, table: ClusterTable
 ) -> tuple[EstimateColumns, Floats]:
-    best, config = fastest_inference_layouts(calibration, configs, table), configs.any
+    best, config = fastest_inference_layouts(calibration, configs, table, job.fixed), configs.any
     generates = config.model.generates
     units_per_sample = max(1.0, config.output_length) if generates else 1.0
     # A step of a model that does not generate is a batch on one GPU, as in the estimate of one cluster.
@@ -371,10 +370,6 @@ def _inference_columns(
         usable_bytes=np.asarray(plannable_bytes(config, table.usable_bytes)),
     )
     return columns, best.layouts.rows()
-
-
-def _fixed_by(job: Job) -> FixedLayout:
-    return FixedLayout(micro_batch=job.micro_batch)
 
 
 def _samples(job: Job, length: float, per_step: Floats) -> Floats:

@@ -11,11 +11,11 @@ from service.domain.arrays import Floats, Indices, Mask, Number, taken
 from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.step_kinds import GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
+from service.domain.jobs.fixed_layout import FREE, FixedLayout
 from service.domain.layouts.best_layouts import BestLayouts
 from service.domain.layouts.candidates import degrees_of
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
 from service.domain.layouts.inference_configs import InferenceConfigs
-from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.disaggregated import serve_load, times_of_load
 from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import (
@@ -74,10 +74,12 @@ def fastest_inference_layouts(
     return replace(fastest, fits=fits, spare=spare, units_per_second=np.where(fits, fastest.units_per_second, 0.0))
 
 
-def where_inference_fits(calibration: Calibration, configs: InferenceConfigs, clusters: ClusterTable) -> Mask:
+def where_inference_fits(
+    calibration: Calibration, configs: InferenceConfigs, clusters: ClusterTable, fixed: FixedLayout = FREE
+) -> Mask:
     """Whether some layout fits and runs as many requests at once as the concurrency asks for."""
     table, config = clusters.without_hosts, configs.any
-    pairs = _pairs(config, table.shapes(), FREE)
+    pairs = _pairs(config, table.shapes(), fixed)
     held, kind = pairs.by_gpu(table)
     memory = _memory(_InferenceSearch.of(calibration, configs, table), held)
     in_flight, _ = _in_flight(config, held.layouts, memory.room)

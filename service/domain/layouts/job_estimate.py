@@ -6,10 +6,11 @@ from typing import Literal
 from service.domain.band import Band
 from service.domain.calibration.calibration import Calibration
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
+from service.domain.jobs.fixed_layout import FixedLayout
 from service.domain.jobs.job import Job, required_config_on, samples_of
 from service.domain.layouts.checks import check_degrees, check_fixed
 from service.domain.layouts.search import best_layout
-from service.domain.layouts.usual import FREE, FixedLayout, usual_layout
+from service.domain.layouts.usual import usual_layout
 from service.domain.models.counts import published_training_flops_per_sample, training_flops_per_sample
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, MemoryNeed, estimate_config, fed, overhead_beyond_steps
@@ -79,13 +80,13 @@ class JobEstimate:
         return self.config.precision
 
 
-def estimate_job(
-    calibration: Calibration, job: Job, cluster: Cluster, fixed: FixedLayout = FREE, choose: Choose = "fastest"
-) -> JobEstimate:
-    """Chooses a layout and estimates the job. Raises `QuestionError` for an impossible precision or layout."""
+def estimate_job(calibration: Calibration, job: Job, cluster: Cluster, choose: Choose = "fastest") -> JobEstimate:
+    """Chooses the free parts of the layout and estimates the job. Raises `QuestionError` for an impossible precision or
+    layout.
+    """
     config = required_config_on(job, cluster.gpu)
-    check_fixed(fixed, config, cluster)
-    return _of_whole(calibration, job, config, cluster, _chosen(calibration, config, cluster, fixed, choose))
+    check_fixed(job.fixed, config, cluster)
+    return _of_whole(calibration, job, config, cluster, _chosen(calibration, config, cluster, job.fixed, choose))
 
 
 def estimate_job_in(calibration: Calibration, job: Job, cluster: Cluster, layout: Layout) -> JobEstimate:

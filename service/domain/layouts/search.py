@@ -5,13 +5,13 @@ from dataclasses import replace
 from service.domain.calibration.calibration import Calibration
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import Config, TrainingConfig
+from service.domain.jobs.fixed_layout import FREE, FixedLayout
 from service.domain.layouts.best_layouts import BestLayouts
 from service.domain.layouts.checks import check_fixed
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table
 from service.domain.layouts.inference_configs import InferenceConfigs
 from service.domain.layouts.inference_search import fastest_inference_layouts
 from service.domain.layouts.training_search import fastest_training_layouts
-from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
 from service.domain.physics.load import missed_limits

@@ -11,6 +11,7 @@ from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.coefficients import Levels
 from service.domain.calibration.step_kinds import MEMORY, TRAINING
 from service.domain.jobs.config import TrainingConfig
+from service.domain.jobs.fixed_layout import FREE, FixedLayout
 from service.domain.layouts.best_layouts import BestLayouts
 from service.domain.layouts.candidates import (
     LayoutCandidates,
@@ -20,7 +21,7 @@ from service.domain.layouts.candidates import (
     with_all_steps,
 )
 from service.domain.layouts.cluster_table import ClusterTable, ConfigFactors
-from service.domain.layouts.usual import FREE, FixedLayout, most_samples_per_micro_batch
+from service.domain.layouts.usual import most_samples_per_micro_batch
 from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import layout_columns, training_config_features
 from service.domain.physics.memory import training_parts

@@ -1,13 +1,14 @@
 """The layout that people choose by default. The calibration is fitted with it where a published run omits its own."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from service.domain.arrays import Number
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
+from service.domain.jobs.fixed_layout import FREE, FixedLayout
 from service.domain.models.counts import network_flops
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import inference_parts
-from service.domain.physics.parallelism import Checkpointing, Layout
+from service.domain.physics.parallelism import Layout
 
 USUAL_MICRO_BATCH = {"cnn": 192, "detection": 64, "encoder": 32}
 """Samples of a micro-batch by family of models."""
@@ -33,25 +34,6 @@ MOST_SAMPLES_IN_A_MICRO_BATCH = 512
 
 FLOPS_OF_A_MICRO_BATCH = 1e11
 """Forward FLOPs up to which a micro-batch of a small network may have more samples: a millisecond of a GPU."""
-
-
-@dataclass(frozen=True, slots=True)
-class FixedLayout:
-    """The parts of a layout that the caller fixes; a part that is None is free to choose."""
-
-    tensor: int | None = None
-    pipeline: int | None = None
-    data: int | None = None
-    context: int | None = None
-    expert: int | None = None
-    zero_stage: int | None = None
-    micro_batch: int | None = None
-    accumulation: int | None = None
-    activation_checkpointing: Checkpointing | None = None
-    virtual_stages: int | None = None
-
-
-FREE = FixedLayout()
 
 
 def usual_layout(config: Config, cluster: Cluster, fixed: FixedLayout = FREE) -> Layout:

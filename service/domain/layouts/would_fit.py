@@ -14,9 +14,9 @@ from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import QLORA_FORMAT, Config, InferenceConfig, TrainingConfig
+from service.domain.jobs.fixed_layout import FREE, FixedLayout
 from service.domain.layouts.cluster_table import cluster_table
 from service.domain.layouts.search import best_layout, fastest_layouts
-from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
 from service.domain.physics.parallelism import Layout

@@ -9,9 +9,10 @@ from service.domain.calibration.gpu_order import LIKE
 from service.domain.calibration.step_kinds import DENOISING, FORWARD, GENERATION
 from service.domain.catalog.precision import format_of
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
+from service.domain.jobs.fixed_layout import CHECKPOINTINGS
 from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.parallelism import CHECKPOINTINGS, Layout, LayoutTable
+from service.domain.physics.parallelism import Layout, LayoutTable
 
 USUAL_TRAINER = "eager"
 """The class of stacks in which most people train: plain PyTorch, or a trainer that is written in it (decision 15)."""

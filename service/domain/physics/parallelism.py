@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Mask, Number
-
-Checkpointing = Literal["none", "selective", "full"]
-
-CHECKPOINTINGS: tuple[Checkpointing, ...] = ("none", "selective", "full")
+from service.domain.jobs.fixed_layout import CHECKPOINTINGS, Checkpointing
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class Blockers(NamedTuple):
     """Types whose GPU lacks a figure that estimates need."""
     precision: TypeSet
     layout: TypeSet
-    """Types over whose GPUs no layout divides the batch."""
+    """Types over whose GPUs no layout divides the batch, or none with its fixed parts divides the job."""
     gpu_memory: TypeSet
     kv_cache: TypeSet
     """Types that hold the weights, but not the cache of a single request."""
@@ -171,12 +171,15 @@ def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None, *, lim
     """
     blockers, more_memory = fleet.blockers, partial(_MoreMemory, fleet, keeping)
     room = _RoomForCache(more_memory(blockers.kv_cache))
-    more_precisions = _MorePrecisions(fleet, keeping)
+    more_precisions, layout_is_fixed = _MorePrecisions(fleet, keeping), fleet.job.fixed != fleet.job.in_any_layout.fixed
+    by_layout = Check("global_batch_size", "constraint", blockers.layout)
+    if layout_is_fixed:
+        by_layout = Check("layout", "constraint", blockers.layout, more_memory(blockers.layout), changes_plans=True)
     return [
         Check("no_gpu", "hardware", blockers.gpu),
         Check("gpu_figures_unknown", "data", blockers.figures),
         Check("precision", "hardware", blockers.precision, more_precisions, last_resort=True),
-        Check("global_batch_size", "constraint", blockers.layout),
+        by_layout,
         Check("gpu_memory", "hardware", blockers.gpu_memory, more_memory(blockers.gpu_memory), changes_plans=True),
         Check("kv_cache", "hardware", blockers.kv_cache, room, changes_plans=True),
         Check("host_memory", "hardware", blockers.host_memory),
@@ -188,8 +191,9 @@ def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None, *, lim
 class _MoreMemory:
     """Lowers the confidence to the highest with which the job fits on some of the types that fail.
 
-    Where it likely fits on none of them, doubles the maximum number of nodes until some run the job within its limits.
-    Where no number of them helps, lets machines of marketplaces work together.
+    Where it likely fits on none of them, frees the fixed parts of the layout, or else doubles the maximum number of
+    nodes until some run the job within its limits. Where no number of them helps, lets machines of marketplaces work
+    together.
     """
 
     fleet: FleetEstimate[Job]
@@ -199,6 +203,7 @@ class _MoreMemory:
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         return (
             self._with_less_confidence(rejected, catalog)
+            or self._in_any_layout(rejected, catalog)
             or self._with_more_nodes(rejected, catalog)
             or self._in_clusters(rejected, catalog)
         )
@@ -215,6 +220,12 @@ class _MoreMemory:
         blocked = rejected.types & fleet.blockers.for_now
         admits = catalog.derive(_types_that_fit_with, fleet, confidence, blocked, cache=catalog.outlooks)
         return Relaxation(to, rejected.only(admits)) if admits else None
+
+    def _in_any_layout(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+        fleet = self.fleet
+        if fleet.job.fixed == fleet.job.in_any_layout.fixed:
+            return None
+        return self.relaxation({"layout": None}, fleet.job.in_any_layout, fleet.counts, rejected, catalog)
 
     def _with_more_nodes(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         job, least, most = self.fleet.job, min(self.fleet.counts), max(self.fleet.counts)

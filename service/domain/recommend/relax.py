@@ -26,7 +26,7 @@ SOME = 3
 CHANGES_OF_JOB = {
     "max_nodes", "workload.concurrency", "workload.memory_confidence", "workload.kv_cache_precision",
     "workload.input_length", "workload.precision",
-    "workload.serving.input_length",
+    "workload.serving.input_length", "layout",
 }  # fmt: skip
 """Fields that change the job: a relaxation of one of these has counted the types that it admits by new estimates."""
 

@@ -158,6 +158,7 @@ def test_an_estimate_repeats_the_layout_the_rate_and_the_hours_of_a_choice(
                 "nodes": choice["nodes"],
                 "instances": choice["instances"],
                 "as_of": question.get("as_of"),
+                "layout": question["constraints"].get("layout", {}),
             }
             for question, choice in choices
         ]

@@ -744,3 +744,59 @@ def test_a_tiny_share_of_the_current_machine_is_not_rounded_to_zero(client: Test
     assert ratio(1.0 / 3e7) == 3.333e-08
     assert ratio(2.0 / 3.0) == 0.6667
     assert ratio(20.0 / 3.0) == 6.6667
+
+
+FIXED = (
+    ({"task": "inference", "input_length": 1024, "output_length": 256}, {"tensor": 4, "pipeline": 1}),
+    (
+        {"task": "inference", "serving": {"requests_per_second": 2, "input_length": 1024, "output_length": 256}},
+        {"tensor": 4, "data": 2},
+    ),
+    ({"task": "training", "method": "lora", "sequence_length": 2048}, {"zero_stage": 3, "tensor": 1, "pipeline": 1}),
+    (
+        {"task": "training", "method": "lora", "sequence_length": 2048, "global_batch_size": 64},
+        {"micro_batch": 2, "accumulation": 4, "activation_checkpointing": "full"},
+    ),
+)
+
+
+@pytest.mark.parametrize(("work", "layout"), FIXED)
+def test_every_choice_has_the_fixed_parts_of_the_layout(
+    client: TestClient, work: dict[str, Any], layout: dict[str, Any]
+) -> None:
+    workload = {**work, "model": "llama-3.1-70b", "precision": ["bf16"]}
+    asked = {"workload": workload, "constraints": {"layout": layout, "max_nodes": 2}, "limit": 20}
+    answer = client.post("/recommend", json=asked).json()
+    assert len(answer["choices"]) > 3
+    for choice in answer["choices"]:
+        chosen = choice["estimate"]["layout"]
+        assert {name: chosen[name] for name in layout} == layout, choice["instance"]
+
+
+def test_a_layout_that_divides_over_no_machine_is_relaxed(client: TestClient) -> None:
+    """64 heads are not divided over 7 GPUs, and no machine of the catalog has a multiple of 5."""
+    for layout in ({"tensor": 7}, {"data": 5}):
+        work = {"task": "inference", "model": "llama-3.1-70b", "precision": ["bf16"]}
+        asked = {"workload": work, "constraints": {"layout": layout}}
+        answer = client.post("/recommend", json=asked).json()
+        assert answer["counts"]["admitted"] == 0
+        (promise,) = [each["relax"] for each in answer["rejections"] if each["code"] == "layout"]
+        assert promise["to"] == {"layout": None}
+        assert post_recommend(client, relaxed(asked, promise["to"]))["counts"]["admitted"] == promise["admits"] > 0
+
+
+@pytest.mark.parametrize(
+    ("model", "layout", "sentence"),
+    [
+        ("resnet-50", {"tensor": 2}, "ResNet-50 can only be spread by data: tensor 2 needs a transformer."),
+        ("llama-3.1-8b", {"pipeline": 64}, "32 layers cannot be cut into 64 pipeline stages."),
+        ("llama-3.1-8b", {"expert": 2}, "Llama 3.1 8B has no experts to spread over 2 GPUs."),
+        (None, {"tensor": 2}, "Only the layout of a model can be fixed: send workload.model."),
+    ],
+)
+def test_a_layout_that_no_machine_can_have_is_refused(
+    client: TestClient, model: str | None, layout: dict[str, int], sentence: str
+) -> None:
+    body = {"workload": {"task": "training", "model": model}, "constraints": {"layout": layout}}
+    problem = client.post("/recommend", json=body).json()
+    assert (problem["detail"], problem["errors"][0]["field"]) == (sentence, "constraints.layout")

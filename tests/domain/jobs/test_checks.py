@@ -6,10 +6,12 @@ import pytest
 
 from service.domain.errors import QuestionError
 from service.domain.jobs.checks import check_job
+from service.domain.jobs.fixed_layout import FixedLayout
 from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.serving import Serving
 from service.domain.jobs.stacks import software_called
-from tests.builders.jobs import model
+from service.domain.models.model import Model
+from tests.builders.jobs import LLAMA_3_8B, model
 
 TRAINING = Job("training", model(), ("bf16",))
 NETWORK = replace(model(), transformer=None, forward_flops_per_sample=1e9)
@@ -57,3 +59,30 @@ def test_samples_that_are_longer_without_their_padding_are_refused_with_both_fie
         check_job(replace(TRAINING, sequence_length=1024, mean_length=3000.0))
     with pytest.raises(QuestionError, match="of sequence_length, its default here"):
         check_job(replace(TRAINING, mean_length=1e6))
+
+
+MIXTRAL = replace(LLAMA_3_8B, experts=8, experts_per_token=2, expert_ffn=14336)
+
+
+@pytest.mark.parametrize(
+    ("of_model", "fixed", "sentence"),
+    [
+        (model(), FixedLayout(expert=2), "no experts to spread over 2 GPUs"),
+        (model(), FixedLayout(pipeline=64), "32 layers cannot be cut into 64 pipeline stages"),
+        (model(), FixedLayout(pipeline=4, virtual_stages=16), "32 layers cannot be cut into 16 pieces"),
+        # A stage has up to 11 of 32 layers, and the last one 10.
+        (model(), FixedLayout(pipeline=3, virtual_stages=12), "32 layers cannot be cut into 12 pieces"),
+        (model(MIXTRAL), FixedLayout(expert=3), "8 experts cannot be divided over 3 GPUs"),
+        (replace(NETWORK, family="cnn"), FixedLayout(tensor=2), "can only be spread by data: tensor 2"),
+    ],
+)
+def test_a_layout_that_no_cluster_can_have_is_refused(of_model: Model, fixed: FixedLayout, sentence: str) -> None:
+    with pytest.raises(QuestionError, match=sentence) as refusal:
+        check_job(replace(TRAINING, model=of_model, fixed=fixed))
+    assert refusal.value.field == "layout"
+
+
+def test_layouts_that_some_cluster_can_have_pass() -> None:
+    for fixed in (FixedLayout(pipeline=4, virtual_stages=8), FixedLayout(pipeline=3, virtual_stages=11)):
+        check_job(replace(TRAINING, fixed=fixed))
+    check_job(replace(TRAINING, model=model(MIXTRAL), fixed=FixedLayout(expert=4)))

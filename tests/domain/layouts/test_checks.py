@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from service.domain.errors import QuestionError
+from service.domain.jobs.fixed_layout import FixedLayout
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.layouts.checks import check_degrees, check_fixed
-from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.parallelism import Layout
 from tests.builders.clusters import cluster
 from tests.builders.jobs import LLAMA_3_8B, inference, model, training
@@ -21,7 +21,6 @@ MIXTRAL = replace(LLAMA_3_8B, experts=8, experts_per_token=2, expert_ffn=14336)
         (FixedLayout(tensor=2, pipeline=1, context=1, data=8), "takes 16 GPUs .* but the cluster has 8"),
         (FixedLayout(tensor=3), "8 GPUs cannot be divided into groups of 3"),
         (FixedLayout(pipeline=64), "8 GPUs cannot be divided into groups of 64"),
-        (FixedLayout(expert=2), "no experts to spread"),
     ],
 )
 def test_what_cannot_be_fixed_is_about_the_layout(fixed: FixedLayout, sentence: str) -> None:
@@ -39,30 +38,10 @@ def test_heads_are_divided_evenly_but_on_neuron_cores() -> None:
     )
 
 
-def test_layers_are_no_fewer_than_stages() -> None:
-    with pytest.raises(QuestionError, match="32 layers cannot be cut into 64"):
-        check_fixed(FixedLayout(pipeline=64), training(), cluster(nodes=8))
-    with pytest.raises(QuestionError, match="32 layers cannot be cut into 16 pieces"):
-        check_fixed(FixedLayout(pipeline=4, virtual_stages=16), training(), cluster())
-    check_fixed(FixedLayout(pipeline=4, virtual_stages=8), training(), cluster())
-    # A stage has up to 11 of 32 layers, and the last one 10.
-    check_fixed(FixedLayout(pipeline=3, virtual_stages=11), training(), cluster(gpus=3))
-    with pytest.raises(QuestionError, match="32 layers cannot be cut into 12 pieces"):
-        check_fixed(FixedLayout(pipeline=3, virtual_stages=12), training(), cluster(gpus=3))
-
-
-def test_experts_are_divided_evenly() -> None:
-    with pytest.raises(QuestionError, match="8 experts cannot be divided over 3"):
-        check_fixed(FixedLayout(expert=3), training(model=model(MIXTRAL)), cluster())
+def test_experts_are_on_the_gpus_of_a_stage() -> None:
     with pytest.raises(QuestionError, match="over 8 GPUs: each of 2 pipeline stages has 4"):
         check_fixed(FixedLayout(expert=8, pipeline=2), training(model=model(MIXTRAL)), cluster())
-    check_fixed(FixedLayout(expert=4), training(model=model(MIXTRAL)), cluster())
-
-
-def test_a_convolutional_network_is_spread_by_data_alone() -> None:
-    resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
-    with pytest.raises(QuestionError, match="can only be spread by data: tensor 2"):
-        check_fixed(FixedLayout(tensor=2), training(model=resnet), cluster())
+    check_fixed(FixedLayout(expert=4, pipeline=2), training(model=model(MIXTRAL)), cluster())
 
 
 def test_micro_batches_and_accumulation_make_the_global_batch() -> None:

@@ -13,6 +13,7 @@ from service.domain.calibration.error_bands import HARDER, NOVELTIES
 from service.domain.calibration.step_kinds import FORWARD, GENERATION, INFERENCE_MEMORY
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig
+from service.domain.jobs.fixed_layout import FixedLayout
 from service.domain.jobs.serving import Length, Serving
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.layouts.best_layouts import BestLayouts
@@ -20,7 +21,6 @@ from service.domain.layouts.cluster_table import ClusterTable, cluster_table, di
 from service.domain.layouts.inference_configs import InferenceConfigs
 from service.domain.layouts.inference_search import fastest_inference_layouts, inference_bands
 from service.domain.layouts.search import best_layout
-from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
 from service.domain.physics.features import FORMAT_FEATURES, config_features

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from service.domain.calibration.calibration import Calibration
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import TrainingConfig
+from service.domain.jobs.fixed_layout import FixedLayout
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.layouts.candidates import crosses_slow_links
 from service.domain.layouts.cluster_table import cluster_table, distinct
@@ -20,7 +21,6 @@ from service.domain.layouts.training_search import (
     training_bands,
     where_training_fits,
 )
-from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
 from tests.builders.calibrations import FITTED, UNFITTED

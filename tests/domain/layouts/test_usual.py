@@ -1,7 +1,8 @@
 """The layout that people choose by default."""
 
+from service.domain.jobs.fixed_layout import FixedLayout
 from service.domain.jobs.stacks import SoftwareStack
-from service.domain.layouts.usual import FixedLayout, usual_layout
+from service.domain.layouts.usual import usual_layout
 from tests.builders.clusters import cluster
 from tests.builders.jobs import LARGE_MODEL, inference, model, training
 

@@ -8,6 +8,7 @@ import pytest
 
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import InferenceConfig
+from service.domain.jobs.fixed_layout import CHECKPOINTINGS
 from service.domain.jobs.serving import Length, Serving
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.physics.memory import (
@@ -27,7 +28,7 @@ from service.domain.physics.memory import (
     trainable_parameters,
     training_parts,
 )
-from service.domain.physics.parallelism import CHECKPOINTINGS, Layout
+from service.domain.physics.parallelism import Layout
 from tests.builders.jobs import GPT_175B, LLAMA_2_7B, inference, model, training
 from tests.oracles.growing_cache import mean_running
 
