@@ -286,7 +286,7 @@ def _job(request: RecommendRequest, catalog: Catalog) -> Job | None:
     except QuestionError as error:
         raise error.at(f"constraints.{error.field}" if error.field == "layout" else error.field) from None
     if job is None and layout is not None:
-        raise QuestionError("Only the layout of a model can be fixed: send workload.model.", field="constraints.layout")
+        raise QuestionError("A fixed layout needs a model: send workload.model.", field="constraints.layout")
     if job is None:
         return None
     # If every choice must be a cluster, a constraint rejects marketplaces, and the job need not.

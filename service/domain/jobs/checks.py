@@ -147,4 +147,4 @@ def _faults_of_layout(job: Job) -> Iterator[str]:
     if expert > 1 and t.experts % expert:
         yield f"{t.experts} experts cannot be divided over {expert} GPUs."
     if expert > 1 and not t.experts and not is_routed(model):
-        yield f"{model.name} has no experts to spread over {expert} GPUs."
+        yield f"{model.name} has no experts, which therefore cannot be spread over {expert} GPUs."

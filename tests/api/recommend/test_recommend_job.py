@@ -790,8 +790,8 @@ def test_a_layout_that_divides_over_no_machine_is_relaxed(client: TestClient) ->
     [
         ("resnet-50", {"tensor": 2}, "ResNet-50 can only be spread by data: tensor 2 needs a transformer."),
         ("llama-3.1-8b", {"pipeline": 64}, "32 layers cannot be cut into 64 pipeline stages."),
-        ("llama-3.1-8b", {"expert": 2}, "Llama 3.1 8B has no experts to spread over 2 GPUs."),
-        (None, {"tensor": 2}, "Only the layout of a model can be fixed: send workload.model."),
+        ("llama-3.1-8b", {"expert": 2}, "Llama 3.1 8B has no experts, which therefore cannot be spread over 2 GPUs."),
+        (None, {"tensor": 2}, "A fixed layout needs a model: send workload.model."),
     ],
 )
 def test_a_layout_that_no_machine_can_have_is_refused(

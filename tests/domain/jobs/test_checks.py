@@ -67,7 +67,7 @@ MIXTRAL = replace(LLAMA_3_8B, experts=8, experts_per_token=2, expert_ffn=14336)
 @pytest.mark.parametrize(
     ("of_model", "fixed", "sentence"),
     [
-        (model(), FixedLayout(expert=2), "no experts to spread over 2 GPUs"),
+        (model(), FixedLayout(expert=2), "has no experts, which therefore cannot be spread over 2 GPUs"),
         (model(), FixedLayout(pipeline=64), "32 layers cannot be cut into 64 pipeline stages"),
         (model(), FixedLayout(pipeline=4, virtual_stages=16), "32 layers cannot be cut into 16 pieces"),
         # A stage has up to 11 of 32 layers, and the last one 10.
