@@ -197,10 +197,14 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
         "of the training code."
     ).format,
     EstimateWarningCode.IMAGE_ENCODER_LEFT_OUT: lambda model, flops, of_text: (
-        f"The figures of training have no time and no activations of the image encoder of {model}: in its forward "
-        f"pass, a token of an image takes {flops / 1e9:.3g} GFLOPs more, {100 * flops / of_text:.0f} % of those in the "
-        "language model."
+        f"The samples have no images, so that the image encoder of {model} takes no time: send workload.image_tokens. "
+        f"In a forward pass, a token of an image takes {flops / 1e9:.3g} GFLOPs more, {100 * flops / of_text:.0f} % of "
+        "those in the language model."
     ),
+    EstimateWarningCode.IMAGE_ENCODER_FROZEN: (
+        "The image encoder of {model} is taken as frozen, as trainers keep it by default: training it too takes more "
+        "time and memory."
+    ).format,
     EstimateWarningCode.SOFTWARE_PARTLY: _software_partly,
     EstimateWarningCode.SOFTWARE_UNSUPPORTED: (
         "{software} is not known to run on the {gpu}: the figures assume that it does."

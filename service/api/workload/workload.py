@@ -282,7 +282,8 @@ class WorkloadRequest(BodyModel):
     output_length: Length | None = None
     """Tokens of an answer. Default: as many as the model usually writes, else one."""
     image_tokens: Amount = 0.0
-    """Tokens of `input_length` that come from images, which the model has to encode."""
+    """Tokens of `input_length` that come from images, which the model has to encode; in training, mean tokens of a
+    sample, and the encoder is taken as frozen."""
     longest_output_length: Length | None = None
     """Tokens of the longest answer, if all samples of the amount are sent at once. Default: `output_length`."""
     denoising_steps: Annotated[int | None, Field(ge=1, le=10_000), BeforeValidator(whole)] = None

@@ -96,24 +96,21 @@ def _check_trained(job: Job) -> None:
 
 
 def _check_images(job: Job) -> None:
-    """Raises `QuestionError` for tokens of images in training, of a model that reads none, or beyond the prompt."""
+    """Raises `QuestionError` for tokens of images of a model that reads none, or beyond the prompt or the sample."""
     if not job.image_tokens:
         return
-    if job.task != "inference":
-        raise QuestionError(
-            "image_tokens are counted in inference only. Leave them out: an estimate of training does not count the "
-            "time of an encoder of images.",
-            field="workload.image_tokens",
-        )
     if not job.model.reads_images:
         raise QuestionError(
             f"{job.model.name} is not known to read images: leave image_tokens out, or give the model's config.json "
             "with its vision_config as model.huggingface_config.",
             field="workload.image_tokens",
         )
-    if job.image_tokens > input_length(job):
+    training = job.task == "training"
+    tokens = job.mean_length or sequence_length(job) if training else input_length(job)
+    if job.image_tokens > tokens:
         raise QuestionError(
-            f"image_tokens are some of the {input_length(job):g} tokens of a prompt.", field="workload.image_tokens"
+            f"image_tokens are some of the {tokens:g} tokens of a {'sample' if training else 'prompt'}.",
+            field="workload.image_tokens",
         )
 
 

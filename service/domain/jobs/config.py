@@ -61,6 +61,8 @@ class TrainingConfig:
     """Samples of a GPU in one pass, as the caller sets them; None: the layout decides. Without a global batch, a step
     is one pass of each GPU, because frameworks accumulate no gradients by default.
     """
+    image_tokens: float = 0.0
+    """Mean tokens of a sample that are images; a frozen encoder of images processes them first."""
     flash_attention: bool = True
     chunked_loss: bool = False
     fused_optimizer: bool = False

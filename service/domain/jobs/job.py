@@ -88,7 +88,7 @@ class Job:
     output_length: float | None = None
     longest_output: float | None = None
     image_tokens: float = 0.0
-    """Tokens of a prompt that are images."""
+    """Tokens of a prompt, or on average of a training sample, that are images."""
     denoising_steps: int | None = None
     guidance: bool | None = None
     concurrency: float | None = None
@@ -371,6 +371,7 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
         has_reference=job.has_reference,
         sequence_length=sequence_length(job),
         mean_length=job.mean_length,
+        image_tokens=job.image_tokens,
         global_batch=job.global_batch,
         batch_per_gpu=job.micro_batch,
         flash_attention=_has_flash(job, gpu),

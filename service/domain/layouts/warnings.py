@@ -48,6 +48,7 @@ class EstimateWarningCode(StrEnum):
     ENGINE_OF_EMBEDDINGS = "engine_of_embeddings"
     ENGINE_OF_INFERENCE = "engine_of_inference"
     IMAGE_ENCODER_LEFT_OUT = "image_encoder_left_out"
+    IMAGE_ENCODER_FROZEN = "image_encoder_frozen"
     SOFTWARE_PARTLY = "software_partly"
     SOFTWARE_UNSUPPORTED = "software_unsupported"
     TASK_UNSUPPORTED = "task_unsupported"
@@ -213,10 +214,14 @@ def _image_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Sta
 
 
 def _encoder_warnings(job: Job) -> Iterator[Statement[EstimateWarningCode]]:
-    """Yields the encoder of images of a language model, of which training has no time and no memory."""
-    if job.task == "training" and job.model.reads_images:
+    """Yields the encoder of images of a language model in training: its images are not stated, or it is frozen."""
+    if job.task != "training" or not job.model.reads_images:
+        return
+    if not job.image_tokens:
         flops, of_text = job.model.other_flops_per_sample, 2.0 * multiplied_parameters(job.model)
         yield statement(EstimateWarningCode.IMAGE_ENCODER_LEFT_OUT, model=job.model.name, flops=flops, of_text=of_text)
+    elif job.method == "full":
+        yield statement(EstimateWarningCode.IMAGE_ENCODER_FROZEN, model=job.model.name)
 
 
 def _reads_images(config: Config) -> bool:

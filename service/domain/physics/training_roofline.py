@@ -92,6 +92,13 @@ def traversals(config: TrainingConfig) -> float:
     return 3.0 + config.has_reference
 
 
+def image_flops_per_sample(config: TrainingConfig) -> float:
+    """Returns the FLOPs of the encoder of images for a sample. Trainers keep it frozen by default
+    (LLaMA-Factory, `freeze_vision_tower`), so that it only runs forward.
+    """
+    return config.image_tokens * (config.model.other_flops_per_sample or 0.0)
+
+
 ONCE_A_STEP = frozenset({GRADIENTS, "optimizer", "offload", "step", "input"})
 """Terms that a step has once. The others are those of its micro-batches."""
 
@@ -153,7 +160,8 @@ def _demands_of_micro_batches(config: TrainingConfig, layout: AnyLayout, linked_
     recompute, again = layout.checkpoints("full") * 1.0, passes_of_recomputation(layout)
     moved = _bytes_moved(config, t, length) * share
     attention = mean_attention_flops_per_token(t, length) * share
-    matrix = 2.0 * multiplied_parameters(model) * share * (passes(config) + again)
+    of_images = image_flops_per_sample(config) / length
+    matrix = (2.0 * multiplied_parameters(model) * (passes(config) + again) + of_images) * share
     width = t.expert_ffn or (t.ffn if t.experts else t.hidden)
     here = t.layers / layout.pipeline
     routed = routed_layers(model) / layout.pipeline

@@ -120,7 +120,8 @@ class WarningCode(MeaningfulCode):
     )
     ENGINE_OF_EMBEDDINGS = auto(), "The engine embeds and ranks texts, and the workload's model writes some."
     ENGINE_OF_INFERENCE = auto(), "The engine answers requests and trains nothing; the figures assume that it does."
-    IMAGE_ENCODER_LEFT_OUT = auto(), "The model reads images, and training counts no time of their encoder."
+    IMAGE_ENCODER_LEFT_OUT = auto(), "The model reads images, and the question states none for training."
+    IMAGE_ENCODER_FROZEN = auto(), "The encoder of images is taken as frozen, although all weights learn."
     EXTRAPOLATES = auto(), "No published run covers some property of the job, so the band is wider."
 
 

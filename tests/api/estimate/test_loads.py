@@ -347,6 +347,27 @@ def test_images_that_cannot_be_read_are_refused(client: TestClient, model: str, 
     assert words in error["message"]
 
 
+@pytest.mark.parametrize(("method", "of_text"), [("full", 3), ("lora", 2)])
+def test_a_frozen_encoder_of_images_only_runs_forward_in_training(
+    client: TestClient, method: str, of_text: int
+) -> None:
+    def trained(tokens: int) -> Any:
+        work = {"task": "training", "model": "qwen2.5-vl-7b", "precision": ["bf16"], "sequence_length": 2048}
+        layout = {"micro_batch": 1, "tensor": 1, "pipeline": 1, "zero_stage": 3, "activation_checkpointing": "full"}
+        asked = {**work, "method": method, "global_batch_size": 8, "image_tokens": tokens}
+        return post_estimate(client, {"workload": asked, "machine": "aws/p5.48xlarge", "layout": layout})["estimate"]
+
+    text, most = trained(0), trained(2048)
+    # A token takes 13.1 GFLOPs in the language model without its embedding, and 5.2 GFLOPs in the encoder.
+    forward_passes = of_text + 1  # one more recomputes activations
+    longer = most["step_seconds"]["matrix"] / text["step_seconds"]["matrix"] - 1
+    assert longer == pytest.approx(5.18 / 13.1 / forward_passes, rel=0.15)
+    assert most["memory"]["parts"]["weights"] == text["memory"]["parts"]["weights"]
+    # Utilisation counts the work of the encoder.
+    done, more = (each["model_flops_utilisation"] / each["samples_per_second"]["likely"] for each in (text, most))
+    assert more / done == pytest.approx(1 + 5.18 / 13.1 / of_text, rel=0.1)
+
+
 @pytest.mark.parametrize("requests", [1, 3, 8])
 def test_requests_of_an_amount_do_not_end_sooner_on_replicas_that_have_none(client: TestClient, requests: int) -> None:
     work = {"task": "inference", "model": "llama-3.1-8b", "input_length": 500, "output_length": 100}

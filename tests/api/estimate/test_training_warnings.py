@@ -50,4 +50,11 @@ def test_training_of_a_model_that_reads_images_says_that_their_encoder_is_left_o
     text = warned(client, "aws/p4d.24xlarge", model="qwen2.5-vl-7b", **work)["image_encoder_left_out"]
     assert "a token of an image takes 5.18 GFLOPs more, 37 % of those in the language model" in text
     assert "image_encoder_left_out" not in warned(client, "aws/p4d.24xlarge", model="qwen2.5-7b", **work)
+    of_images = {"model": "qwen2.5-vl-7b", "sequence_length": 2048, "image_tokens": 1000}
+    assert (
+        warned(client, "aws/p4d.24xlarge", **of_images, method="lora")
+        .keys()
+        .isdisjoint({"image_encoder_left_out", "image_encoder_frozen"})
+    )
+    assert "image_encoder_frozen" in warned(client, "aws/p5.48xlarge", **of_images)
     assert "image_encoder_left_out" not in warned(client, "aws/p4d.24xlarge", model="qwen2.5-vl-7b", task="inference")

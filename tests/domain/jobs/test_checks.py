@@ -41,9 +41,13 @@ def test_a_contradiction_names_the_field_to_change(job: Job, field: str) -> None
     assert refusal.value.field == field
 
 
-def test_images_in_training_are_refused_because_it_is_training() -> None:
-    with pytest.raises(QuestionError, match="counted in inference only"):
-        check_job(replace(TRAINING, model=replace(model(), other_flops_per_sample=1e9), image_tokens=10.0))
+def test_images_are_a_part_of_a_sample() -> None:
+    reads = replace(TRAINING, model=replace(model(), other_flops_per_sample=1e9), sequence_length=2048)
+    check_job(replace(reads, image_tokens=2048.0))
+    with pytest.raises(QuestionError, match="some of the 2048 tokens of a sample"):
+        check_job(replace(reads, image_tokens=2049.0))
+    with pytest.raises(QuestionError, match="some of the 500 tokens of a sample"):
+        check_job(replace(reads, image_tokens=501.0, mean_length=500.0))
 
 
 def test_a_job_without_contradictions_passes() -> None:
