@@ -161,6 +161,8 @@ class Questions:
         """A question about training or inference of a model, in which few constraints leave several choices."""
         work = {**self.workload(), "task": self.random.choice(TASKS[:2])}
         work = self.learnable(work if "model" in work else work | self.model())
+        if work["task"] == "training" and "software" not in work and self.maybe(0.1):
+            work["offload_parameters"] = True
         limits: dict[str, Any] = {"max_nodes": self.random.choice((1, 2, 4)), "max_instances": self.whole(16)}
         limits = (limits if self.maybe() else {}) | ({"layout": self.layout(work)} if self.maybe(0.2) else {})
         return {
@@ -177,8 +179,9 @@ class Questions:
         if any(each["id"] == work["model"] and each["dimensions"] for each in self.vocabulary.models):
             fields |= {"tensor": lambda: self.random.choice((1, 2, 4))}
         if work["task"] == "training":
+            lowest = 3 if "offload_parameters" in work else 0
             fields |= {
-                "zero_stage": lambda: self.random.randint(0, 3),
+                "zero_stage": lambda: self.random.randint(lowest, 3),
                 "activation_checkpointing": lambda: self.random.choice(("none", "selective", "full")),
             }
         return self.some(fields, 0.5)

@@ -64,7 +64,7 @@ _TABLE = {
     "dora rslora loha lokr": "lora",
     "prompt_tuning prefix_tuning prefix bitfit ia3 textual_inversion": "adapters",
     "full_finetune full_finetuning full_fine_tuning full_parameter galore apollo dreambooth": "full",
-    "cpu_offload offload": "offload_optimizer offload_activations",
+    "cpu_offload offload offload_param": "offload_parameters offload_optimizer offload_activations",
     "bs batchsize": "batch_size global_batch_size",
     "compile torch_compile": "framework",
     "resolution image_size frames": "sample",

@@ -70,8 +70,8 @@ HINTS_ON_FORMATS = {"weight_precision": HINT_ON_WEIGHT_BITS, "kv_cache_precision
 
 AS_SENT = (
     "weight_precision", "weight_bits", "trainable_parameters", "sequence_length", "mean_length", "flash_attention",
-    "mixed_precision", "chunked_loss", "fused_optimizer", "offload_activations", "offload_optimizer", "image_tokens",
-    "denoising_steps", "guidance", "memory_confidence",
+    "mixed_precision", "chunked_loss", "fused_optimizer", "offload_activations", "offload_optimizer",
+    "offload_parameters", "image_tokens", "denoising_steps", "guidance", "memory_confidence",
 )  # fmt: skip
 """Fields of a workload that a job takes over unchanged."""
 

@@ -264,6 +264,9 @@ class WorkloadRequest(BodyModel):
     """Whether saved activations are kept in host memory."""
     offload_optimizer: bool = False
     """Whether gradients and optimizer states are in host memory, where the CPU updates them (ZeRO-Offload)."""
+    offload_parameters: bool = False
+    """Whether weights are in host memory, from which each layer is fetched for its passes (`offload_param` of ZeRO-3,
+    `CPUOffload` of FSDP); often with `offload_optimizer`."""
     sequence_length: AtLeastOneOfMany | None = None
     """Tokens of a training sample, padding included, which take time and memory. Default: 2048, or the model's limit if
     less."""

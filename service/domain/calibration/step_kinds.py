@@ -84,6 +84,7 @@ TRAINING = _kind(
         "data": (0.3, {BROAD: (EVERYTHING,), WIDE: ("usual_class", "stack"), MIDDLE: ("link",)}),
         "optimizer": (1.2, {BROAD: (EVERYTHING,), WIDE: ("usual_class",)}),
         "offload": (1.0, {BROAD: (EVERYTHING,)}),
+        "fetch": (1.0, {BROAD: (EVERYTHING,)}),
         "step": (1.0, {BROAD: (EVERYTHING, "usual_class")}),
         "input": (0.02, {BROAD: (EVERYTHING, "usual_class"), WIDE: ("stack",)}),
     },

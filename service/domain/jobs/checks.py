@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from service.domain.errors import QuestionError
+from service.domain.jobs.fixed_layout import STAGE_OF_OFFLOADED_WEIGHTS
 from service.domain.jobs.job import Job, input_length, sequence_length, tokens_per_sample
 from service.domain.jobs.stacks import STACKS
 from service.domain.models.counts import is_routed
@@ -21,6 +22,7 @@ def check_job(job: Job) -> None:
     _check_trained(job)
     _check_images(job)
     _check_engine(job)
+    _check_offload(job)
     for fault in _faults_of_layout(job):
         raise QuestionError(fault, field="layout")
 
@@ -124,6 +126,22 @@ def _check_engine(job: Job) -> None:
         f"instances for each: {able}.",
         field="workload.serving.disaggregated",
     )
+
+
+def _check_offload(job: Job) -> None:
+    """Raises `QuestionError` for offloaded weights that are not sharded."""
+    if not job.offload_parameters:
+        return
+    if job.task == "training" and STAGE_OF_OFFLOADED_WEIGHTS not in job.software.stack_class.zero_stages:
+        raise QuestionError(
+            f"{job.software.line} does not shard weights, so that it cannot keep them in host memory: leave "
+            "offload_parameters out, or name a framework that does, such as deepspeed.",
+            field="workload.offload_parameters",
+        )
+    if job.fixed.zero_stage not in (None, STAGE_OF_OFFLOADED_WEIGHTS):
+        raise QuestionError(
+            f"offload_parameters needs zero_stage {STAGE_OF_OFFLOADED_WEIGHTS}, which shards weights.", field="layout"
+        )
 
 
 def _faults_of_layout(job: Job) -> Iterator[str]:

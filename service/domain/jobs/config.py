@@ -69,6 +69,8 @@ class TrainingConfig:
     offload_activations: bool = False
     offload_optimizer: bool = False
     """Whether optimizer states are in host memory and the CPU updates them (ZeRO-Offload)."""
+    offload_parameters: bool = False
+    """Whether weights are in host memory, sharded as by ZeRO-3, and a layer is on the GPU for its passes alone."""
     task: str = "train"
     software: SoftwareStack = UNKNOWN
     memory_confidence: float = USUAL_CONFIDENCE

@@ -25,3 +25,6 @@ class FixedLayout:
 
 
 FREE = FixedLayout()
+
+STAGE_OF_OFFLOADED_WEIGHTS = 3
+"""ZeRO stage that shards weights, each shard of which may then be in the memory of a host."""

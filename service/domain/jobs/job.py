@@ -8,7 +8,7 @@ from service.domain.catalog.hardware import Gpu, peak_flops
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS, bytes_per_value, format_of, runs_as
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import QLORA_FORMAT, USUAL_CONFIDENCE, Config, InferenceConfig, Method, TrainingConfig
-from service.domain.jobs.fixed_layout import FREE, FixedLayout
+from service.domain.jobs.fixed_layout import FREE, STAGE_OF_OFFLOADED_WEIGHTS, FixedLayout
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.serving import Serving
 from service.domain.jobs.stacks import PLATFORMS_WITH_STACKS, UNKNOWN, SoftwareStack
@@ -76,13 +76,14 @@ class Job:
     micro_batch: int | None = None
     """Training samples per GPU in one pass."""
     fixed: FixedLayout = FREE
-    """The parts of the layout that the caller fixes, `micro_batch` among them."""
+    """The parts of the layout that the caller fixes, and those that other fields fix; see `in_any_layout`."""
     flash_attention: bool | None = None
     mixed_precision: bool | None = None
     chunked_loss: bool = False
     fused_optimizer: bool = False
     offload_activations: bool = False
     offload_optimizer: bool = False
+    offload_parameters: bool = False
     kv_precision: str | None = None
     input_length: float | None = None
     output_length: float | None = None
@@ -111,8 +112,9 @@ class Job:
 
     @property
     def in_any_layout(self) -> "Job":
-        """The job with no part of its layout fixed but the samples per GPU in one pass."""
-        return replace(self, fixed=FixedLayout(micro_batch=self.micro_batch))
+        """The job with no part of its layout fixed but those that its other fields fix."""
+        stage = STAGE_OF_OFFLOADED_WEIGHTS if self.offload_parameters else None
+        return replace(self, fixed=FixedLayout(micro_batch=self.micro_batch, zero_stage=stage))
 
     @property
     def as_published(self) -> str | None:
@@ -379,6 +381,7 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
         fused_optimizer=job.fused_optimizer,
         offload_activations=job.offload_activations or job.software.stack.offloads_activations,
         offload_optimizer=job.offload_optimizer,
+        offload_parameters=job.offload_parameters,
         task=purpose_of(job),
         software=job.software,
         memory_confidence=job.memory_confidence,

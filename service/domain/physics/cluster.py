@@ -85,6 +85,11 @@ class Cluster:
         return self.network_bytes_per_second * self.gpus_per_node * BITS_PER_BYTE / 1e9
 
     @property
+    def host_link_bytes_per_second(self) -> float:
+        """Bytes per second from the memory of the host to one GPU, at the usual rate of its PCIe."""
+        return DEFAULT_ONE_WAY_GB_PER_SECOND[_pcie(self.gpu)] * 1e9
+
+    @property
     def memory_bandwidth(self) -> float:
         """Bytes per second of one GPU's memory."""
         return (self.gpu.memory_bandwidth_gb_per_second or 100.0) * 1e9
@@ -122,7 +127,7 @@ def cluster_of(
     both_ways = interconnect_gb_per_second
     if both_ways is None and (link == gpu.interconnect or {link, gpu.interconnect} == OWN_LINKS):
         both_ways = gpu.interconnect_gb_per_second
-    usual = "pcie_5" if link == "pcie" and gpu.pcie_generation == 5 else link
+    usual = _pcie(gpu) if link == "pcie" else link
     one_way = DEFAULT_ONE_WAY_GB_PER_SECOND.get(usual, DEFAULT_ONE_WAY_GB_PER_SECOND["pcie"])
     return Cluster(
         gpu=gpu,
@@ -135,6 +140,11 @@ def cluster_of(
         host_memory_bytes=memory_gib * GIB if memory_gib else None,
         network_known=network_gbps is not None,
     )
+
+
+def _pcie(gpu: Gpu) -> str:
+    """Returns the name of the usual rate of a GPU's PCIe."""
+    return "pcie_5" if gpu.pcie_generation == 5 else "pcie"
 
 
 def _usual_link(gpu: Gpu) -> str:

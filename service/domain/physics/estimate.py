@@ -55,7 +55,7 @@ TERMS_BY_BOTTLENECK = {
     "gpu_memory_bandwidth": (
         "memory", "power", "weights", "cache", "vocabulary", "prefill_memory", "pass", "optimizer",
     ),
-    "host_overhead": ("launch", "routing", "step", "offload", "request", "prompt_launch", "prompt_routing"),
+    "host_overhead": ("launch", "routing", "step", "offload", "fetch", "request", "prompt_launch", "prompt_routing"),
     "communication": ("tensor", "latency", "context", "expert", "pipeline", "data"),
     "pipeline_bubble": ("bubble",),
     "input": ("input",),

@@ -11,6 +11,7 @@ from service.domain.physics.memory import (
     optimizer_state_bytes,
     resident_state_bytes,
     trainable_parameters,
+    weight_bytes,
 )
 from service.domain.physics.parallelism import Layout
 
@@ -73,6 +74,7 @@ def host_parts(config: Config, gpus_per_node: Number, nodes: Number, micro_batch
         # An offloaded optimizer takes its gradients along: 16 bytes per parameter of mixed-precision Adam in all.
         paged = optimizer_state_bytes(config) - resident_state_bytes(config)
         bytes_each = optimizer_state_bytes(config) + GRADIENT_BYTES if config.offload_optimizer else paged
-        if bytes_each:
-            parts["offload"] = trainable_parameters(config) * bytes_each * OFFLOAD_BUFFERS / nodes
+        offloaded = trainable_parameters(config) * bytes_each + weight_bytes(config) * config.offload_parameters
+        if offloaded:
+            parts["offload"] = offloaded * OFFLOAD_BUFFERS / nodes
     return parts

@@ -166,17 +166,18 @@ def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Numbe
     _, grad, _ = RECIPES[config.recipe]
     trained = trainable_parameters(config)
     learned_routed = learned_routed_share(config)
-    weights = _weight_bytes(config)
+    weights = weight_bytes(config)
+    on_gpus = 0.0 if config.offload_parameters else weights
     # ZeRO-Offload moves the gradients of a layer to the host as they arise (Ren et al. 2021, arXiv 2101.06840).
     one_layer = config.fused_optimizer or config.offload_optimizer
     gradients = trained * grad / (layers if one_layer else 1.0)
     optimizer = 0.0 if config.offload_optimizer else trained * resident_state_bytes(config)
     # A pipeline keeps gathered weights between its micro-batches.
     whole = (layout.pipeline > 1) | config.software.stack.keeps_gathered_weights
-    gathered = np.where(whole, 1.0, min(1.0, 2 / layers)) * ((stage >= 3) & (ranks > 1))
+    gathered = np.where(whole, 1.0, min(1.0, 2 / layers)) * ((stage >= 3) & (ranks > 1) | config.offload_parameters)
     routed = routed_share(config.model)
     return {
-        "weights": on_each_gpu(weights, layout, routed, stage >= 3) + _table_bytes(config) / ranks,
+        "weights": on_each_gpu(on_gpus, layout, routed, stage >= 3) + _table_bytes(config) / ranks,
         "gradients": on_each_gpu(gradients, layout, learned_routed, (stage >= 2) & (layout.pipeline == 1)),
         "optimizer": on_each_gpu(optimizer, layout, learned_routed, stage >= 1),
         "live": on_each_gpu(weights, layout, routed, 0) * gathered,
@@ -202,8 +203,8 @@ def on_each_gpu(whole: Number, layout: AnyLayout, routed: float, sharded: Number
     return whole / (layout.tensor * layout.pipeline) * share
 
 
-def _weight_bytes(config: TrainingConfig) -> float:
-    """Bytes of all weights: those that learn, and the frozen ones in the precision that stores them.
+def weight_bytes(config: TrainingConfig) -> float:
+    """Returns the bytes of all weights: those that learn, and the frozen ones in the precision that stores them.
 
     The image encoder of a language model counts, and is frozen. Text encoders and decoders of a diffusion model do not
     count: trainers run them over all samples before the training (kohya's sd-scripts, SimpleTuner, ai-toolkit).

@@ -18,7 +18,8 @@ Demands: TypeAlias = dict[tuple[str, str], Number]
 """Amount for one GPU by term and resource. A term may use several resources, one after another.
 
 Resources are FLOPs at the job's precision (`flops`), at 16 bits at least (`wide_flops`) and in fp32 (`plain_flops`);
-bytes of GPU memory (`memory`), of the fast link, of the slower of link and network (`slow_link`), and of the network;
+bytes of GPU memory (`memory`), of the fast link, of the slower of link and network (`slow_link`), of the network, and
+from the memory of the host (`host_link`);
 energy (`joules`), which takes time at the rated power; seconds of one vCPU (`vcpu`); and `seconds` that no hardware
 shortens.
 """
@@ -67,6 +68,7 @@ def seconds_per_unit_of_hardware(cluster: Cluster) -> dict[str, float]:
         "link": 1 / cluster.link_bytes_per_second,
         "slow_link": 1 / min(cluster.link_bytes_per_second, cluster.network_bytes_per_second),
         "network": 1 / cluster.network_bytes_per_second,
+        "host_link": 1 / cluster.host_link_bytes_per_second,
         "joules": 1 / cluster.watts,
         "vcpu": 1 / (cluster.vcpus_per_gpu or DEFAULT_VCPUS_PER_GPU),
         "seconds": 1.0,

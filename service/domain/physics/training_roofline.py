@@ -29,6 +29,7 @@ from service.domain.physics.memory import (
     learned_share,
     on_each_gpu,
     trainable_parameters,
+    weight_bytes,
 )
 from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, bubble_share, spread_of_experts
 from service.domain.physics.resources import GRADIENTS, Demands, StepTerms, ideal_terms, over_links
@@ -99,7 +100,7 @@ def image_flops_per_sample(config: TrainingConfig) -> float:
     return config.image_tokens * (config.model.other_flops_per_sample or 0.0)
 
 
-ONCE_A_STEP = frozenset({GRADIENTS, "optimizer", "offload", "step", "input"})
+ONCE_A_STEP = frozenset({GRADIENTS, "optimizer", "offload", "fetch", "step", "input"})
 """Terms that a step has once. The others are those of its micro-batches."""
 
 OPTIMIZER_BYTES = 22.0
@@ -121,7 +122,17 @@ def _transformer_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
         step = {key: with_bubble * amount for key, amount in step.items()}
     exchanges = 1.0 + (layout.accumulation - 1.0) * (layout.zero_stage >= 3)
     step |= {key: exchanges * amount for key, amount in _gradient_demands(config, layout, linked_gpus).items()}
-    return step | _optimizer_demands(config, layout) | {("step", "seconds"): 1e-3}
+    return step | _optimizer_demands(config, layout) | _fetched(config, layout) | {("step", "seconds"): 1e-3}
+
+
+def _fetched(config: TrainingConfig, layout: AnyLayout) -> Demands:
+    """Bytes of offloaded weights, of which each GPU fetches its shard from the host for every gather of a micro-batch:
+    once forward, once backward, and once for a reference model.
+    """
+    if not config.offload_parameters:
+        return {}
+    shard = on_each_gpu(weight_bytes(config), layout, routed_share(config.model), 1.0)
+    return {("fetch", "host_link"): shard * layout.accumulation * (2.0 + config.has_reference)}
 
 
 def with_bubble_apart(seconds: Mapping[str, float], layout: Layout) -> dict[str, float]:
@@ -304,6 +315,7 @@ def _network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Num
         ("input", "vcpu"): samples * decode,
         **_gradient_demands(config, layout, linked_gpus),
         **_optimizer_demands(config, layout),
+        **_fetched(config, layout),
         ("step", "seconds"): 1e-3,
     }
 

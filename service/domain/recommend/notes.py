@@ -30,11 +30,10 @@ WEIGHED_BY_NAME = frozenset({"name", "amount", "checkpoint"})
 
 TRAINING_ONLY = frozenset({
     "method", "purpose", "optimizer", "trainable_parameters", "mixed_precision", "flash_attention", "chunked_loss",
-    "fused_optimizer", "offload_activations", "global_batch_size",
+    "fused_optimizer", "offload_activations", "offload_optimizer", "offload_parameters", "global_batch_size",
 })  # fmt: skip
 INFERENCE_ONLY = frozenset({
-    "kv_cache_precision", "concurrency", "input_length", "output_length", "image_tokens", "serving", "denoising_steps",
-    "guidance",
+    "kv_cache_precision", "concurrency", "input_length", "output_length", "serving", "denoising_steps", "guidance",
 })  # fmt: skip
 
 SUBJECTS = ("workload.dataset", "workload.goal", "workload.model_size")

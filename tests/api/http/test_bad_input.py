@@ -458,7 +458,11 @@ def serving(**load: Any) -> dict[str, Any]:
         ("/recommend", constrained(num_nodes=4), ["constraints.max_nodes", "constraints.min_nodes"]),
         ("/estimate", {"machine": "x", "num_nodes": 4}, ["nodes"]),
         ("/recommend", working(model_name="llama"), ["workload.model", "constraints.gpu"]),
-        ("/recommend", working(cpu_offload=True), ["workload.offload_optimizer", "workload.offload_activations"]),
+        (
+            "/recommend",
+            working(cpu_offload=True),
+            ["workload.offload_parameters", "workload.offload_optimizer", "workload.offload_activations"],
+        ),
         ("/recommend", working(purpose="cpt"), ["pretrain"]),
         ("/recommend", working(purpose="reward_modeling"), ["reward"]),
         ("/recommend", working(method="full_finetune"), ["full"]),

@@ -800,3 +800,15 @@ def test_a_layout_that_no_machine_can_have_is_refused(
     body = {"workload": {"task": "training", "model": model}, "constraints": {"layout": layout}}
     problem = client.post("/recommend", json=body).json()
     assert (problem["detail"], problem["errors"][0]["field"]) == (sentence, "constraints.layout")
+
+
+def test_every_choice_shards_offloaded_weights(client: TestClient) -> None:
+    """Machines with less GPU memory train the model, of whose weights they hold two layers at a time."""
+    work = {"task": "training", "model": "llama-2-13b", "precision": ["bf16"], "sequence_length": 2048}
+    plain, offloaded = (
+        post_recommend(client, {"workload": {**work, "offload_optimizer": True, **more}, "limit": 20})
+        for more in ({}, {"offload_parameters": True})
+    )
+    assert offloaded["counts"]["admitted"] > plain["counts"]["admitted"]
+    assert {choice["estimate"]["layout"]["zero_stage"] for choice in offloaded["choices"]} == {3}
+    assert offloaded["choices"][0]["usd_per_hour"] < plain["choices"][0]["usd_per_hour"]

@@ -1,6 +1,7 @@
 """A job that contradicts itself is refused with the field to change."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -84,6 +85,22 @@ def test_a_layout_that_no_cluster_can_have_is_refused(of_model: Model, fixed: Fi
     with pytest.raises(QuestionError, match=sentence) as refusal:
         check_job(replace(TRAINING, model=of_model, fixed=fixed))
     assert refusal.value.field == "layout"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"fixed": FixedLayout(zero_stage=2)}, "layout"),
+        ({"software": software_called("megatron-lm")}, "workload.offload_parameters"),
+    ],
+)
+def test_offloaded_weights_are_sharded(change: dict[str, Any], field: str) -> None:
+    offloaded = replace(TRAINING, offload_parameters=True)
+    check_job(offloaded)
+    check_job(replace(offloaded, fixed=FixedLayout(zero_stage=3), software=software_called("deepspeed")))
+    with pytest.raises(QuestionError, match="shard") as refusal:
+        check_job(replace(offloaded, **change))
+    assert refusal.value.field == field
 
 
 def test_layouts_that_some_cluster_can_have_pass() -> None:

@@ -10,7 +10,9 @@ from service.domain.layouts.training_search import fastest_training_layouts
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import estimate_config
 from service.domain.physics.host_memory import host_memory_need
+from service.domain.physics.memory import figures, training_parts
 from service.domain.physics.parallelism import Layout
+from service.domain.physics.training_roofline import training_demands
 from service.domain.units import GIB
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster
@@ -28,6 +30,28 @@ def test_offloaded_adam_takes_24_bytes_per_parameter_of_the_node() -> None:
     need = host_memory_need(work, cluster(nodes=2), Layout(data=16, zero_stage=3))
     assert need.parts["offload"] == pytest.approx(16 * 8.03e9 * 1.5 / 2)
     assert "offload" not in host_memory_need(training(), cluster(), Layout(data=8)).parts
+
+
+def test_offloaded_weights_are_in_host_memory_and_each_gpu_fetches_its_shard() -> None:
+    """8.03 billion weights of 2 bytes, shards of 8 ranks, fetched forward and backward in each of 4 micro-batches."""
+    work, layout = training(offload_parameters=True), Layout(data=8, zero_stage=3, accumulation=4)
+    need = host_memory_need(work, cluster(nodes=2), layout)
+    assert need.parts["offload"] == pytest.approx(2 * 8.03e9 * 1.5 / 2)
+    parts, resident = (figures(training_parts(each, layout)) for each in (work, training()))
+    assert parts["weights"] == 0
+    assert {**parts, "weights": resident["weights"]} == resident
+    demands = training_demands(work, layout, 8)
+    assert demands["fetch", "host_link"] == pytest.approx(2 * 8.03e9 / 8 * 2 * 4)
+    reference = training_demands(replace(work, has_reference=True), layout, 8)
+    # The weights of the reference model are offloaded too, and their part is fetched once more.
+    assert reference["fetch", "host_link"] == pytest.approx(2 * 2 * 8.03e9 / 8 * 3 * 4)
+    assert "fetch" not in {term for term, _ in training_demands(training(), layout, 8)}
+
+
+def test_one_gpu_holds_a_layer_of_offloaded_weights_at_a_time() -> None:
+    parts = figures(training_parts(training(offload_parameters=True), Layout(zero_stage=3)))
+    assert parts["weights"] == 0
+    assert parts["live"] == pytest.approx(2 * 8.03e9 * 2 / 32)
 
 
 def test_offload_makes_room_on_the_gpu_and_takes_time() -> None:
