@@ -90,6 +90,11 @@ class MarketBill:
         return None if self.bill is None else self.bill.usd
 
     @property
+    def total(self) -> Micros | None:
+        """Returns the total of a run, or the cost of a month of a load, which has no end and therefore no total."""
+        return self.month if self.usd is None else self.usd
+
+    @property
     def on_demand(self) -> bool:
         """Whether this is plain on-demand, without a managed service."""
         return self.option is None or (self.option.offer.market == "on_demand" and self.option.service is None)
@@ -143,11 +148,10 @@ def price_as_given(
 
 
 def verdict_on(bills: Sequence[MarketBill], gate: Gate) -> tuple[Verdict, MarketBill | None]:
-    """Returns the verdict and the bill that it judges, by its total, or by the month of a load if that is unknown."""
+    """Returns the verdict and the bill that it judges, by its total, or by the month of a load."""
     bill = representative(bills)
     if bill is None:
         return verdict(None, gate, ("Nothing is offered.",)), None
-    # A load has no end and therefore no total, but a cost per month.
     if bill.usd is None and bill.month is not None:
         return verdict(bill.month, gate), bill
     return verdict(bill.usd, gate, bill.missing), bill
@@ -159,7 +163,9 @@ def representative(bills: Sequence[MarketBill]) -> MarketBill | None:
     A known cost comes before an unknown one. None if there are no bills.
     """
     return min(
-        bills, key=lambda bill: (not bill.on_demand, bill.usd is None, bill.usd.likely if bill.usd else 0), default=None
+        bills,
+        key=lambda bill: (not bill.on_demand, bill.total is None, bill.total.likely if bill.total else 0),
+        default=None,
     )
 
 

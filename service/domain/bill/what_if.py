@@ -29,8 +29,8 @@ class Combination:
 
     @property
     def likely_micros(self) -> int | None:
-        """Returns the likely total in millionths of a dollar; None where it is unknown."""
-        return None if self.bill is None or self.bill.usd is None else self.bill.usd.likely
+        """Returns the likely total, or that of a load's month, in millionths of a dollar; None where it is unknown."""
+        return None if self.bill is None or self.bill.total is None else self.bill.total.likely
 
 
 def what_if(

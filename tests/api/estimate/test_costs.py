@@ -458,6 +458,19 @@ def test_a_load_without_an_amount_is_judged_by_its_month(client: TestClient) -> 
     assert answer["verdict_of"]["sentence"].startswith("A month of the load")
 
 
+def test_a_load_is_judged_in_the_region_with_the_cheapest_month(client: TestClient) -> None:
+    regions = ["ap-northeast-1", "us-east-1"]
+    body = changed(
+        SERVING, load={"requests_per_second": 10}, machine="aws/g6e.xlarge", market="on_demand", budget_usd=1e6
+    )
+    for order in (regions, regions[::-1]):
+        answer = post_estimate(client, {**body, "region": order})
+        months = {cost["region"]: cost["month"]["usd"] for cost in answer["cost"]}
+        assert months["us-east-1"]["likely"] < months["ap-northeast-1"]["likely"]
+        assert answer["verdict_of"]["region"] == "us-east-1"
+        assert answer["verdict_of"]["usd"] == months["us-east-1"]
+
+
 # What cannot be
 
 

@@ -59,6 +59,15 @@ def test_a_load_is_served_by_the_instances_of_its_combination(client: TestClient
         assert (load, row["answer"]["cost"]) == (alone["load"], alone["cost"])
 
 
+def test_loads_are_in_the_order_of_the_dollars_of_a_month(client: TestClient) -> None:
+    base: Body = {"workload": SERVING["workload"] | {"serving": {"requests_per_second": 10}}, "market": "on_demand"}
+    over: Body = {"machine": ["aws/p5.48xlarge", "aws/g6e.xlarge"], "region": ["ap-northeast-1", "us-east-1"]}
+    rows = rows_of(client, base, over)
+    months = [row["answer"]["cost"][0]["month"]["usd"]["likely"] for row in rows if row["answer"]]
+    assert len(months) > 2
+    assert months == sorted(months)
+
+
 def test_the_marked_ones_are_those_that_none_beats(client: TestClient) -> None:
     rows = [row for row in rows_of(client, BASE, OVER) if row["usd"]]
     points = [(row["usd"]["likely"], row["hours"]["likely"]) for row in rows]
