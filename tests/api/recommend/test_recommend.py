@@ -242,6 +242,14 @@ def test_spot_alone_is_not_left_out_even_if_it_is_named_twice(client: TestClient
     assert "spot_left_out" not in {note["code"] for note in twice["notes"]}
 
 
+@pytest.mark.parametrize("spot", ["Spot", "SPOT"])
+def test_spot_is_left_out_in_any_spelling(client: TestClient, spot: str) -> None:
+    workload = {"task": "training", "fault_tolerant": False}
+    answer = post_recommend(client, {"workload": workload, "constraints": {"market": ["on_demand", spot]}})
+    assert answer["question"]["constraints"]["market"] == ["on_demand"]
+    assert "spot_left_out" in {note["code"] for note in answer["notes"]}
+
+
 def test_fault_tolerance_adds_spot(client: TestClient) -> None:
     firm = post_recommend(client, question(constraints={"provider": ["aws"]}))
     loose = post_recommend(client, question(workload={"fault_tolerant": True}, constraints={"provider": ["aws"]}))
