@@ -290,6 +290,22 @@ def test_several_instances_share_the_work_to_be_in_time(client: TestClient) -> N
     assert "3 independent instances" in codes(shared["reasons"])["within_limits"]["text"]
 
 
+def test_no_more_instances_share_the_work_than_are_in_time_with_the_luck_of_each(client: TestClient) -> None:
+    limits = {**AWS, "instance": ["p4d.24xlarge"], "market": ["spot"], "confidence": "safe"}
+    high = ask(client, constraints=limits)["choices"][0]["estimate"]["hours"]["high"]
+
+    def on_at_most(instances: int) -> Any:
+        return ask(client, constraints={**limits, "deadline_hours": high / 10, "max_instances": instances})
+
+    # A tenth of the work takes more than a tenth of the hours of an unlucky run, so ten are not enough.
+    fewest = next(count for count in range(1, 20) if on_at_most(count)["choices"])
+    assert fewest > 10
+    for most in (fewest, 100):
+        answer = on_at_most(most)
+        assert answer["choices"][0]["instances"] == fewest
+        assert "price_ignored" not in codes(answer["notes"])
+
+
 def test_instances_share_the_runs_of_a_sweep(client: TestClient) -> None:
     limits = {**AWS, "instance": ["p4d.24xlarge"], "market": ["on_demand"], "deadline_hours": 1e4}
     workload = {
