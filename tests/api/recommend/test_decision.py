@@ -368,6 +368,30 @@ def test_fallbacks_differ_in_what_can_fail_together(client: TestClient) -> None:
     assert len({choice["region"] for choice in apart}) >= len({choice["region"] for choice in usual})
 
 
+def test_regions_of_two_providers_with_one_name_do_not_fail_together(client: TestClient) -> None:
+    limits = {"provider": ["gcp", "nebius"], "region": ["us-central1"]}
+    body = {"workload": {"task": "training", "precision": ["bf16"]}, "constraints": limits, "objective": "fastest"}
+    choices = post_recommend(client, {**body, "limit": 2, "diversify": True})["choices"]
+    assert len({choice["provider"] for choice in choices}) == 2
+
+
+def test_a_fallback_is_compared_with_all_choices_and_not_with_the_shown_ones_alone(client: TestClient) -> None:
+    body = {
+        "workload": {"task": "training", "precision": ["bf16"]}, "objective": {"usd": 1, "hours": 1}, "per": "offer",
+    }  # fmt: skip
+    every, apart, alone = (
+        post_recommend(client, {**body, **more})["choices"]
+        for more in ({"limit": 100}, {"limit": 6, "diversify": True}, {"limit": 1, "diversify": True})
+    )
+    for choice in apart:
+        usd, peak = choice["usd_per_hour"], choice["estimate"]["peak_tflops"]
+        figures = [(other["usd_per_hour"], other["estimate"]["peak_tflops"]) for other in every]
+        beaten = any(a <= usd and b >= peak and (a, b) != (usd, peak) for a, b in figures)
+        assert not (choice["pareto"] and beaten), choice["instance"]
+    assert "only_choice" not in codes(alone[0]["reasons"])
+    assert codes(alone[0]["reasons"])["objective"]["text"] == codes(every[0]["reasons"])["objective"]["text"]
+
+
 def test_limits_on_the_whole_job_need_an_amount(client: TestClient) -> None:
     answer = ask(client, workload={"amount": None}, constraints={**AWS, "budget_usd": 1, "deadline_hours": 1})
     assert answer["choices"]
