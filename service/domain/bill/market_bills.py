@@ -267,4 +267,5 @@ def _break_even(priced: PricedRun, bill: MarketBill, on_demand: Micros | None, f
     at_spot = bill.option is not None and bill.option.offer.market == "spot"
     if not at_spot or isinstance(hours, Unknown) or not hours.likely or spot is None or not full:
         return BreakEven(saves, None)
-    return BreakEven(saves, break_even_rate(hours.likely, spot / full, priced.checkpoints))
+    setup_hours = priced.run.setup_minutes / 60
+    return BreakEven(saves, break_even_rate(hours.likely, spot / full, priced.checkpoints, setup_hours))

@@ -147,6 +147,14 @@ def test_every_region_asked_has_its_own_prices(client: TestClient) -> None:
     assert joined["cost"] == answer["cost"]
 
 
+def test_set_up_that_is_cheaper_at_spot_lets_spot_be_interrupted_more_often(client: TestClient) -> None:
+    short, long = (
+        post_estimate(client, changed(HOURS, market="spot", setup_minutes=minutes))["cost"][0]["break_even"]
+        for minutes in (0, 600)
+    )
+    assert long["interruptions_per_hour"] > 1.1 * short["interruptions_per_hour"]
+
+
 def test_spot_is_priced_in_expectation_by_its_checkpoints(client: TestClient) -> None:
     often = changed(HOURS, market="spot", checkpoint={"save_seconds": 5, "restart_seconds": 60})
     seldom = changed(
