@@ -368,16 +368,23 @@ def _faster_formats(work: WorkloadRequest, precisions: tuple[str, ...], catalog:
 
 
 def _given_fields(request: RecommendRequest) -> frozenset[str]:
-    """Returns the paths of the fields that the caller set, down to those of the host, the load and the amount."""
-    work, given = request.workload, list(request.model_fields_set)
+    """Returns the paths of the fields that the caller set, down to those of the host, the load and the amount.
+
+    Null leaves a field out, except in a load, where it removes the limit that a time has by default.
+    """
+    work = request.workload
     parts = {
-        "workload": work, "workload.host": work.host, "workload.serving": work.serving,
-        "workload.amount": work.amount, "constraints": request.constraints,
+        "": request, "workload.": work, "workload.host.": work.host, "workload.amount.": work.amount,
+        "constraints.": request.constraints,
     }  # fmt: skip
-    for path, part in parts.items():
-        if part is not None:
-            given += [f"{path}.{name}" for name in part.model_fields_set]
-    return frozenset(given)
+    given = [
+        path + name
+        for path, part in parts.items()
+        for name in (() if part is None else part.model_fields_set)
+        if getattr(part, name) not in (None, ())
+    ]
+    load = () if work.serving is None else work.serving.model_fields_set
+    return frozenset([*given, *(f"workload.serving.{name}" for name in load)])
 
 
 def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:
