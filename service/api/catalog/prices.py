@@ -95,6 +95,8 @@ def get_prices(request: Request, query: Annotated[PricesRequest, Query()], live:
     history = known_on(live, query.known_at).history
     if query.from_ and query.to and query.from_ > query.to:
         raise QuestionError(f"'from' ({query.from_}) is after 'to' ({query.to}).", field="from")
+    if query.from_ and query.from_ > catalog.day:
+        raise QuestionError(f"{query.from_} lies in the future; the catalog is that of {catalog.day}.", field="from")
     offers = offers_admitted_by(query, catalog, history)
     # With either bound the answer is the history; without, the prices on the catalog's day.
     if query.from_ or query.to:
