@@ -22,6 +22,7 @@ from service.domain.physics.generation import ServedLoad
 from service.domain.units import HOURS_A_MONTH
 
 OWN_MACHINE = "for a described machine"
+WITHOUT_DATA = "A month of a load is the time of its machines, without storage and transfer."
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +149,12 @@ def price_as_given(
 
 
 def verdict_on(bills: Sequence[MarketBill], gate: Gate) -> tuple[Verdict, MarketBill | None]:
-    """Returns the verdict and the bill that it judges, by its total, or by the month of a load."""
+    """Returns the verdict and the bill that it judges, by its total, or by the month of a load without its data."""
     bill = representative(bills)
     if bill is None:
         return verdict(None, gate, ("Nothing is offered.",)), None
     if bill.usd is None and bill.month is not None:
-        return verdict(bill.month, gate), bill
+        return verdict(bill.month, gate, (WITHOUT_DATA,) if bill.priced.run.has_data else ()), bill
     return verdict(bill.usd, gate, bill.missing), bill
 
 

@@ -466,6 +466,17 @@ def test_a_load_without_an_amount_is_judged_by_its_month(client: TestClient) -> 
     assert answer["verdict_of"]["sentence"].startswith("A month of the load")
 
 
+def test_a_verdict_on_a_load_says_that_its_data_is_not_counted(client: TestClient) -> None:
+    body = changed(SERVING, load={"requests_per_second": 500}, budget_usd=1e6)
+    stored = post_estimate(client, {**body, "storage": {"gib": 1e6, "class": "gp3"}})
+    assert "Not counted: A month of a load" in stored["verdict_of"]["sentence"]
+    assert "costs at least $" in stored["verdict_of"]["sentence"]
+    assert any("without storage" in note for note in stored["notes"])
+    plain = post_estimate(client, body)
+    assert "Not counted" not in plain["verdict_of"]["sentence"]
+    assert not any("storage" in note for note in plain["notes"])
+
+
 def test_a_load_is_judged_in_the_region_with_the_cheapest_month(client: TestClient) -> None:
     regions = ["ap-northeast-1", "us-east-1"]
     body = changed(
