@@ -105,7 +105,7 @@ class EstimateQuestion:
 
 
 class Physics(NamedTuple):
-    """What a machine makes of the work, apart from its price; None where the work has no job, or no run applies."""
+    """The work on a machine, apart from its price; None where the work has no job, or no run applies."""
 
     job: JobEstimate | None
     measured: NamedRate | None

@@ -411,9 +411,8 @@ def _options_of_amount(planner: Planner, single: _SingleInstance, charges: Charg
 
 
 def _instances(planner: Planner, on: Callable[[Floats], Expected], shape: tuple[int, ...]) -> Floats:
-    """Returns how many independent instances share the work: the most for speed, else the fewest that are in time.
-
-    `on` returns the hours on numbers of instances. Where no number is in time, it is the most.
+    """Returns how many independent instances share the work: the most for speed, else the fewest that are in time by
+    the hours `on` them, or the most where none are.
     """
     limits, fewest, most = planner.limits, np.ones(shape), np.full(shape, float(planner.limits.max_instances))
     if any(planner.objective.weights.get(criterion) for criterion in SPEED_CRITERIA):
@@ -423,8 +422,7 @@ def _instances(planner: Planner, on: Callable[[Floats], Expected], shape: tuple[
         return fewest
     # A search, because the hours of a share are no quotient: each instance sets up, saves and has luck of its own.
     while (fewest < most).any():
-        middle = np.floor((fewest + most) / 2)
-        run = on(middle)
+        run = on(middle := np.floor((fewest + most) / 2))
         in_time = (run.elapsed_high if limits.safe else run.elapsed) <= limits.deadline_hours
         fewest, most = np.where(in_time, fewest, np.minimum(middle + 1.0, most)), np.where(in_time, middle, most)
     return most
