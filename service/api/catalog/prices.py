@@ -123,6 +123,12 @@ def _sorted(rows: NDArray[np.int64], sort: Sequence[str], prices: PriceColumns) 
 
 
 def offers_admitted_by(query: PriceFilters, catalog: Catalog, history: CatalogHistory) -> Mask:
-    """Returns per offer of the history whether the filters admit it. Raises `UnknownName` with near names."""
+    """Returns per offer of the history whether the filters admit it. Raises `UnknownName` with near names.
+
+    Offers of instance types that the catalog of the day does not have yet are left out.
+    """
     names = {name: resolved(name, getattr(query, name), catalog) for name in NAMES}
-    return offers_among(history, {**names, "zone": resolve("zone", query.zone, zones(history), "zone")})
+    among = offers_among(history, {**names, "zone": resolve("zone", query.zone, zones(history), "zone")})
+    # Some price lists have a machine days before it is announced.
+    announced = np.array([type_.id in catalog.index_of for type_ in history.instance_types], np.bool_)
+    return among & announced[history.offers.instance_type]
