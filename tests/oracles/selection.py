@@ -88,7 +88,7 @@ def offer_misses(asked: Constraints, offer: Offer) -> list[str]:
     if asked.needs_price and usd is None:
         missed.append("price_unknown")
     if asked.max_usd_per_hour is not None and (usd is None or usd > asked.max_usd_per_hour):
-        missed.append("max_usd_per_hour")
+        missed.append("usd_per_hour_unknown" if usd is None else "max_usd_per_hour")
     return missed
 
 

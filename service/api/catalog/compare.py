@@ -107,7 +107,7 @@ def get_compare(query: Annotated[CompareRequest, Query()], live: Pinned) -> Resp
         baseline=baseline,
         items=[ComparedInstanceResponse.of(row, catalog) for row in comparisons if row.instance in instances],
         notes=[
-            f"{row.instance} has no measurement of '{workload}', so its ratios are unknown."
+            f"{row.instance} has no measurement of '{workload}' on a single machine, so its relative speed is unknown."
             for row in comparisons
             if workload and row.speed is None
         ],

@@ -95,6 +95,8 @@ def get_prices(request: Request, query: Annotated[PricesRequest, Query()], live:
     history = known_on(live, query.known_at).history
     if query.from_ and query.to and query.from_ > query.to:
         raise QuestionError(f"'from' ({query.from_}) is after 'to' ({query.to}).", field="from")
+    if query.from_ and query.from_ > catalog.day:
+        raise QuestionError(f"{query.from_} lies in the future; the catalog is that of {catalog.day}.", field="from")
     offers = offers_admitted_by(query, catalog, history)
     # With either bound the answer is the history; without, the prices on the catalog's day.
     if query.from_ or query.to:
@@ -121,6 +123,12 @@ def _sorted(rows: NDArray[np.int64], sort: Sequence[str], prices: PriceColumns) 
 
 
 def offers_admitted_by(query: PriceFilters, catalog: Catalog, history: CatalogHistory) -> Mask:
-    """Returns per offer of the history whether the filters admit it. Raises `UnknownName` with near names."""
+    """Returns per offer of the history whether the filters admit it. Raises `UnknownName` with near names.
+
+    Offers of instance types that the catalog of the day does not have yet are left out.
+    """
     names = {name: resolved(name, getattr(query, name), catalog) for name in NAMES}
-    return offers_among(history, {**names, "zone": resolve("zone", query.zone, zones(history), "zone")})
+    among = offers_among(history, {**names, "zone": resolve("zone", query.zone, zones(history), "zone")})
+    # Some price lists have a machine days before it is announced.
+    announced = np.array([type_.id in catalog.index_of for type_ in history.instance_types], np.bool_)
+    return among & announced[history.offers.instance_type]

@@ -28,6 +28,7 @@ from service.api.http.query import refuse_query
 from service.api.workload.checkpoints import assumed_of
 from service.db.live_catalog import PinnedCatalog
 from service.domain.bill.estimate import EstimateAnswer, MeasuredRate, estimate
+from service.domain.bill.market_bills import WITHOUT_DATA
 from service.domain.bill.verdict import Outcome
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU
@@ -219,6 +220,7 @@ def _notes(body: EstimateRequest, answer: EstimateAnswer) -> list[str]:
     notes += [] if answer.measured is None else [answer.measured.text]
     assumed = assumed_of(body.checkpoint_of(body.workload), body.workload)
     notes += [COMMITMENT_UNUSED] if answer.holds_unused_commitments else []
+    notes += [WITHOUT_DATA] if answer.served is not None and answer.question.run.has_data else []
     billed = [bill.option for bill in answer.bills if bill.bill is not None]
     at_spot = any(option is not None and option.offer.market == "spot" for option in billed)
     return [*notes, assumed] if assumed is not None and at_spot else notes

@@ -73,7 +73,7 @@ class CombinationResponse(Described):
 @with_config(BUILT_AT_FIRST_USE)
 @dataclass(frozen=True, slots=True)
 class MatrixResponse:
-    """Combinations sorted by likely dollars, then those of unknown cost, then those that cannot be answered."""
+    """Combinations sorted by likely dollars (of a month for a load); unknown costs, then refused ones, come last."""
 
     items: list[CombinationResponse]
 

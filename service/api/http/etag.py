@@ -10,8 +10,11 @@ from pydantic import BaseModel
 from service.domain.catalog.catalog import Catalog
 from service.version import VERSION
 
-_ACCEPTED = re.compile(r"(text/csv|application/json)(?:[^,]{0,99};\s*q=([01](?:\.\d*)?))?")
-"""A media type of an `Accept` header that lists can have, and its weight, if that is near."""
+_ACCEPTED = re.compile(r"(text/csv|application/json|application/\*|\*/\*)(?:[^,]{0,99};\s*q=([01](?:\.\d*)?))?")
+"""A media type of an `Accept` header that lists can have, or a range of types, and its weight, if that is near."""
+
+_JSON_RANGES = ("application/json", "application/*", "*/*")
+"""Ranges that contain JSON; the first of them in a header decides its weight."""
 
 CACHE_CONTROL = "private, no-cache"
 """Clients may store an answer but must revalidate it, which the ETag makes cheap."""
@@ -39,7 +42,8 @@ def wants_csv(request: Request) -> bool:
     if "text/csv" not in accepted:
         return False
     quality = {kind: float(weight or 1) for kind, weight in _ACCEPTED.findall(accepted)}
-    return quality["text/csv"] > 0 and quality["text/csv"] >= quality.get("application/json", 0.0)
+    json = next((quality[kind] for kind in _JSON_RANGES if kind in quality), 0.0)
+    return quality["text/csv"] > 0 and quality["text/csv"] >= json
 
 
 def unchanged(if_none_match: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bool:

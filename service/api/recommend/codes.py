@@ -60,6 +60,7 @@ REJECTIONS: dict[str, str] = {
     "interruptions": "Spot interruptions are so frequent that the job would hardly ever finish.",
     "no_offer": "No offer is known on the catalog's day.",
     "max_usd_per_hour": "It costs more per hour than allowed.",
+    "usd_per_hour_unknown": "The price per hour is unknown, so it cannot be shown to pass the constraint.",
     "peak_unknown": "No peak rate is known at the precision, and the objective needs one.",
     "power_unknown": "No power rating is known, and the objective needs one.",
 }

@@ -156,17 +156,21 @@ class RecommendRequest(BillingRequest):
 
 def _markets(request: RecommendRequest, run: BilledRun, catalog: Catalog) -> tuple[str, ...]:
     """Returns the markets that take part: those requested, without spot if it is left out; else the usual ones."""
-    asked = request.constraints.market
-    if _leaves_spot_out(request):
+    asked = _markets_asked(request, catalog)
+    if _leaves_spot_out(request, catalog):
         return tuple(market for market in asked if market != "spot")
     # Reserved offers commit to a term, so they are admitted only if the caller names or holds them.
     usual = ("on_demand", "spot") if request.workload.fault_tolerant else ("on_demand",)
     return asked or markets_of_service(catalog, service_of(request, catalog)) or (*usual, *run.commitments_held)
 
 
-def _leaves_spot_out(request: RecommendRequest) -> bool:
+def _markets_asked(request: RecommendRequest, catalog: Catalog) -> tuple[str, ...]:
+    return resolved("market", request.constraints.market, catalog, "constraints.")
+
+
+def _leaves_spot_out(request: RecommendRequest, catalog: Catalog) -> bool:
     """Returns whether spot is left out: other markets are allowed too, and the workload is not fault-tolerant."""
-    return set(request.constraints.market) > {"spot"} and is_not_fault_tolerant(request.workload)
+    return set(_markets_asked(request, catalog)) > {"spot"} and is_not_fault_tolerant(request.workload)
 
 
 def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> RecommendRequest:
@@ -266,7 +270,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         managed_service=service_of(request, catalog),
         diversify=request.diversify,
         given=_given_fields(request),
-        spot_left_out=_leaves_spot_out(request),
+        spot_left_out=_leaves_spot_out(request, catalog),
         software_unknown=tuple(unknown_software(work, catalog).items()),
         explain=resolve_instances(request.explain, catalog, "explain"),
         subjects=frozenset([_subject(name) for name in (work.dataset, work.goal, work.model_size) if name is not None]),
@@ -364,16 +368,23 @@ def _faster_formats(work: WorkloadRequest, precisions: tuple[str, ...], catalog:
 
 
 def _given_fields(request: RecommendRequest) -> frozenset[str]:
-    """Returns the paths of the fields that the caller set, down to those of the host, the load and the amount."""
-    work, given = request.workload, list(request.model_fields_set)
+    """Returns the paths of the fields that the caller set, down to those of the host, the load and the amount.
+
+    Null leaves a field out, except in a load, where it removes the limit that a time has by default.
+    """
+    work = request.workload
     parts = {
-        "workload": work, "workload.host": work.host, "workload.serving": work.serving,
-        "workload.amount": work.amount, "constraints": request.constraints,
+        "": request, "workload.": work, "workload.host.": work.host, "workload.amount.": work.amount,
+        "constraints.": request.constraints,
     }  # fmt: skip
-    for path, part in parts.items():
-        if part is not None:
-            given += [f"{path}.{name}" for name in part.model_fields_set]
-    return frozenset(given)
+    given = [
+        path + name
+        for path, part in parts.items()
+        for name in (() if part is None else part.model_fields_set)
+        if getattr(part, name) not in (None, ())
+    ]
+    load = () if work.serving is None else work.serving.model_fields_set
+    return frozenset([*given, *(f"workload.serving.{name}" for name in load)])
 
 
 def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:

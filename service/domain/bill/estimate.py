@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import NamedTuple
 
 from service.domain.band import Band
 from service.domain.bill.interruption import Checkpoints
@@ -103,6 +104,14 @@ class EstimateQuestion:
     """Platforms for which the code is written, by the question."""
 
 
+class Physics(NamedTuple):
+    """The work on a machine, apart from its price; None where the work has no job, or no run applies."""
+
+    job: JobEstimate | None
+    measured: NamedRate | None
+    """The rate by measured runs under the name of the work, in place of the modelled one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
     """The price of one GPU for an hour on another machine, and the percentage that it saves."""
@@ -143,22 +152,34 @@ class EstimateAnswer:
         return bool(held) and not any(is_held(each.offer.market, each.offer.term, held) for each in options)
 
 
+def physics_of(question: EstimateQuestion, catalog: Catalog) -> Physics:
+    """Returns the physics of a question, which depends on its work, its machine and its nodes alone.
+
+    Raises `QuestionError`.
+    """
+    work = question.work
+    if isinstance(work, NamedWork):
+        return Physics(None, _rate_by_name(question, work, catalog))
+    if not isinstance(work, JobQuestion):
+        return Physics(None, None)
+    job = estimate_job(catalog.reference.calibration, work.job, work.cluster, work.choose)
+    measured = _rate_by_own_runs(question, work, job, catalog)
+    if measured is not None:
+        job = at_rate(job, measured.samples_per_second, measured=measured.basis == "measured")
+    return Physics(job, measured)
+
+
 def estimate(
-    question: EstimateQuestion, catalog: Catalog, job: JobEstimate | None = None, *, changes: bool = False
+    question: EstimateQuestion, catalog: Catalog, physics: Physics | None = None, *, changes: bool = False
 ) -> EstimateAnswer:
     """Returns the physics and the bills of a question. Raises `QuestionError`.
 
-    `job` is the estimate of the same job on the same cluster, if it is known already. With `changes`, the answer has
-    the nearest changes that would make a job fit with its confidence, and the largest batch if the question asks for
-    it; both may take dozens of searches.
+    `physics` is that of the question, if it is known already. With `changes`, the answer has the nearest changes that
+    would make a job fit with its confidence, and the largest batch if the question asks for it; both may take dozens of
+    searches.
     """
     work, cluster, calibration = question.work, question.cluster, catalog.reference.calibration
-    measured = _rate_by_name(question, work, catalog) if isinstance(work, NamedWork) else None
-    if isinstance(work, JobQuestion) and job is None:
-        job = estimate_job(calibration, work.job, work.cluster, work.choose)
-        measured = _rate_by_own_runs(question, work, job, catalog)
-        if measured is not None:
-            job = at_rate(job, measured.samples_per_second, measured=measured.basis == "measured")
+    job, measured = physics or physics_of(question, catalog)
     served = None if job is None else job.estimate.served
     bills = _bills(question, job, measured, catalog)
     verdict, judged = (None, None) if question.gate is None else verdict_on(bills, question.gate)

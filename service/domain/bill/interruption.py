@@ -185,13 +185,15 @@ def expect_by_prior(
     return expect(hours, per_hour, checkpoints, prior.available_share, "prior", prior.source)
 
 
-def break_even_rate(work_hours: float, price_ratio: float, checkpoints: Checkpoints) -> float | None:
+def break_even_rate(
+    work_hours: float, price_ratio: float, checkpoints: Checkpoints, setup_hours: float = 0.0
+) -> float | None:
     """Interruptions per hour of the gang at which spot costs as much as on-demand without any.
 
-    `price_ratio` is the price of spot divided by that of on-demand. At each rate the interval is the caller's, or else
-    the best one. None where spot is no cheaper even without interruptions.
+    `price_ratio` is the price of spot divided by that of on-demand, and `setup_hours` are paid in both markets. At each
+    rate the interval is the caller's, or else the best one. None where spot is no cheaper even without interruptions.
     """
-    work = work_hours * SECONDS_AN_HOUR
+    work, setup = work_hours * SECONDS_AN_HOUR, setup_hours * SECONDS_AN_HOUR
 
     def more_than_on_demand(per_hour: Floats) -> Floats:
         """Returns the cost at spot minus the cost on demand, both in seconds at the on-demand price.
@@ -199,7 +201,8 @@ def break_even_rate(work_hours: float, price_ratio: float, checkpoints: Checkpoi
         Their ratio would overflow for runs of hardly any work.
         """
         interval = interval_of(checkpoints, work, per_hour)
-        return np.asarray(price_ratio * expected_seconds(work, interval, checkpoints, per_hour) - work)
+        at_spot = expected_seconds(work, interval, checkpoints, per_hour) + setup
+        return np.asarray(price_ratio * at_spot - (work + setup))
 
     if work_hours <= 0:
         return None

@@ -22,6 +22,7 @@ from service.domain.physics.generation import ServedLoad
 from service.domain.units import HOURS_A_MONTH
 
 OWN_MACHINE = "for a described machine"
+WITHOUT_DATA = "A month of a load is the time of its machines, without storage and transfer."
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,11 @@ class MarketBill:
         return None if self.bill is None else self.bill.usd
 
     @property
+    def total(self) -> Micros | None:
+        """Returns the total of a run, or the cost of a month of a load, which has no end and therefore no total."""
+        return self.month if self.usd is None else self.usd
+
+    @property
     def on_demand(self) -> bool:
         """Whether this is plain on-demand, without a managed service."""
         return self.option is None or (self.option.offer.market == "on_demand" and self.option.service is None)
@@ -143,13 +149,12 @@ def price_as_given(
 
 
 def verdict_on(bills: Sequence[MarketBill], gate: Gate) -> tuple[Verdict, MarketBill | None]:
-    """Returns the verdict and the bill that it judges, by its total, or by the month of a load if that is unknown."""
+    """Returns the verdict and the bill that it judges, by its total, or by the month of a load without its data."""
     bill = representative(bills)
     if bill is None:
         return verdict(None, gate, ("Nothing is offered.",)), None
-    # A load has no end and therefore no total, but a cost per month.
     if bill.usd is None and bill.month is not None:
-        return verdict(bill.month, gate), bill
+        return verdict(bill.month, gate, (WITHOUT_DATA,) if bill.priced.run.has_data else ()), bill
     return verdict(bill.usd, gate, bill.missing), bill
 
 
@@ -159,7 +164,9 @@ def representative(bills: Sequence[MarketBill]) -> MarketBill | None:
     A known cost comes before an unknown one. None if there are no bills.
     """
     return min(
-        bills, key=lambda bill: (not bill.on_demand, bill.usd is None, bill.usd.likely if bill.usd else 0), default=None
+        bills,
+        key=lambda bill: (not bill.on_demand, bill.total is None, bill.total.likely if bill.total else 0),
+        default=None,
     )
 
 
@@ -261,4 +268,5 @@ def _break_even(priced: PricedRun, bill: MarketBill, on_demand: Micros | None, f
     at_spot = bill.option is not None and bill.option.offer.market == "spot"
     if not at_spot or isinstance(hours, Unknown) or not hours.likely or spot is None or not full:
         return BreakEven(saves, None)
-    return BreakEven(saves, break_even_rate(hours.likely, spot / full, priced.checkpoints))
+    setup_hours = priced.run.setup_minutes / 60
+    return BreakEven(saves, break_even_rate(hours.likely, spot / full, priced.checkpoints, setup_hours))

@@ -1,18 +1,16 @@
 """A what-if: one job over machines, markets, regions and nodes, compared by dollars and hours."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from service.domain.band import Band
-from service.domain.bill.estimate import EstimateAnswer, EstimateQuestion, JobQuestion, estimate
+from service.domain.bill.estimate import EstimateAnswer, EstimateQuestion, Physics, estimate, physics_of
 from service.domain.bill.market_bills import MarketBill, representative
 from service.domain.catalog.catalog import Catalog
 from service.domain.errors import QuestionError
-from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.pareto import pareto
-from service.domain.physics.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +29,8 @@ class Combination:
 
     @property
     def likely_micros(self) -> int | None:
-        """Returns the likely total in millionths of a dollar; None where it is unknown."""
-        return None if self.bill is None or self.bill.usd is None else self.bill.usd.likely
+        """Returns the likely total, or that of a load's month, in millionths of a dollar; None where it is unknown."""
+        return None if self.bill is None or self.bill.total is None else self.bill.total.likely
 
 
 def what_if(
@@ -40,19 +38,21 @@ def what_if(
 ) -> tuple[list[Combination], dict[int, QuestionError]]:
     """Returns the combinations by likely dollars, then those of unknown cost; and the errors of refused questions.
 
-    Each question comes with its index. All are of one job, so its physics is computed once for each cluster.
+    Each question comes with its index. The physics of a job is computed once for each machine and number of nodes.
     """
-    # Markets and regions change the price of a cluster and not its physics.
-    jobs: dict[Cluster | None, JobEstimate | None] = {}
+    # Markets and regions change the price of a machine and not its physics.
+    known: dict[Hashable, Physics] = {}
     combinations, refused = [], {}
     for index, question in questions:
+        machine = None if question.instance_type is None else question.instance_type.id
+        place = (question.work, machine, question.run.nodes)
         try:
-            answer = estimate(question, catalog, jobs.get(question.cluster))
+            if place not in known:
+                known[place] = physics_of(question, catalog)
+            answer = estimate(question, catalog, known[place])
         except QuestionError as error:
             refused[index] = error
             continue
-        if isinstance(question.work, JobQuestion):
-            jobs[question.cluster] = answer.job
         bill = representative(answer.bills)
         combinations.append(Combination(index, answer, bill, _hours(bill)))
     combinations.sort(key=lambda each: (each.likely_micros is None, each.likely_micros or 0))

@@ -3,7 +3,7 @@
 The physics knows no prices, and prices know no job. Plans combine both for all candidates at once.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import inf
@@ -377,11 +377,8 @@ def _options_of_amount(planner: Planner, single: _SingleInstance, charges: Charg
         hours = single.hours / instances
         return charges.in_use(expected(hours, hours * single.likely_over_low, single.nodes, rates, planner.checkpoints))
 
-    # The number of instances depends on the hours on one instance with its interruptions.
-    instances, run = np.ones(single.works.shape), on(1.0)
-    if limits.max_instances > 1:
-        instances = np.maximum(_instances(planner, run, charges.setup_hours / charges.busy_share), single.instances)
-        run = on(instances)
+    instances = np.maximum(_instances(planner, on, single.works.shape), single.instances)
+    run = on(instances)
     options = _options_without_amount(planner, single, instances)
     price, machines = options.figures.usd_per_hour, options.figures.machines
     hours, data_usd = run.elapsed, charges.of_data(run.elapsed, machines)
@@ -413,18 +410,22 @@ def _options_of_amount(planner: Planner, single: _SingleInstance, charges: Charg
     )
 
 
-def _instances(planner: Planner, run: Expected, setup_hours: Floats) -> Floats:
-    """Returns how many independent instances share the work: the most for speed, else the fewest that are in time."""
-    limits, most = planner.limits, float(planner.limits.max_instances)
+def _instances(planner: Planner, on: Callable[[Floats], Expected], shape: tuple[int, ...]) -> Floats:
+    """Returns how many independent instances share the work: the most for speed, else the fewest that are in time by
+    the hours `on` them, or the most where none are.
+    """
+    limits, fewest, most = planner.limits, np.ones(shape), np.full(shape, float(planner.limits.max_instances))
     if any(planner.objective.weights.get(criterion) for criterion in SPEED_CRITERIA):
-        return np.full(run.paid.shape, most)
+        return most
     # Each instance pays its own set-up, so without a deadline one instance is cheapest.
     if limits.deadline_hours is None:
-        return np.ones(run.paid.shape)
-    hours = run.elapsed_high if limits.safe else run.elapsed
-    left = np.maximum(limits.deadline_hours - setup_hours, 0.0)
-    # An instance's share of the work is interrupted less often than the whole, so this is enough.
-    return np.clip(np.ceil(np.nan_to_num((hours - setup_hours) / left, nan=1.0, posinf=most)), 1.0, most)
+        return fewest
+    # A search, because the hours of a share are no quotient: each instance sets up, saves and has luck of its own.
+    while (fewest < most).any():
+        run = on(middle := np.floor((fewest + most) / 2))
+        in_time = (run.elapsed_high if limits.safe else run.elapsed) <= limits.deadline_hours
+        fewest, most = np.where(in_time, fewest, np.minimum(middle + 1.0, most)), np.where(in_time, middle, most)
+    return most
 
 
 def _scores(objective: Objective, options: NodeOptions) -> Floats:

@@ -7,7 +7,6 @@ import numpy as np
 
 from service.domain.bill.seller_terms import is_held
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.offer import UNKNOWN
 from service.domain.catalog.reference import Prior
 from service.domain.recommend.advice import advise, situation_of
 from service.domain.recommend.answer import Answer, Choice, CitedPrior, Note, Question, RankedOffer, Ties, WorkContext
@@ -167,7 +166,7 @@ def _leading(
     offers = passing_offers(constraints.of_offers, types, constraints.max_usd_per_hour, catalog)
     ranked = rank_by(basis, offers, catalog).keeping_limits()
     if question.diversify:
-        ranked = _diverse(ranked, question, catalog)
+        ranked, limit = _diverse_first(ranked, question, catalog)
     count = len(ranked.score) if question.per_offer else types.bit_count()
     cited = cited_priors(priors, basis, best_of_types(basis, admitted, catalog), question.work, catalog)
     return _completed(question.work, basis, ranked, count, limit, cited, catalog)
@@ -191,15 +190,19 @@ def _completed(
     return _Leading(choices, count, advise(situation_of(work, choices, catalog), catalog), cited)
 
 
-def _diverse(ranked: Ranked, question: Question, catalog: Catalog) -> Ranked:
-    """Returns offers that differ in the domains that can fail together: family, region and market."""
+def _diverse_first(ranked: Ranked, question: Question, catalog: Catalog) -> tuple[Ranked, int]:
+    """Returns the ranking with offers first that differ in the domains that can fail together, and their number.
+
+    These domains are family, region and market.
+    """
     offers, types, words = catalog.offers, ranked.instance_type, catalog.columns.words
-    region = offers.region[ranked.offer]
-    # Unknown regions of two providers are different regions, so each gets a negative code of its own.
-    region = np.where(region == UNKNOWN, UNKNOWN - words["provider"].codes[types], region)
+    # Regions of two providers are different ones, also where both have the same name or none, which is -1.
+    region = words["provider"].codes[types] * (len(offers.places) + 1) + offers.region[ranked.offer]
     domains = (words["family"].codes[types], region, offers.market[ranked.offer])
-    once = None if question.per_offer else types
-    return ranked.rows(fallbacks(ranked.score, domains, question.limit, once))
+    first = fallbacks(ranked.score, domains, question.limit, None if question.per_offer else types)
+    # The others stay in the ranking, because a choice is compared with all of them.
+    others = np.setdiff1d(np.arange(len(ranked.score)), first)
+    return ranked.rows(np.concatenate((first, others))), len(first)
 
 
 def _ranked_offers(basis: Basis, ranked: Ranked, limit: int, catalog: Catalog) -> list[RankedOffer]:

@@ -52,12 +52,13 @@ Warnings = Iterator[Statement[WarningCode]]
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """An offer for some work, and the physics of the job on one instance of it, if there is a job."""
+    """An offer for some work, and the physics of the job on one instance of it and its bill, if there is a job."""
 
     context: WorkContext
     offer: RankedOffer
     modelled: JobEstimate | None
     catalog: Catalog
+    bill: MarketBill | None = None
 
     @property
     def instance_type(self) -> InstanceType:
@@ -68,7 +69,8 @@ def warnings_on(
     context: WorkContext, offer: RankedOffer, estimate: WorkEstimate | None, catalog: Catalog
 ) -> tuple[Statement[WarningCode], ...]:
     """Returns the risks of an offer for some work."""
-    subject = _Subject(context, offer, None if estimate is None else estimate.modelled, catalog)
+    modelled, bill = (None, None) if estimate is None else (estimate.modelled, estimate.bill)
+    subject = _Subject(context, offer, modelled, catalog, bill)
     warnings = [warning for warn in _WARNERS for warning in warn(subject)]
     if estimate is not None and estimate.modelled is not None and estimate.cluster is not None:
         of_estimate = list(estimate_warnings(estimate.modelled, estimate.cluster))
@@ -284,7 +286,9 @@ def _commitment_warnings(subject: _Subject) -> Warnings:
     offer, usd = subject.offer.offer, subject.offer.usd_per_hour
     commitment = commitment_of(offer.market, offer.term, subject.context.commitments_held)
     if isinstance(commitment, Commitment):
-        hours = commitment.term_seconds / SECONDS_AN_HOUR
+        # A run may take several terms, as one of nine days takes nine of the term that is sold by the day.
+        cost = None if subject.bill is None else subject.bill.commitment
+        hours = commitment.term_seconds / SECONDS_AN_HOUR if cost is None else cost.committed_hours.likely
         usd = None if usd is None else usd * hours
         yield statement(WarningCode.COMMITS, term=offer.term, hours=hours, machines=subject.offer.machines, usd=usd)
 

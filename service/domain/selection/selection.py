@@ -16,6 +16,7 @@ from service.domain.selection.offers import (
 from service.domain.selection.relax import (
     AddOfferWord,
     AllowUnknownRegion,
+    BestOption,
     Check,
     FailedConstraint,
     Ground,
@@ -37,6 +38,7 @@ OFFER_CODES: dict[str, Ground] = {
     "price_unknown": "data",
     "no_offer": "data",
     "max_usd_per_hour": "constraint",
+    "usd_per_hour_unknown": "data",
 }
 """Codes of rejections by constraints on offers, with their grounds."""
 
@@ -112,8 +114,20 @@ def _failed_by_offers(
     if limit is not None:
         too_expensive = cheapest.types & ~cheapest.within(limit)
         helped_types = only_by_offers | rejected.by_limits & (_kept(cheapest, keeping, None) or 0)
-        helped = AdmittedOffers(cheapest, helped_types & cheapest.prices.known, None)
-        yield FailedConstraint("max_usd_per_hour", "constraint", too_expensive, helped, RaisePriceLimit(limit, keeping))
+        unpriced, helped = (
+            too_expensive & ~cheapest.priced,
+            AdmittedOffers(cheapest, helped_types & too_expensive, None),
+        )
+        yield FailedConstraint(
+            "max_usd_per_hour",
+            "constraint",
+            too_expensive & ~unpriced,
+            helped.only(cheapest.priced),
+            RaisePriceLimit(limit, keeping),
+        )
+        # No limit admits an unknown price, so the limit is dropped, which admits every price.
+        without = BestOption(unpriced, (({"max_usd_per_hour": None}, too_expensive),))
+        yield FailedConstraint("usd_per_hour_unknown", "data", unpriced, helped, without)
 
 
 def _kept(offers: CheapestOffers, keeping: KeepingOffers | None, limit: float | None) -> TypeSet | None:

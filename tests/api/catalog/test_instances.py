@@ -572,6 +572,14 @@ def test_a_measured_machine_is_compared_with_its_data_sheet(client: TestClient) 
     assert g3["speed_per_peak"] == pytest.approx(g3["relative_speed"] / g3["relative_peak"])
 
 
+def test_a_machine_without_a_measurement_still_has_a_relative_cost(client: TestClient) -> None:
+    answer = get_json(client, "/compare?instance=g3.4xlarge,p3.2xlarge&workload=alexnet_train&as_of=2018-08-01")
+    assert answer["items"][1]["relative_cost"] is not None
+    (note,) = answer["notes"]
+    assert note.startswith("aws/p3.2xlarge has no measurement")
+    assert note.endswith("so its relative speed is unknown.")
+
+
 def test_the_baseline_need_not_be_among_the_rows(client: TestClient) -> None:
     rows = ratios(client, "instance=g3.4xlarge&baseline=g2.2xlarge&workload=alexnet_train&as_of=2017-08-01")
     assert list(rows) == ["g3.4xlarge"]

@@ -50,3 +50,13 @@ def test_every_field_of_a_listed_price_differs_from_row_to_row_and_from_other_fi
     equal = [(one, other) for one, other in combinations(columns, 2) if columns[one] == columns[other]]
     # Every price of the seed has a day; a feed's price without one is valid from the day of its capture.
     assert equal == [("observed_on", "valid_from")]
+
+
+def test_no_price_is_listed_of_a_machine_that_the_catalog_of_the_day_does_not_have(client: TestClient) -> None:
+    """The seed has a price of the 12xlarge from January 1, 2026, and its announcement on January 20."""
+    day = "as_of=2026-01-05&provider=aws"
+    states = "lifecycle=announced,preview,available,closed_to_new,retired"
+    known = {item["name"] for item in all_items(client, f"/instances?{day}&{states}")}
+    assert {item["instance"] for item in all_items(client, f"/prices?{day}")} <= known
+    later = all_items(client, "/prices?as_of=2026-02-01&provider=aws&instance=aws/g7e.12xlarge")
+    assert "2026-01-01" in {item["valid_from"] for item in later}

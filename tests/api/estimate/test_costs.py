@@ -147,6 +147,14 @@ def test_every_region_asked_has_its_own_prices(client: TestClient) -> None:
     assert joined["cost"] == answer["cost"]
 
 
+def test_set_up_that_is_cheaper_at_spot_lets_spot_be_interrupted_more_often(client: TestClient) -> None:
+    short, long = (
+        post_estimate(client, changed(HOURS, market="spot", setup_minutes=minutes))["cost"][0]["break_even"]
+        for minutes in (0, 600)
+    )
+    assert long["interruptions_per_hour"] > 1.1 * short["interruptions_per_hour"]
+
+
 def test_spot_is_priced_in_expectation_by_its_checkpoints(client: TestClient) -> None:
     often = changed(HOURS, market="spot", checkpoint={"save_seconds": 5, "restart_seconds": 60})
     seldom = changed(
@@ -456,6 +464,30 @@ def test_a_load_without_an_amount_is_judged_by_its_month(client: TestClient) -> 
     answer = post_estimate(client, changed(SERVING, load={"requests_per_second": 500}, budget_usd=10))
     assert answer["verdict"] == "fail"
     assert answer["verdict_of"]["sentence"].startswith("A month of the load")
+
+
+def test_a_verdict_on_a_load_says_that_its_data_is_not_counted(client: TestClient) -> None:
+    body = changed(SERVING, load={"requests_per_second": 500}, budget_usd=1e6)
+    stored = post_estimate(client, {**body, "storage": {"gib": 1e6, "class": "gp3"}})
+    assert "Not counted: A month of a load" in stored["verdict_of"]["sentence"]
+    assert "costs at least $" in stored["verdict_of"]["sentence"]
+    assert any("without storage" in note for note in stored["notes"])
+    plain = post_estimate(client, body)
+    assert "Not counted" not in plain["verdict_of"]["sentence"]
+    assert not any("storage" in note for note in plain["notes"])
+
+
+def test_a_load_is_judged_in_the_region_with_the_cheapest_month(client: TestClient) -> None:
+    regions = ["ap-northeast-1", "us-east-1"]
+    body = changed(
+        SERVING, load={"requests_per_second": 10}, machine="aws/g6e.xlarge", market="on_demand", budget_usd=1e6
+    )
+    for order in (regions, regions[::-1]):
+        answer = post_estimate(client, {**body, "region": order})
+        months = {cost["region"]: cost["month"]["usd"] for cost in answer["cost"]}
+        assert months["us-east-1"]["likely"] < months["ap-northeast-1"]["likely"]
+        assert answer["verdict_of"]["region"] == "us-east-1"
+        assert answer["verdict_of"]["usd"] == months["us-east-1"]
 
 
 # What cannot be

@@ -255,3 +255,11 @@ def test_a_sample_takes_the_power_that_was_measured_with_the_work(client: TestCl
     (choice,) = post_recommend(client, {**asked, "limit": 1})["choices"]
     alone = on(client, MEASURED, workload=work)["estimate"]
     assert alone["joules_per_sample"] == choice["estimate"]["joules_per_sample"] == pytest.approx(4000 / RATE, rel=1e-4)
+
+
+def test_every_market_of_a_comparison_has_the_measured_rate(client: TestClient) -> None:
+    base: Body = {"workload": WORK, "machine": MEASURED, "region": "us-east-1"}
+    answer = client.post("/estimate/batch", json={"base": base, "over": {"market": ["on_demand", "reserved"]}})
+    answers = [row["answer"] for row in answer.json()["items"]]
+    assert [each["estimate"]["basis"] for each in answers] == ["measured", "measured"]
+    assert all(each["evidence"][0]["kind"] == "measurement" for each in answers)

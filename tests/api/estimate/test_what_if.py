@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.domain.bill.what_if import on_front
 from tests.api.answers import post_estimate
-from tests.builders.request_bodies import TRAINING, Body, changed
+from tests.builders.request_bodies import SERVING, TRAINING, Body, changed
 
 BASE = changed(TRAINING, machine=None)
 OVER: Body = {
@@ -45,6 +45,27 @@ def test_a_combination_answers_as_if_it_were_asked_alone(client: TestClient) -> 
             # A batch searches for no changes that would make a job fit more surely.
             alone = {**post_estimate(client, {**BASE, **row["over"]}), "nearest_changes": None}
             assert row["answer"] == alone
+
+
+@pytest.mark.parametrize("instances", [[2, 6], [6, 2]])
+def test_a_load_is_served_by_the_instances_of_its_combination(client: TestClient, instances: list[int]) -> None:
+    base: Body = {
+        "workload": SERVING["workload"] | {"serving": {"requests_per_second": 10}},
+        "machine": "aws/g6e.xlarge",
+    }
+    for row in rows_of(client, base, {"instances": instances}):
+        load, alone = row["answer"]["load"], post_estimate(client, {**base, **row["over"]})
+        assert load["instances"] == row["over"]["instances"]
+        assert (load, row["answer"]["cost"]) == (alone["load"], alone["cost"])
+
+
+def test_loads_are_in_the_order_of_the_dollars_of_a_month(client: TestClient) -> None:
+    base: Body = {"workload": SERVING["workload"] | {"serving": {"requests_per_second": 10}}, "market": "on_demand"}
+    over: Body = {"machine": ["aws/p5.48xlarge", "aws/g6e.xlarge"], "region": ["ap-northeast-1", "us-east-1"]}
+    rows = rows_of(client, base, over)
+    months = [row["answer"]["cost"][0]["month"]["usd"]["likely"] for row in rows if row["answer"]]
+    assert len(months) > 2
+    assert months == sorted(months)
 
 
 def test_the_marked_ones_are_those_that_none_beats(client: TestClient) -> None:

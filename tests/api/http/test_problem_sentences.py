@@ -26,6 +26,10 @@ from tests.api.raw_asgi import call, get
             "'precision_support' should be 'accelerated', 'native' or 'any'. Did you mean native?",
         ),
         ("/prices?from=2020-01-02&to=2019-01-01", "'from' (2020-01-02) is after 'to' (2019-01-01)."),
+        (
+            "/prices?from=2020-01-02&as_of=2019-01-01",
+            "2020-01-02 lies in the future; the catalog is that of 2019-01-01.",
+        ),
         ("/instances?as_of=2023-02-29", "'as_of': the calendar has no such day."),
         ("/instances?as_of=yesterday", "'as_of': a day is written YYYY-MM-DD."),
         ("/prices/changes", "'from' is missing."),

@@ -290,6 +290,22 @@ def test_several_instances_share_the_work_to_be_in_time(client: TestClient) -> N
     assert "3 independent instances" in codes(shared["reasons"])["within_limits"]["text"]
 
 
+def test_no_more_instances_share_the_work_than_are_in_time_with_the_luck_of_each(client: TestClient) -> None:
+    limits = {**AWS, "instance": ["p4d.24xlarge"], "market": ["spot"], "confidence": "safe"}
+    high = ask(client, constraints=limits)["choices"][0]["estimate"]["hours"]["high"]
+
+    def on_at_most(instances: int) -> Any:
+        return ask(client, constraints={**limits, "deadline_hours": high / 10, "max_instances": instances})
+
+    # A tenth of the work takes more than a tenth of the hours of an unlucky run, so ten are not enough.
+    fewest = next(count for count in range(1, 20) if on_at_most(count)["choices"])
+    assert fewest > 10
+    for most in (fewest, 100):
+        answer = on_at_most(most)
+        assert answer["choices"][0]["instances"] == fewest
+        assert "price_ignored" not in codes(answer["notes"])
+
+
 def test_instances_share_the_runs_of_a_sweep(client: TestClient) -> None:
     limits = {**AWS, "instance": ["p4d.24xlarge"], "market": ["on_demand"], "deadline_hours": 1e4}
     workload = {
@@ -350,6 +366,30 @@ def test_fallbacks_differ_in_what_can_fail_together(client: TestClient) -> None:
 
     assert places(apart) == 5
     assert len({choice["region"] for choice in apart}) >= len({choice["region"] for choice in usual})
+
+
+def test_regions_of_two_providers_with_one_name_do_not_fail_together(client: TestClient) -> None:
+    limits = {"provider": ["gcp", "nebius"], "region": ["us-central1"]}
+    body = {"workload": {"task": "training", "precision": ["bf16"]}, "constraints": limits, "objective": "fastest"}
+    choices = post_recommend(client, {**body, "limit": 2, "diversify": True})["choices"]
+    assert len({choice["provider"] for choice in choices}) == 2
+
+
+def test_a_fallback_is_compared_with_all_choices_and_not_with_the_shown_ones_alone(client: TestClient) -> None:
+    body = {
+        "workload": {"task": "training", "precision": ["bf16"]}, "objective": {"usd": 1, "hours": 1}, "per": "offer",
+    }  # fmt: skip
+    every, apart, alone = (
+        post_recommend(client, {**body, **more})["choices"]
+        for more in ({"limit": 100}, {"limit": 6, "diversify": True}, {"limit": 1, "diversify": True})
+    )
+    for choice in apart:
+        usd, peak = choice["usd_per_hour"], choice["estimate"]["peak_tflops"]
+        figures = [(other["usd_per_hour"], other["estimate"]["peak_tflops"]) for other in every]
+        beaten = any(a <= usd and b >= peak and (a, b) != (usd, peak) for a, b in figures)
+        assert not (choice["pareto"] and beaten), choice["instance"]
+    assert "only_choice" not in codes(alone[0]["reasons"])
+    assert codes(alone[0]["reasons"])["objective"]["text"] == codes(every[0]["reasons"])["objective"]["text"]
 
 
 def test_limits_on_the_whole_job_need_an_amount(client: TestClient) -> None:

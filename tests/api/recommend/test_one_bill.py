@@ -261,6 +261,9 @@ def test_a_block_of_more_than_two_weeks_is_paid_by_the_week(client: TestClient) 
     days = choice["cost"]["billed_hours"]["likely"] / 24
     assert days > choice["estimate"]["hours"]["likely"] / 24 > 14
     assert days % 7 == 0
+    (warning,) = [each["text"] for each in choice["warnings"] if each["code"] == "commits"]
+    assert f"{24 * days:,.0f} hours of the machine are paid for" in warning
+    assert warning.endswith(f"${choice['cost']['usd']['likely']:,.0f}.")
     usd = choice["cost"]["usd"]["likely"]
     for budget, admitted in ((usd + 1, 1), (usd - 1, 0)):
         answer = post_recommend(client, changed(asked, constraints__budget_usd=budget))

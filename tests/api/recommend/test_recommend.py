@@ -242,6 +242,27 @@ def test_spot_alone_is_not_left_out_even_if_it_is_named_twice(client: TestClient
     assert "spot_left_out" not in {note["code"] for note in twice["notes"]}
 
 
+@pytest.mark.parametrize("spot", ["Spot", "SPOT"])
+def test_spot_is_left_out_in_any_spelling(client: TestClient, spot: str) -> None:
+    workload = {"task": "training", "fault_tolerant": False}
+    answer = post_recommend(client, {"workload": workload, "constraints": {"market": ["on_demand", spot]}})
+    assert answer["question"]["constraints"]["market"] == ["on_demand"]
+    assert "spot_left_out" in {note["code"] for note in answer["notes"]}
+
+
+def test_an_unknown_price_is_not_said_to_be_above_the_limit(client: TestClient) -> None:
+    limits = {"provider": ["autodl"], "max_usd_per_hour": 1e6}
+    body = question(constraints=limits, objective="fastest")
+    rejected = {each["code"]: each for each in post_recommend(client, body)["rejections"]}
+    unknown = rejected["usd_per_hour_unknown"]
+    assert "max_usd_per_hour" not in rejected
+    assert unknown["ground"] == "data"
+    assert unknown["only_this"] > 0
+    assert unknown["relax"]["to"] == {"max_usd_per_hour": None}
+    admitted = post_recommend(client, relaxed(body, unknown["relax"]["to"]))["counts"]["admitted"]
+    assert unknown["relax"]["admits"] == admitted
+
+
 def test_fault_tolerance_adds_spot(client: TestClient) -> None:
     firm = post_recommend(client, question(constraints={"provider": ["aws"]}))
     loose = post_recommend(client, question(workload={"fault_tolerant": True}, constraints={"provider": ["aws"]}))

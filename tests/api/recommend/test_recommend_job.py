@@ -576,6 +576,13 @@ def test_notes_say_what_was_unknown_and_left_out(client: TestClient) -> None:
     assert "no_amount" not in notes
 
 
+def test_a_null_is_a_field_that_was_not_sent(client: TestClient) -> None:
+    body = question(workload=LLAMA)
+    nulls = {"amount": None, "output_length": None, "optimizer": None}
+    null = {**body, "storage": None, "constraints": {"budget_usd": None}, "workload": {**body["workload"], **nulls}}
+    assert post_recommend(client, null)["notes"] == post_recommend(client, body)["notes"]
+
+
 def test_choices_are_compared_with_what_the_job_takes_on_the_current_machine(client: TestClient) -> None:
     limits = {"provider": ["aws"], "region": ["us-east-1"]}
     body = question(workload={**LLAMA, **TOKENS}, constraints=limits, current_instance="p4d.24xlarge")

@@ -146,14 +146,15 @@ def test_nodes_that_are_lost_together_count_once() -> None:
     assert gang_rate(0.2, 8, lost_together=0.5) == pytest.approx(0.9)
 
 
-@given(st.floats(1, 200), st.floats(0.2, 0.95))
-def test_at_the_break_even_rate_spot_costs_as_much(work: float, price_ratio: float) -> None:
-    rate = break_even_rate(work, price_ratio, SPOT)
+@given(st.floats(1, 200), st.floats(0.2, 0.95), st.sampled_from([0.0, 0.5, 20.0]))
+def test_at_the_break_even_rate_spot_costs_as_much(work: float, price_ratio: float, setup: float) -> None:
+    rate = break_even_rate(work, price_ratio, SPOT, setup)
     if rate is None:
-        assert price_ratio * (1 + 30 / (work * HOUR)) >= 1
+        assert price_ratio * (work + setup + 30 / HOUR) >= work + setup
         return
     interval = interval_of(SPOT, work * HOUR, rate)
-    assert price_ratio * expected_seconds(work * HOUR, interval, SPOT, rate) == pytest.approx(work * HOUR, rel=1e-6)
+    at_spot = expected_seconds(work * HOUR, interval, SPOT, rate) + setup * HOUR
+    assert price_ratio * at_spot == pytest.approx((work + setup) * HOUR, rel=1e-6)
 
 
 def test_spot_that_is_no_cheaper_never_breaks_even() -> None:
