@@ -1,7 +1,7 @@
 """ML models: their parameters, and dimensions that are checked to be possible."""
 
 from dataclasses import dataclass, fields, replace
-from math import isfinite
+from math import gcd, isfinite
 from typing import Any
 
 from service.domain.errors import ImpossibleModel
@@ -159,6 +159,18 @@ class Transformer:
         if not self.decoder:
             return 0
         return self.cross_layers or self.attending_layers
+
+    @property
+    def divided_heads(self) -> int:
+        """Number that the degree of tensor parallelism divides: heads of attention, and those of state spaces."""
+        return gcd(self.heads, self.ssm_heads)
+
+    @property
+    def shared_heads(self) -> tuple[int, ...]:
+        """Numbers of key-value heads of a layer. Engines divide them over tensor-parallel GPUs, or copy each of them to
+        equally many GPUs.
+        """
+        return tuple(heads for heads in (self.kv_heads, self.global_kv_heads) if heads)
 
     @property
     def windowed_layers(self) -> int:
