@@ -135,11 +135,13 @@ class InferenceConfig:
         """Formats of weights, of cached keys and values, and of the numbers in the products."""
         if self.by_row is not None:
             return self.by_row
-        cached = bytes_per_value(self.kv_precision) if self.kv_precision else 2.0
+        between = activation_bytes(self.precision)
+        usual = 2.0 if self.software.stack.caches_16_bits else between
+        cached = bytes_per_value(self.kv_precision) if self.kv_precision else usual
         stored = self.weight_bits or 8 * bytes_per_value(self.precision)
         expanded = self.weights_expanded or self.software.stack.expands_weights
         read = max(stored, EXPANDED_BITS) if expanded else stored
-        return NumberFormats(stored, read, cached, activation_bytes(self.precision), self.precision == "fp32")
+        return NumberFormats(stored, read, cached, between, self.precision == "fp32")
 
     @property
     def required_requests(self) -> float:

@@ -25,6 +25,7 @@ RECIPES: dict[str, tuple[float, float, float]] = {
     "mixed": (2.0, 2.0, 4.0),
     "pure": (2.0, 2.0, 0.0),
     "single": (4.0, 4.0, 0.0),
+    "double": (8.0, 8.0, 0.0),
 }
 """By recipe of precision, bytes per parameter of the weights, the gradients, and an fp32 copy of the weights."""
 
@@ -231,8 +232,8 @@ def _table_bytes(config: TrainingConfig) -> float:
 def optimizer_state_bytes(config: TrainingConfig) -> float:
     """Bytes per trained parameter of optimizer states and of the fp32 copy of the weights."""
     states, size = OPTIMIZER_STATES.get(config.optimizer, OPTIMIZER_STATES["adamw"])
-    of_precision = 2.0 if config.recipe == "pure" else 4.0
-    return RECIPES[config.recipe][2] + states * (of_precision if size is None else size)
+    weights, _, copy = RECIPES[config.recipe]
+    return copy + states * (copy or weights if size is None else size)
 
 
 def resident_state_bytes(config: TrainingConfig) -> float:
@@ -357,7 +358,8 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
         return _held_cache_bytes(config, layout, tokens)
 
     empty[CACHE] = cached(config.shared_prompt) if config.shared_prompt else 0.0
-    empty["activations"] = _tokens_of_a_pass(config) * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
+    values = 4 * t.hidden + 3 * t.ffn / layout.tensor
+    empty["activations"] = _tokens_of_a_pass(config) * values * config.formats.activation_bytes
     # A request keeps the cache of its own tokens and its own recurrent state, also where an attention window has moved
     # past the shared part of the prompt.
     request = {CACHE: cached(max(1.0, config.whole_length - config.shared_prompt))}

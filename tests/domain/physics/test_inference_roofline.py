@@ -187,6 +187,15 @@ def test_a_prompt_takes_two_flops_per_parameter_and_token() -> None:
     assert demands["prefill", "flops"] == pytest.approx(2 * 7.5e9 * 2000, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("precision", "format_"), [("fp8", "bf16"), ("fp16", "bf16"), ("fp32", "fp32"), ("tf32", "tf32")]
+)
+def test_attention_runs_at_16_bits_or_more(precision: str, format_: str) -> None:
+    gpu = cluster().gpu
+    wide = seconds_per_flop(inference(precision=precision), gpu)["wide_flops"]
+    assert wide == 1 / (gpu.rates[format_].dense_tflops * 1e12)
+
+
 def arrival_of(config: InferenceConfig, layout: Layout) -> Demands:
     return arrival_demands(config, layout, prompt_demands(config, layout, 8))
 

@@ -38,6 +38,11 @@ def test_mixed_adam_takes_16_bytes_per_parameter() -> None:
     assert sum(parts[name] for name in ("weights", "gradients", "optimizer")) == 16 * 8.03e9
 
 
+def test_adam_in_fp64_takes_32_bytes_per_parameter() -> None:
+    parts = figures(training_parts(training(precision="fp64", recipe="double"), Layout()))
+    assert sum(parts[name] for name in ("weights", "gradients", "optimizer")) == 32 * 8.03e9
+
+
 def test_offloaded_gradients_and_states_leave_13b_room_on_a_v100() -> None:
     """ZeRO-Offload trains 13 billion parameters on one V100 with 32 GB (arXiv 2101.06840)."""
     work = training(model=model(LLAMA_2_7B, 13e9), offload_optimizer=True)
@@ -187,6 +192,22 @@ def test_tensor_and_pipeline_ranks_share_weights_and_cache() -> None:
 def test_a_cache_in_fp8_takes_half() -> None:
     config = inference()
     assert sequence_cache_bytes(config, 1000) == 2 * sequence_cache_bytes(replace(config, kv_precision="fp8"), 1000)
+
+
+@pytest.mark.parametrize(("stack", "size"), [("transformers", 4), ("unknown", 4), ("llama.cpp", 2)])
+def test_a_cache_of_fp32_has_its_format_unless_the_stack_keeps_16_bits(stack: str, size: int) -> None:
+    half, single = (
+        inference(precision=precision, software=SoftwareStack(stack)).formats.cache_bytes
+        for precision in ("bf16", "fp32")
+    )
+    assert (half, single) == (2, size)
+
+
+def test_activations_of_a_pass_take_twice_as_much_in_fp32() -> None:
+    half, single = (
+        inference_memory(inference(precision=each), Layout()).empty["activations"] for each in ("bf16", "fp32")
+    )
+    assert single == 2 * half
 
 
 # Room for the cache
