@@ -18,7 +18,7 @@ from service.domain.physics.input_pipeline import feed_of
 from service.domain.physics.load import ALMOST
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.resources import peak_in
-from service.domain.physics.training_roofline import passes, passes_of_recomputation
+from service.domain.physics.training_roofline import passes, passes_of_recomputation, traversals
 from service.domain.units import SECONDS_AN_HOUR
 
 Choose = Literal["fastest", "usual", "usual_if_it_fits"]
@@ -153,14 +153,12 @@ def _of_training(
         if samples is not None:
             beyond = overhead_beyond_steps(calibration, config, cluster, layout)
             hours = estimate.samples_per_second.inverse_of(samples / SECONDS_AN_HOUR).times(1 + beyond)
-        share, done = rate / cluster.gpus, training_flops_per_sample(config.model, length or 1, passes(config))
+        share, work = rate / cluster.gpus, {"passes": passes(config), "traversals": traversals(config)}
+        done = training_flops_per_sample(config.model, length or 1, **work)
         utilisation = None if done is None else share * done / peak
         if config.model.transformer is not None:
             model, hardware = (
-                share
-                * published_training_flops_per_sample(
-                    config.model, length, passes=passes(config), recomputed=recomputed
-                )
+                share * published_training_flops_per_sample(config.model, length, **work, recomputed=recomputed)
                 for recomputed in (0.0, float(passes_of_recomputation(layout)))
             )
     return JobEstimate(config, estimate, samples, hours, beyond, model, hardware, utilisation, length, peak, job)

@@ -141,7 +141,7 @@ class Transformer:
     @property
     def sublayers(self) -> int:
         """Number of attentions, state spaces and FFNs, each of which ends in an all-reduce with tensor parallelism."""
-        return self.layers if self.hybrid else 2 * self.layers
+        return self.layers if self.hybrid else 2 * self.layers + self.cross_layers
 
     @property
     def moe_layers(self) -> int:

@@ -16,6 +16,7 @@ from service.domain.models.described import model_of
 from service.domain.models.model import Model
 from service.domain.physics.estimate import estimate_config
 from service.domain.physics.inference_roofline import (
+    HOP_SECONDS,
     arrival_demands,
     forward_demands,
     forward_terms,
@@ -85,6 +86,16 @@ def test_an_encoder_reads_the_prompt_and_a_decoder_writes_the_answer(decoding: i
     assert request_demands(config, Layout(), 1)["matrix", "flops"] == pytest.approx(2 * written)
     deeper = inference(model=model_of(replace(t, layers=32 + 2 * decoding), name="deeper"))
     assert step_demands(deeper, Layout())["launch", "seconds"] == pytest.approx(2 * step["launch", "seconds"])
+
+
+def test_an_encoder_sums_over_tensor_ranks_in_prompts_and_a_decoder_in_steps() -> None:
+    """A layer that decodes has three sums, because it also attends to the encoder."""
+    t = replace(LLAMA_3_8B, **WHISPER, layers=32 + 4)
+    config, half = inference(model=model_of(t, name="whisper"), input_length=1500.0), Layout(tensor=2)
+    of_sublayer = 2 * 1280  # 2 (n - 1) / n is 1 for two ranks
+    assert prompt_demands(config, half, 2)["tensor", "link"] == 2 * 32 * of_sublayer * 1500
+    assert request_demands(config, half, 2)["tensor", "link"] == 3 * 4 * of_sublayer
+    assert step_demands(config, half)["latency", "seconds"] == pytest.approx(3 * 4 * HOP_SECONDS)
 
 
 def test_narrow_weights_are_no_faster_in_a_stack_that_expands_them() -> None:
