@@ -120,13 +120,17 @@ def layer_activation_bytes(
     sequence, a token takes at 2 bytes per value: 8 h (norms) + 2 d (a + 2 k) + 2 d a + 2 f x 4 (gated) or 2 f x 2
     (not); without FlashAttention 5 a s more: scores before and after the softmax, and a dropout mask of a byte each.
     For f = 4 h and k = a this is the (34 + 5 a s / h) h of Korthikanti et al. (2022) without its other dropout masks.
-    In a hybrid it is the mean of all layers, each of which has one norm. A state-space layer keeps its gate, values,
-    result and gated result, and its projections into the state and out of it.
+    With MLA, queries and keys have another size than values, and each head has keys of its own. The result is the mean
+    of all layers, of which some may have experts: the routed ones of a token, and shared ones. In a hybrid each layer
+    has one norm, and a state-space layer keeps its gate, values, result and gated result, and its projections into the
+    state and out of it.
     """
-    width = t.expert_ffn * t.experts_per_token if t.experts and t.expert_ffn else t.ffn
     attention, ffn, state = (count / t.layers for count in (t.attending_layers, t.ffn_layers, t.ssm_layers))
-    halves = 2 * (attention + ffn + state) * t.hidden + attention * t.head_size * (2 * t.heads + 2 * t.kv_heads)
-    halves += ffn * width * (4 if t.gated else 2) + state * (4 * t.ssm_inner + 2 * t.ssm_groups * t.ssm_state)
+    width = (t.ffn_layers - t.moe_layers) * t.ffn
+    width += t.moe_layers * (t.experts_per_token + t.shared_experts) * t.expert_ffn
+    halves = 2 * (attention + ffn + state) * t.hidden
+    halves += attention * (t.heads + t.kv_heads) * (t.query_size + t.value_size)
+    halves += width / t.layers * (4 if t.gated else 2) + state * (4 * t.ssm_inner + 2 * t.ssm_groups * t.ssm_state)
     scores = 0.0 if flash else attention * t.heads * sequence * (2.0 * value_bytes + 1.0)
     return tokens * (halves * value_bytes + scores)
 
