@@ -90,6 +90,9 @@ class NumberFormats(NamedTuple):
     """Bytes of a value between matrix products."""
     plain: Number
     """Whether the products are in fp32, without matrix units."""
+    moved_bytes: Number
+    """Bytes of a value that a layer of a network without a cache reads or writes: those of the products, or of a weight
+    if that is wider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,8 @@ class InferenceConfig:
         stored = self.weight_bits or 8 * bytes_per_value(self.precision)
         expanded = self.weights_expanded or self.software.stack.expands_weights
         read = max(stored, EXPANDED_BITS) if expanded else stored
-        return NumberFormats(stored, read, cached, between, self.precision == "fp32")
+        moved = max(read / 8, bytes_per_value(self.precision))
+        return NumberFormats(stored, read, cached, between, self.precision == "fp32", moved)
 
     @property
     def required_requests(self) -> float:

@@ -393,7 +393,7 @@ def forward_demands(config: InferenceConfig) -> ForwardDemands:
     weights, formats = model.parameters - table_parameters(model), config.formats
     sample: Demands = {
         ("matrix", "flops"): flops,
-        ("memory", "memory"): moved * value / 2,
+        ("memory", "memory"): moved * formats.moved_bytes / 2,
         ("power", "joules"): JOULES_PER_PLAIN_FLOP * flops * formats.plain,
         ("matrix_power", "joules"): JOULES_PER_MATRIX_FLOP * flops * np.logical_not(formats.plain),
     }

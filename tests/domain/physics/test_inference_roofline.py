@@ -328,6 +328,15 @@ def test_a_larger_batch_takes_more_flops_and_the_same_weights() -> None:
     assert many["weights"] == one["weights"]
 
 
+def test_weights_that_are_only_stored_in_4_bits_narrow_no_values() -> None:
+    network = inference(model=model(None, 12e9, family="diffusion", forward_flops_per_sample=1e13))
+    whole, stored = (forward_demands(replace(network, weight_bits=bits)) for bits in (None, 4.0))
+    assert stored.sample["memory", "memory"] == whole.sample["memory", "memory"]
+    assert stored.batch["weights", "memory"] == whole.batch["weights", "memory"] / 4
+    narrow = forward_demands(replace(network, precision="fp8"))
+    assert narrow.sample["memory", "memory"] == whole.sample["memory", "memory"] / 2
+
+
 def test_a_network_moves_the_values_that_its_convolutions_write() -> None:
     """EfficientNet-B0 has a tenth of the FLOPs of ResNet-50 and writes 0.6 times as many values."""
     resnet, efficientnet = (
