@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields, replace
 from math import gcd, isfinite
 from typing import Any
 
+from service.domain.arrays import Number
 from service.domain.errors import ImpossibleModel
 
 FAMILIES = (
@@ -161,16 +162,18 @@ class Transformer:
         return self.cross_layers or self.attending_layers
 
     @property
-    def divided_heads(self) -> int:
-        """Number that the degree of tensor parallelism divides: heads of attention, and those of state spaces."""
-        return gcd(self.heads, self.ssm_heads)
-
-    @property
     def shared_heads(self) -> tuple[int, ...]:
         """Numbers of key-value heads of a layer. Engines divide them over tensor-parallel GPUs, or copy each of them to
         equally many GPUs.
         """
         return tuple(heads for heads in (self.kv_heads, self.global_kv_heads) if heads)
+
+    def divides_heads_over(self, gpus: Number) -> Number:
+        """Returns whether each of some tensor-parallel GPUs gets as many heads as the others."""
+        even = gcd(self.heads, self.ssm_heads) % gpus == 0
+        for heads in self.shared_heads:
+            even = even & ((heads % gpus == 0) | (gpus % heads == 0))
+        return even
 
     @property
     def windowed_layers(self) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from service.domain.calibration.coefficients import Coefficients
 from service.domain.calibration.step_kinds import GENERATION
-from service.domain.catalog.hardware import Gpu
+from service.domain.catalog.hardware import Gpu, peak_flops
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.job import Job, required_config_on
 from service.domain.jobs.stacks import SoftwareStack
@@ -204,7 +204,7 @@ def test_a_prompt_takes_two_flops_per_parameter_and_token() -> None:
 def test_attention_runs_at_16_bits_or_more(precision: str, format_: str) -> None:
     gpu = cluster().gpu
     wide = seconds_per_flop(inference(precision=precision), gpu)["wide_flops"]
-    assert wide == 1 / (gpu.rates[format_].dense_tflops * 1e12)
+    assert wide == 1 / peak_flops(gpu, format_)
 
 
 def arrival_of(config: InferenceConfig, layout: Layout) -> Demands:
