@@ -109,10 +109,13 @@ def at_rate(estimated: JobEstimate, rate: Band, *, measured: bool) -> JobEstimat
     assert estimate.samples_per_second is not None
     modelled, hours = estimate.samples_per_second.likely, estimated.hours
     factor, tokens, between = rate.likely / modelled, estimate.tokens_per_second, estimate.seconds_per_output_token
+    prefill, first = estimate.prefill_tokens_per_second, estimate.seconds_to_first_token
     scaled = replace(
         estimate,
         samples_per_second=rate,
         tokens_per_second=None if tokens is None else rate.times(tokens.likely / modelled),
+        prefill_tokens_per_second=None if prefill is None else prefill.times(factor),
+        seconds_to_first_token=None if first is None else first.times(1.0 / factor),
         seconds_per_output_token=None if between is None else rate.inverse_of(between.likely * modelled),
         step=None if estimate.step is None else estimate.step.at(estimate.step.rate * factor),
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from service.domain.jobs.job import Job
-from service.domain.layouts.job_estimate import estimate_job
+from service.domain.layouts.job_estimate import at_rate, estimate_job
 from tests.builders.calibrations import FITTED
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
@@ -21,3 +21,16 @@ def test_a_reference_model_adds_a_forward_pass_to_products_and_attention() -> No
             assert figure is not None
             work.append(figure / found.estimate.samples_per_second.likely)
     assert work[2:] == pytest.approx([each * 4 / 3 for each in work[:2]])
+
+
+def test_at_another_rate_as_many_requests_are_in_flight() -> None:
+    """By Little's law, they are the rate times the time of a request, of which the first token is a part."""
+    job = Job("inference", model(), input_length=4000.0, output_length=50.0, concurrency=64.0)
+    found = estimate_job(FITTED, job, cluster())
+    assert found.estimate.samples_per_second is not None
+    half = at_rate(found, found.estimate.samples_per_second.times(0.5), measured=True).estimate
+    assert half.samples_per_second is not None
+    assert half.seconds_to_first_token is not None
+    assert half.seconds_per_output_token is not None
+    seconds = half.seconds_to_first_token.likely + 49 * half.seconds_per_output_token.likely
+    assert half.samples_per_second.likely * seconds == pytest.approx(64)
