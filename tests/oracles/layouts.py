@@ -16,6 +16,7 @@ from service.domain.layouts.candidates import (
 )
 from service.domain.layouts.checks import check_fixed
 from service.domain.layouts.usual import most_samples_per_micro_batch
+from service.domain.models.model import Transformer
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
 from service.domain.physics.parallelism import Layout
@@ -88,7 +89,7 @@ def every_inference_layout(
     check_fixed(fixed, config, cluster)
     t = config.model.transformer
     gpus, whole_layers = cluster.gpus, config.software.stack.splits_layers
-    cut_by_heads = [each for each in _divisors(gpus) if t and t.heads % each == 0 and not whole_layers]
+    cut_by_heads = [each for each in _divisors(gpus) if t and _divides_heads(t, each) and not whole_layers]
     tensors = [fixed.tensor] if fixed.tensor else cut_by_heads or [1]
     cuts = [
         (tensor, pipeline)
@@ -100,11 +101,17 @@ def every_inference_layout(
     found = [Layout(tensor, pipeline, gpus // (tensor * pipeline)) for tensor, pipeline in cuts]
     for layout in sorted(found, key=lambda each: (each.model_ranks, each.pipeline)):
         if fixed.data in (None, layout.data):
-            yield replace(layout, expert=fixed.expert or 1)
             ranks = layout.tensor * layout.data
+            if ranks % (fixed.expert or 1) == 0:
+                yield replace(layout, expert=fixed.expert or 1)
             spreads_experts = fixed.expert is None and layout.data > 1 and not whole_layers
             if spreads_experts and t and t.experts and t.experts % ranks == 0:
                 yield replace(layout, expert=ranks)
+
+
+def _divides_heads(t: Transformer, tensor: int) -> bool:
+    """Each GPU has equally many heads, and the key-value heads that these need."""
+    return t.heads % tensor == 0 and (t.kv_heads % tensor == 0 or tensor % t.kv_heads == 0)
 
 
 def _divisors(number: int) -> list[int]:
@@ -135,7 +142,7 @@ def _tensor_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout, *, wh
     t = config.model.transformer
     if fixed.tensor is not None:
         return [fixed.tensor] if gpus % fixed.tensor == 0 else []
-    return [each for each in _divisors(gpus) if t and t.heads % each == 0] if not whole else [1]
+    return [each for each in _divisors(gpus) if t and _divides_heads(t, each)] if not whole else [1]
 
 
 def _pipeline_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout, *, whole: bool) -> list[int]:
@@ -165,7 +172,7 @@ def _context_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout) -> l
 def _expert_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout, *, whole: bool) -> list[int]:
     t = config.model.transformer
     if fixed.expert is not None:
-        return [fixed.expert]
+        return [fixed.expert] if gpus % fixed.expert == 0 else []
     return _divisors(gcd(t.experts, gpus)) if t and t.experts and not whole else [1]
 
 

@@ -166,7 +166,7 @@ def bytes_per_value(precision: str) -> float:
 
 def activation_bytes(precision: str) -> float:
     """Bytes of a value between matrix products: formats below 16 bits apply to the products alone."""
-    return 4.0 if precision in SINGLE_PRECISIONS else 2.0
+    return max(2.0, bytes_per_value(precision))
 
 
 def runs_as(precision: str) -> str:

@@ -94,6 +94,9 @@ class NumberFormats(NamedTuple):
     """Bytes of a value between matrix products."""
     plain: Number
     """Whether the products are in fp32, without matrix units."""
+    moved_bytes: Number
+    """Bytes of a value that a layer of a network without a cache reads or writes: those of the products, or of a weight
+    if that is wider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +142,14 @@ class InferenceConfig:
         """Formats of weights, of cached keys and values, and of the numbers in the products."""
         if self.by_row is not None:
             return self.by_row
-        cached = bytes_per_value(self.kv_precision) if self.kv_precision else 2.0
+        between = activation_bytes(self.precision)
+        usual = 2.0 if self.software.stack.caches_16_bits else between
+        cached = bytes_per_value(self.kv_precision) if self.kv_precision else usual
         stored = self.weight_bits or 8 * bytes_per_value(self.precision)
         expanded = self.weights_expanded or self.software.stack.expands_weights
         read = max(stored, EXPANDED_BITS) if expanded else stored
-        return NumberFormats(stored, read, cached, activation_bytes(self.precision), self.precision == "fp32")
+        moved = max(read / 8, bytes_per_value(self.precision))
+        return NumberFormats(stored, read, cached, between, self.precision == "fp32", moved)
 
     @property
     def required_requests(self) -> float:

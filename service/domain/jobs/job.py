@@ -427,6 +427,8 @@ def _sixteen_bits(gpu: Gpu) -> str:
 
 def _recipe(job: Job, precision: str) -> str:
     """Returns the key of `memory.RECIPES` for training in a precision."""
+    if precision == "fp64":
+        return "double"
     if precision in SINGLE_PRECISIONS:
         return "single"
     if job.mixed_precision is None:

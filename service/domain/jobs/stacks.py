@@ -81,6 +81,8 @@ class Stack:
     """Narrow weights are expanded to 16 bits before each product (bitsandbytes): they save memory but no time."""
     fp8_cache_with: tuple[str, ...] = ()
     """Precisions with which the KV cache is in fp8 by default."""
+    caches_16_bits: bool = False
+    """Cached keys and values are in fp16 also where the arithmetic is in fp32; elsewhere they have its format."""
     fuses_kernels: bool = False
     """Networks are compiled, so that a layer is one kernel and not one for each of its operations."""
     accumulates_in_16_bits: bool = False
@@ -227,6 +229,7 @@ STACKS = (
         accumulates_in_16_bits=True,
         selects_tokens_on=("turing", "ampere", "ada-lovelace", *_SINCE_HOPPER),
         bits_of_whole_file=True,
+        caches_16_bits=True,  # its defaults of --cache-type-k and --cache-type-v
         splits_layers=True,  # its default of --split-mode
     ),
     Stack("gpt-fast", _GRAPH, static_batches=True),
@@ -235,7 +238,14 @@ STACKS = (
     Stack("mlc-llm", _GRAPH, ("mlc",)),
     Stack("mlx", _GRAPH, ("mlx-lm",)),
     # Its server locks the model for each request.
-    Stack("whisper.cpp", _GRAPH, ("whispercpp", "whisper-cpp"), static_batches=True, most_in_flight=1.0),
+    Stack(
+        "whisper.cpp",
+        _GRAPH,
+        ("whispercpp", "whisper-cpp"),
+        caches_16_bits=True,
+        static_batches=True,
+        most_in_flight=1.0,
+    ),
     # Compiled runtimes with layers fused into few kernels.
     Stack(
         "ctranslate2",

@@ -103,10 +103,8 @@ class LayoutCandidates:
 class DegreeLimits:
     """Limits that a model and its stack set on the degrees of parallelism."""
 
-    heads: int | None = None
-    """Number that tensor degrees must divide; 0 where heads are padded, so that any degree does. None where layers are
-    not divided, unless the caller does so.
-    """
+    divides_heads_over: Callable[[Floats], Number] | None = None
+    """Whether tensor degrees divide the heads; None where layers are not divided, unless the caller does so."""
     layers: int = 1
     """Most pipeline stages."""
     padding: float = 1.0
@@ -257,14 +255,14 @@ def _limits(config: Config) -> DegreeLimits:
     t, stack_class = config.model.transformer, config.software.stack_class
     if t is None:
         return DegreeLimits()
-    heads = 0 if stack_class.pads_heads else t.heads
+    divides = np.ones_like if stack_class.pads_heads else t.divides_heads_over
     if isinstance(config, InferenceConfig):
         if config.software.stack.splits_layers:
             return DegreeLimits(layers=t.layers)
-        return DegreeLimits(heads, t.layers, experts=t.experts)
+        return DegreeLimits(divides, t.layers, experts=t.experts)
     contexts = max(1, config.sequence_length // LONG_SEQUENCE)
     if stack_class.has_model_parallelism:
-        return DegreeLimits(heads, t.layers, MOST_PADDING, contexts, t.experts)
+        return DegreeLimits(divides, t.layers, MOST_PADDING, contexts, t.experts)
     return DegreeLimits(contexts=contexts)
 
 
@@ -291,8 +289,8 @@ def _allowed(limits: DegreeLimits, degrees: Columns, fixed: FixedLayout) -> Mask
     for name in ("tensor", "pipeline", "data", "context"):
         if getattr(fixed, name) is not None:
             allowed &= degrees[name] == getattr(fixed, name)
-    if limits.heads is not None:
-        allowed &= limits.heads % degrees["tensor"] == 0
+    if limits.divides_heads_over is not None:
+        allowed &= np.asarray(limits.divides_heads_over(degrees["tensor"]), np.bool_)
     elif fixed.tensor is None:
         allowed &= degrees["tensor"] == 1
     if fixed.pipeline is None:
@@ -314,9 +312,9 @@ def _with_experts(config: Config, limits: DegreeLimits, degrees: Columns, fixed:
     ranks = (degrees["tensor"] * degrees["data"] * degrees["context"])[:, None]
     if fixed.expert is not None or not limits.experts:
         fixed_expert = float(fixed.expert or 1)
-        enough = np.flatnonzero(fixed_expert <= ranks[:, 0])
-        degrees = {name: column[enough] for name, column in degrees.items()}
-        return degrees | {"expert": np.full(len(enough), fixed_expert)}
+        divided = np.flatnonzero(ranks[:, 0] % fixed_expert == 0)
+        degrees = {name: column[divided] for name, column in degrees.items()}
+        return degrees | {"expert": np.full(len(divided), fixed_expert)}
     experts = _divisors(limits.experts)
     divides = ranks % experts == 0
     if isinstance(config, InferenceConfig):

@@ -58,18 +58,27 @@ def check_degrees(layout: FixedLayout | Layout, cluster: Cluster) -> None:
 
 
 def _check_heads(fixed: FixedLayout, config: Config) -> None:
-    t = config.model.transformer
-    if t and fixed.tensor and t.heads % fixed.tensor and not config.software.stack_class.pads_heads:
-        raise QuestionError(
-            f"{t.heads} attention heads cannot be divided over {fixed.tensor} tensor-parallel GPUs.", field="layout"
-        )
+    t, tensor = config.model.transformer, fixed.tensor
+    if t is None or tensor is None or config.software.stack_class.pads_heads:
+        return
+    for heads, kind in ((t.heads, "attention heads"), (t.ssm_heads, "heads of state spaces")):
+        if heads % tensor:
+            raise QuestionError(f"{heads} {kind} cannot be divided over {tensor} tensor-parallel GPUs.", field="layout")
+    for heads in t.shared_heads:
+        if heads % tensor and tensor % heads:
+            raise QuestionError(
+                f"{heads} key-value heads can neither be divided over {tensor} tensor-parallel GPUs nor be copied to "
+                "equally many GPUs each.",
+                field="layout",
+            )
 
 
 def _check_experts(fixed: FixedLayout, cluster: Cluster) -> None:
     expert, stages = fixed.expert or 1, fixed.pipeline or 1
-    if expert > cluster.gpus // stages:
+    ranks = cluster.gpus // stages
+    if ranks % expert:
+        of_stage = f"each of {stages} pipeline stages has {ranks}" if stages > 1 else f"there are {ranks}"
         raise QuestionError(
-            f"Experts cannot be spread over {expert} GPUs: each of {stages} pipeline stages has "
-            f"{cluster.gpus // stages}.",
+            f"Experts cannot be spread over {expert} GPUs: {of_stage}, which groups of {expert} do not divide.",
             field="layout",
         )

@@ -18,7 +18,12 @@ from service.domain.physics.input_pipeline import feed_of
 from service.domain.physics.load import ALMOST
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.resources import peak_in
-from service.domain.physics.training_roofline import image_flops_per_sample, passes, passes_of_recomputation
+from service.domain.physics.training_roofline import (
+    image_flops_per_sample,
+    passes,
+    passes_of_recomputation,
+    traversals,
+)
 from service.domain.units import SECONDS_AN_HOUR
 
 Choose = Literal["fastest", "usual", "usual_if_it_fits"]
@@ -109,10 +114,13 @@ def at_rate(estimated: JobEstimate, rate: Band, *, measured: bool) -> JobEstimat
     assert estimate.samples_per_second is not None
     modelled, hours = estimate.samples_per_second.likely, estimated.hours
     factor, tokens, between = rate.likely / modelled, estimate.tokens_per_second, estimate.seconds_per_output_token
+    prefill, first = estimate.prefill_tokens_per_second, estimate.seconds_to_first_token
     scaled = replace(
         estimate,
         samples_per_second=rate,
         tokens_per_second=None if tokens is None else rate.times(tokens.likely / modelled),
+        prefill_tokens_per_second=None if prefill is None else prefill.times(factor),
+        seconds_to_first_token=None if first is None else first.times(1.0 / factor),
         seconds_per_output_token=None if between is None else rate.inverse_of(between.likely * modelled),
         step=None if estimate.step is None else estimate.step.at(estimate.step.rate * factor),
     )
@@ -154,17 +162,13 @@ def _of_training(
             beyond = overhead_beyond_steps(calibration, config, cluster, layout)
             hours = estimate.samples_per_second.inverse_of(samples / SECONDS_AN_HOUR).times(1 + beyond)
         share, of_images = rate / cluster.gpus, image_flops_per_sample(config)
-        done = training_flops_per_sample(config.model, length or 1, passes(config))
+        work = {"passes": passes(config), "traversals": traversals(config)}
+        done = training_flops_per_sample(config.model, length or 1, **work)
         utilisation = None if done is None else share * (done + of_images) / peak
         if config.model.transformer is not None:
             model, hardware = (
                 share
-                * (
-                    published_training_flops_per_sample(
-                        config.model, length, passes=passes(config), recomputed=recomputed
-                    )
-                    + of_images
-                )
+                * (published_training_flops_per_sample(config.model, length, **work, recomputed=recomputed) + of_images)
                 for recomputed in (0.0, float(passes_of_recomputation(layout)))
             )
     return JobEstimate(config, estimate, samples, hours, beyond, model, hardware, utilisation, length, peak, job)

@@ -1,6 +1,8 @@
 """The layout that people choose by default. The calibration is fitted with it where a published run omits its own."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from math import gcd
 
 from service.domain.arrays import Number
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
@@ -72,37 +74,50 @@ def usual_training_layout(config: TrainingConfig, cluster: Cluster, fixed: Fixed
 def usual_inference_layout(config: InferenceConfig, cluster: Cluster, fixed: FixedLayout = FREE) -> Layout:
     """Spreads a replica over the fewest GPUs of a node that hold its weights, unless a degree is fixed.
 
-    The other GPUs of the node run further replicas.
+    The other GPUs of the node run further replicas. Where heads cannot be divided over as many GPUs as hold the
+    weights, stages divide the layers too.
     """
     tensor, pipeline = fixed.tensor or 1, fixed.pipeline or 1
     weights = inference_parts(config, Layout(), 0.0)["weights"] / (tensor * pipeline)
-    if config.software.stack.splits_layers:
-        pipeline = fixed.pipeline or _gpus_that_hold(weights, cluster, cluster.gpus_per_node // tensor)
-    else:
-        tensor = fixed.tensor or _gpus_that_hold(weights, cluster, cluster.gpus_per_node)
+    if not config.software.stack.splits_layers and fixed.tensor is None:
+        of_node = _divisors(gcd(cluster.gpus_per_node, max(1, cluster.gpus // pipeline)))
+        tensor = _gpus_that_hold(weights, cluster, [each for each in of_node if _divides_heads(config, each)])
+        weights = weights / tensor
+    if config.software.stack.splits_layers or fixed.tensor is None:
+        pipeline = fixed.pipeline or _gpus_that_hold(weights, cluster, _divisors(cluster.gpus_per_node // tensor))
     data = fixed.data or max(1, cluster.gpus // (tensor * pipeline))
     return Layout(tensor=tensor, pipeline=pipeline, data=data, expert=fixed.expert or 1)
 
 
-def _gpus_that_hold(weights: Number, cluster: Cluster, most: int) -> int:
-    """Returns the fewest GPUs whose share for weights holds them: a power of two, or the most that are allowed."""
-    gpus = 1
-    while gpus < most and weights / gpus > USABLE_SHARE_FOR_WEIGHTS * cluster.usable_bytes:
-        gpus *= 2
-    return max(1, min(gpus, most))
+def _divisors(number: int) -> list[int]:
+    return [each for each in range(1, max(1, number) + 1) if max(1, number) % each == 0]
+
+
+def _divides_heads(config: Config, tensor: int) -> bool:
+    t = config.model.transformer
+    return t is None or config.software.stack_class.pads_heads or bool(t.divides_heads_over(tensor))
+
+
+def _gpus_that_hold(weights: Number, cluster: Cluster, counts: Sequence[int]) -> int:
+    """Returns the smallest number of GPUs whose share for weights holds them, or the largest if none does."""
+    share = USABLE_SHARE_FOR_WEIGHTS * cluster.usable_bytes
+    return next((gpus for gpus in counts if weights / gpus <= share), counts[-1])
 
 
 def _usual_cut(config: TrainingConfig, cluster: Cluster) -> tuple[int, int]:
-    """Returns tensor degree and pipeline stages: tensor parallelism within a node, then stages, until states fit."""
+    """Returns tensor degree and pipeline stages: tensor parallelism within a node, then stages, until states fit.
+
+    Both are powers of two that divide the GPUs, and tensor parallelism divides the heads.
+    """
     per_parameter = STATE_BYTES if config.method == "full" else FROZEN_BYTES
     need = config.model.parameters * per_parameter / (USABLE_SHARE_FOR_STATES * cluster.usable_bytes)
     tensor = 1
-    while tensor < min(8, cluster.gpus_per_node, need):
+    while tensor < min(8, need) and cluster.gpus_per_node % (2 * tensor) == 0 and _divides_heads(config, 2 * tensor):
         tensor *= 2
     pipeline = 1
-    while tensor * pipeline < need and tensor * pipeline * 2 <= cluster.gpus:
+    while tensor * pipeline < need and cluster.gpus % (tensor * pipeline * 2) == 0:
         pipeline *= 2
-    return min(tensor, cluster.gpus_per_node), pipeline
+    return tensor, pipeline
 
 
 def most_samples_per_micro_batch(config: TrainingConfig) -> int:

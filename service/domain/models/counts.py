@@ -370,28 +370,31 @@ def mean_attended(sequence_tokens: float, window: float = 0, *, causal: float = 
 
 
 def published_training_flops_per_sample(
-    model: Model, sequence: float, *, passes: float = 3.0, recomputed: float = 0.0
+    model: Model, sequence: float, *, passes: float = 3.0, recomputed: float = 0.0, traversals: float = 3.0
 ) -> float:
     """Returns the FLOPs of training on one sequence as papers count them, with attention to the whole sequence.
 
-    `passes` is the work of products with weights as a multiple of the forward pass, and `recomputed` the forward passes
-    that recomputation adds. Published rates of LoRA count 4 FLOPs per parameter and token (NeMo, Megatron Bridge).
+    `passes` is the work of products with weights as a multiple of the forward pass, `traversals` that of attention, and
+    `recomputed` the forward passes that recomputation adds. Published rates of LoRA count 4 FLOPs per parameter and
+    token (NeMo, Megatron Bridge).
     """
     assert model.transformer is not None
     attention = attention_flops_per_token(model.transformer, sequence)
-    return sequence * ((passes + recomputed) * 2.0 * multiplied_parameters(model) + (3.0 + recomputed) * attention)
+    return sequence * (
+        (passes + recomputed) * 2.0 * multiplied_parameters(model) + (traversals + recomputed) * attention
+    )
 
 
-def training_flops_per_sample(model: Model, tokens: float, passes: float) -> float | None:
+def training_flops_per_sample(model: Model, tokens: float, passes: float, traversals: float = 3.0) -> float | None:
     """Returns the FLOPs of training on one sample without recomputation; None if the FLOPs of the network are unknown.
 
     `passes` is the work of products with weights as a multiple of the forward pass: 3 if all weights are trained.
-    Attention has no weights and always takes 3. Causal kernels skip masked tokens.
+    Attention has no weights, and takes its `traversals` whichever weights learn. Causal kernels skip masked tokens.
     """
     if model.transformer is None:
         return None if model.forward_flops_per_sample is None else passes * model.forward_flops_per_sample
     attention = mean_attention_flops_per_token(model.transformer, tokens)
-    return tokens * (passes * 2.0 * multiplied_parameters(model) + 3.0 * attention)
+    return tokens * (passes * 2.0 * multiplied_parameters(model) + traversals * attention)
 
 
 def logits_per_token(t: Transformer) -> int:

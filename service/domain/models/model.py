@@ -1,9 +1,10 @@
 """ML models: their parameters, and dimensions that are checked to be possible."""
 
 from dataclasses import dataclass, fields, replace
-from math import isfinite
+from math import gcd, isfinite
 from typing import Any
 
+from service.domain.arrays import Number
 from service.domain.errors import ImpossibleModel
 
 FAMILIES = (
@@ -141,7 +142,7 @@ class Transformer:
     @property
     def sublayers(self) -> int:
         """Number of attentions, state spaces and FFNs, each of which ends in an all-reduce with tensor parallelism."""
-        return self.layers if self.hybrid else 2 * self.layers
+        return self.layers if self.hybrid else 2 * self.layers + self.cross_layers
 
     @property
     def moe_layers(self) -> int:
@@ -159,6 +160,20 @@ class Transformer:
         if not self.decoder:
             return 0
         return self.cross_layers or self.attending_layers
+
+    @property
+    def shared_heads(self) -> tuple[int, ...]:
+        """Numbers of key-value heads of a layer. Engines divide them over tensor-parallel GPUs, or copy each of them to
+        equally many GPUs.
+        """
+        return tuple(heads for heads in (self.kv_heads, self.global_kv_heads) if heads)
+
+    def divides_heads_over(self, gpus: Number) -> Number:
+        """Returns whether each of some tensor-parallel GPUs gets as many heads as the others."""
+        even = gcd(self.heads, self.ssm_heads) % gpus == 0
+        for heads in self.shared_heads:
+            even = even & ((heads % gpus == 0) | (gpus % heads == 0))
+        return even
 
     @property
     def windowed_layers(self) -> int:

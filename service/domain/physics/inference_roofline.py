@@ -103,6 +103,11 @@ def kernels_of_step(t: Transformer) -> float:
     return kernels_per_pass(t) - kernels_per_pass(reading_part(t)) if t.encoder_layers else kernels_per_pass(t)
 
 
+def sublayers_of_step(t: Transformer) -> int:
+    """Returns the sublayers that a step passes through, in which an encoder takes no part."""
+    return t.sublayers - reading_part(t).sublayers if t.encoder_layers else t.sublayers
+
+
 CalibratedRates = Callable[[str, str], Number]
 """A function of a term and a resource; it returns the calibrated seconds per unit of the resource for this term."""
 
@@ -187,10 +192,11 @@ def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
     """
     t, steps = config.model.transformer, config.any_load.steps_per_token
     assert t is not None
-    adapters = ADAPTER_KERNELS_PER_LAYER * t.sublayers / 2 * (config.any_load.adapters > 0)
+    sublayers = sublayers_of_step(t)
+    adapters = ADAPTER_KERNELS_PER_LAYER * sublayers / 2 * (config.any_load.adapters > 0)
     return {
         ("launch", "seconds"): steps * (kernels_of_step(t) + adapters) * LAUNCH_SECONDS,
-        ("latency", "seconds"): steps * t.sublayers * HOP_SECONDS * (layout.tensor > 1),
+        ("latency", "seconds"): steps * sublayers * HOP_SECONDS * (layout.tensor > 1),
         # Each stage of a pipeline schedules requests of its own.
         ("step", "seconds"): steps * 1e-3 * layout.pipeline,
     }
@@ -213,18 +219,19 @@ def request_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Num
         ("matrix", "flops"): tokens * products / gpus,
         ("request", "seconds"): steps * REQUEST_SECONDS,
         ("vocabulary", "memory"): tokens * t.vocabulary * 4 * 3 / gpus,
-        **_links(config, layout, linked_gpus, tokens),
+        **_links(config, layout, linked_gpus, tokens, sublayers_of_step(t)),
     }
 
 
-def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, tokens: float) -> Demands:
-    """Bytes of the all-reduces of tensor groups, and of tokens on their way to spread experts and back.
+def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, tokens: float, sublayers: int) -> Demands:
+    """Bytes of the all-reduces of tensor groups after these sublayers, and of tokens on their way to spread experts and
+    back.
 
     The stages of a pipeline share both.
     """
     t = config.model.transformer
     assert t is not None
-    sums = all_reduce_bytes(t.sublayers * 2.0 * tokens * t.hidden, layout.tensor) / layout.pipeline
+    sums = all_reduce_bytes(sublayers * 2.0 * tokens * t.hidden, layout.tensor) / layout.pipeline
     of_tensor = over_links("tensor", sums, layout.tensor <= linked_gpus)
     if not t.moe_layers:
         return of_tensor
@@ -255,7 +262,7 @@ def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Numb
         ("prefill_experts", "flops"): routed / gpus,
         ("attention", "wide_flops"): attention / gpus,
         ("prefill_memory", "memory"): LAYER_BYTES_PER_VALUE * tokens * t.hidden * reading.sublayers / 2 / gpus,
-        **_links(config, layout, linked_gpus, tokens),
+        **_links(config, layout, linked_gpus, tokens, reading.sublayers),
     }
 
 
@@ -386,7 +393,7 @@ def forward_demands(config: InferenceConfig) -> ForwardDemands:
     weights, formats = model.parameters - table_parameters(model), config.formats
     sample: Demands = {
         ("matrix", "flops"): flops,
-        ("memory", "memory"): moved * value / 2,
+        ("memory", "memory"): moved * formats.moved_bytes / 2,
         ("power", "joules"): JOULES_PER_PLAIN_FLOP * flops * formats.plain,
         ("matrix_power", "joules"): JOULES_PER_MATRIX_FLOP * flops * np.logical_not(formats.plain),
     }

@@ -25,6 +25,7 @@ RECIPES: dict[str, tuple[float, float, float]] = {
     "mixed": (2.0, 2.0, 4.0),
     "pure": (2.0, 2.0, 0.0),
     "single": (4.0, 4.0, 0.0),
+    "double": (8.0, 8.0, 0.0),
 }
 """By recipe of precision, bytes per parameter of the weights, the gradients, and an fp32 copy of the weights."""
 
@@ -119,13 +120,17 @@ def layer_activation_bytes(
     sequence, a token takes at 2 bytes per value: 8 h (norms) + 2 d (a + 2 k) + 2 d a + 2 f x 4 (gated) or 2 f x 2
     (not); without FlashAttention 5 a s more: scores before and after the softmax, and a dropout mask of a byte each.
     For f = 4 h and k = a this is the (34 + 5 a s / h) h of Korthikanti et al. (2022) without its other dropout masks.
-    In a hybrid it is the mean of all layers, each of which has one norm. A state-space layer keeps its gate, values,
-    result and gated result, and its projections into the state and out of it.
+    With MLA, queries and keys have another size than values, and each head has keys of its own. The result is the mean
+    of all layers, of which some may have experts: the routed ones of a token, and shared ones. In a hybrid each layer
+    has one norm, and a state-space layer keeps its gate, values, result and gated result, and its projections into the
+    state and out of it.
     """
-    width = t.expert_ffn * t.experts_per_token if t.experts and t.expert_ffn else t.ffn
     attention, ffn, state = (count / t.layers for count in (t.attending_layers, t.ffn_layers, t.ssm_layers))
-    halves = 2 * (attention + ffn + state) * t.hidden + attention * t.head_size * (2 * t.heads + 2 * t.kv_heads)
-    halves += ffn * width * (4 if t.gated else 2) + state * (4 * t.ssm_inner + 2 * t.ssm_groups * t.ssm_state)
+    width = (t.ffn_layers - t.moe_layers) * t.ffn
+    width += t.moe_layers * (t.experts_per_token + t.shared_experts) * t.expert_ffn
+    halves = 2 * (attention + ffn + state) * t.hidden
+    halves += attention * (t.heads + t.kv_heads) * (t.query_size + t.value_size)
+    halves += width / t.layers * (4 if t.gated else 2) + state * (4 * t.ssm_inner + 2 * t.ssm_groups * t.ssm_state)
     scores = 0.0 if flash else attention * t.heads * sequence * (2.0 * value_bytes + 1.0)
     return tokens * (halves * value_bytes + scores)
 
@@ -232,8 +237,8 @@ def _table_bytes(config: TrainingConfig) -> float:
 def optimizer_state_bytes(config: TrainingConfig) -> float:
     """Bytes per trained parameter of optimizer states and of the fp32 copy of the weights."""
     states, size = OPTIMIZER_STATES.get(config.optimizer, OPTIMIZER_STATES["adamw"])
-    of_precision = 2.0 if config.recipe == "pure" else 4.0
-    return RECIPES[config.recipe][2] + states * (of_precision if size is None else size)
+    weights, _, copy = RECIPES[config.recipe]
+    return copy + states * (copy or weights if size is None else size)
 
 
 def resident_state_bytes(config: TrainingConfig) -> float:
@@ -358,7 +363,8 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
         return _held_cache_bytes(config, layout, tokens)
 
     empty[CACHE] = cached(config.shared_prompt) if config.shared_prompt else 0.0
-    empty["activations"] = _tokens_of_a_pass(config) * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
+    values = 4 * t.hidden + 3 * t.ffn / layout.tensor
+    empty["activations"] = _tokens_of_a_pass(config) * values * config.formats.activation_bytes
     # A request keeps the cache of its own tokens and its own recurrent state, also where an attention window has moved
     # past the shared part of the prompt.
     request = {CACHE: cached(max(1.0, config.whole_length - config.shared_prompt))}

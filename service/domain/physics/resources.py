@@ -52,9 +52,10 @@ def seconds_per_flop(config: Config, gpu: Gpu) -> dict[str, float]:
 
     They are those at the rate that the GPU sustains.
     """
-    # Attention scores have at least 16 bits, and exactly 16 in inference.
-    narrow = isinstance(config, InferenceConfig) or bytes_per_value(config.precision) < 2
-    formats = {"flops": config.precision, "wide_flops": "bf16" if narrow else config.precision}
+    # Attention scores have at least 16 bits; in inference all formats of 16 bits count as bf16.
+    width = bytes_per_value(config.precision)
+    at_16_bits = width < 2 or (width == 2 and isinstance(config, InferenceConfig))
+    formats = {"flops": config.precision, "wide_flops": "bf16" if at_16_bits else config.precision}
     return {
         name: 1 / (peak_in(config, gpu, format_) * gpu.sustained_share(format_)) for name, format_ in formats.items()
     }

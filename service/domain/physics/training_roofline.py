@@ -173,41 +173,45 @@ def _demands_of_micro_batches(config: TrainingConfig, layout: AnyLayout, linked_
     attention = mean_attention_flops_per_token(t, length) * share
     of_images = image_flops_per_sample(config) / length
     matrix = (2.0 * multiplied_parameters(model) * (passes(config) + again) + of_images) * share
-    width = t.expert_ffn or (t.ffn if t.experts else t.hidden)
+    width = t.expert_ffn or t.hidden
     here = t.layers / layout.pipeline
     routed = routed_layers(model) / layout.pipeline
     # Per layer, 4 messages (6 when recomputing) of 2 bytes per token and hidden value (Megatron-LM, SC'21).
-    messages = (4.0 + 2.0 * (recompute + config.has_reference)) * (2.0 * t.hidden) * tokens * here
+    forward_again = recompute + config.has_reference
+    messages = (4.0 + 2.0 * forward_again) * (2.0 * t.hidden) * tokens * here
     rounds = layout.accumulation
     stored = model.parameters * bytes_per_value(config.weight_precision or "bf16")
     return {
         ("matrix", "flops"): matrix,
         ("narrow", "flops"): matrix * (layout.tensor * (NARROW / width)),
-        ("attention", "wide_flops"): attention * (3.5 + recompute + config.has_reference),
+        ("attention", "wide_flops"): attention * (3.5 + forward_again),
         ("memory", "memory"): moved,
         ("power", "joules"): JOULES_PER_BYTE_MOVED * moved,
         ("weights", "memory"): on_each_gpu(traversals(config) * stored, layout, routed_share(model), 0) * rounds,
         ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * traversals(config) * LAUNCH_SECONDS * here * rounds,
         **({("routing", "seconds"): routed * ROUTING_SECONDS * rounds} if routed_layers(model) else {}),
         **over_links("tensor", all_reduce_bytes(messages, layout.tensor), layout.tensor <= linked_gpus),
-        **_expert_demands(layout, linked_gpus, tokens * routed, t),
-        **_context_demands(layout, linked_gpus, tokens * here, t),
-        **_stage_demands(layout, linked_gpus, tokens * t.hidden),
+        **_expert_demands(layout, linked_gpus, tokens * routed * (4.0 + 2.0 * forward_again), t),
+        **_context_demands(
+            layout, linked_gpus, tokens * t.attending_layers / layout.pipeline * (3.0 + forward_again), t
+        ),
+        **_stage_demands(layout, linked_gpus, tokens * t.hidden * (2.0 + config.has_reference)),
     }
 
 
-def _context_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Number, t: Transformer) -> Demands:
-    """Bytes of keys and values, which travel around the ring of a context-parallel group once forward and twice
-    backward.
+def _context_demands(layout: AnyLayout, linked_gpus: Number, tokens_in_rounds: Number, t: Transformer) -> Demands:
+    """Bytes of keys and values, which travel around the ring of a context-parallel group in each attention layer: once
+    forward, twice backward, and once more in each other forward pass. `tokens_in_rounds` has the tokens in all of them.
     """
     if np.all(layout.context == 1):
         return {}
-    ring = 3 * 2 * 2.0 * t.kv_heads * t.head_size * tokens_and_layers * (layout.context - 1) / layout.tensor
+    ring = 2 * 2.0 * t.kv_heads * t.head_size * tokens_in_rounds * (layout.context - 1) / layout.tensor
     return over_links("context", ring, layout.tensor * layout.context <= linked_gpus)
 
 
 def _stage_demands(layout: AnyLayout, linked_gpus: Number, values: Number) -> Demands:
-    """Bytes between pipeline stages: a stage sends 2-byte values to the next one, and gets their gradients back.
+    """Bytes between pipeline stages: a stage sends 2-byte values to the next one, also those of a reference model, and
+    gets their gradients back. `values` are those of both.
 
     Ranks are numbered as in Megatron-LM (SC'21), tensor first and pipeline last, so that all GPUs of a stage lie
     between a GPU and its next stage. Where linked GPUs hold several stages, as in a rack, only the last of these
@@ -217,7 +221,7 @@ def _stage_demands(layout: AnyLayout, linked_gpus: Number, values: Number) -> De
     """
     if np.all(layout.pipeline == 1):
         return {}
-    size = 2 * 2.0 * values / layout.tensor * (layout.pipeline > 1)
+    size = 2.0 * values / layout.tensor * (layout.pipeline > 1)
     gpus_per_stage = layout.tensor * layout.context * layout.data
     crossing = np.minimum(1.0, gpus_per_stage / linked_gpus) * (gpus_per_stage * layout.pipeline > linked_gpus)
     return over_links("pipeline", size, 1.0 - crossing)
@@ -235,16 +239,16 @@ def layer_bytes(t: Transformer, length: float, *, fused: bool) -> float:
     return LAYER_BYTES_PER_VALUE * t.hidden + (0.0 if fused else SCORE_BYTES * length * t.heads)
 
 
-def _expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Number, t: Transformer) -> Demands:
+def _expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_sent: Number, t: Transformer) -> Demands:
     """Bytes of the all-to-alls of expert layers: among linked GPUs, and one copy of a token to each other such group.
+    `tokens_sent` has the tokens in all of them: there and back, forward and backward, and in other forward passes.
 
     The ranks of a tensor group hold different tokens in these layers (sequence parallelism), and an expert group
     includes these ranks.
     """
     if np.all(layout.expert == 1):
         return {}
-    # Four all-to-alls per layer (there and back, forward and backward) of values of 2 bytes.
-    size = 4 * 2.0 * tokens_and_layers / layout.tensor * t.routed_size
+    size = 2.0 * tokens_sent / layout.tensor * t.routed_size
     experts_per_token = t.experts_per_token or 6
     groups = -(-layout.expert // linked_gpus)
     inside = np.minimum(layout.expert, linked_gpus)
@@ -304,7 +308,7 @@ def _network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Num
     """Demands of one step of a network that is known by its forward FLOPs per sample (convolutions and others)."""
     model, again = config.model, passes_of_recomputation(layout)
     samples = layout.micro_batch * layout.accumulation
-    moved = bytes_moved_forward(model) * (traversals(config) + again) * bytes_per_value(config.precision) / 2
+    moved = bytes_moved_forward(model) * (traversals(config) + again) * activation_bytes(config.precision) / 2
     kernels = (traversals(config) + again) * kernels_forward(model)
     decode = DECODE_SECONDS_PER_VCPU_SAMPLE if model.family in FAMILIES_OF_IMAGES else 0.0
     return {

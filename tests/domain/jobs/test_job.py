@@ -140,13 +140,15 @@ def test_a_chip_for_integers_runs_only_those_that_are_named() -> None:
         ("bf16", None, "torchtune", "pure"),
         ("bf16", True, "torchtune", "mixed"),
         ("fp32", None, "unknown", "single"),
+        ("fp64", None, "unknown", "double"),
     ],
 )
 def test_the_recipe_follows_from_precision_stack_and_choice(
     precision: str, mixed: bool | None, stack: str, recipe: str
 ) -> None:
     job = replace(TRAINING, precisions=(precision,), mixed_precision=mixed, software=SoftwareStack(stack))
-    assert training_on(job, A100).recipe == recipe
+    with_fp64 = gpu("a100", rates=(*A100.rates.values(), rate("fp64", "accelerated", 19.5)))
+    assert training_on(job, with_fp64).recipe == recipe
 
 
 def test_flash_attention_needs_a_gpu_and_a_stack_that_have_it() -> None:

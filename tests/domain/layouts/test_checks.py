@@ -8,11 +8,16 @@ from service.domain.errors import QuestionError
 from service.domain.jobs.fixed_layout import FixedLayout
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.layouts.checks import check_degrees, check_fixed
+from service.domain.models.model import Transformer
 from service.domain.physics.parallelism import Layout
 from tests.builders.clusters import cluster
 from tests.builders.jobs import LLAMA_3_8B, inference, model, training
 
 MIXTRAL = replace(LLAMA_3_8B, experts=8, experts_per_token=2, expert_ffn=14336)
+MAMBA = Transformer(
+    layers=64, hidden=2560, heads=0, kv_heads=0, head_size=0, ffn=0, gated=False, vocabulary=50280, tied=True,
+    ssm_layers=64, ssm_heads=80, ssm_head_size=64, ssm_state=128, ssm_groups=1,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -38,10 +43,30 @@ def test_heads_are_divided_evenly_but_on_neuron_cores() -> None:
     )
 
 
+def test_key_value_heads_are_divided_or_copied_evenly() -> None:
+    of_3b = inference(model=model(replace(LLAMA_3_8B, heads=24, kv_heads=8)))
+    for tensor in (3, 6):
+        with pytest.raises(QuestionError, match=f"8 key-value heads can neither be divided over {tensor} "):
+            check_fixed(FixedLayout(tensor=tensor), of_3b, cluster(gpus=tensor))
+    for tensor in (2, 8, 24):
+        check_fixed(FixedLayout(tensor=tensor), of_3b, cluster(gpus=tensor))
+
+
+def test_heads_of_state_spaces_are_divided_evenly() -> None:
+    with pytest.raises(QuestionError, match="80 heads of state spaces cannot be divided over 7"):
+        check_fixed(FixedLayout(tensor=7), inference(model=model(MAMBA)), cluster(gpus=7))
+    check_fixed(FixedLayout(tensor=5), inference(model=model(MAMBA)), cluster(gpus=5))
+
+
 def test_experts_are_on_the_gpus_of_a_stage() -> None:
     with pytest.raises(QuestionError, match="over 8 GPUs: each of 2 pipeline stages has 4"):
         check_fixed(FixedLayout(expert=8, pipeline=2), training(model=model(MIXTRAL)), cluster())
     check_fixed(FixedLayout(expert=4, pipeline=2), training(model=model(MIXTRAL)), cluster())
+
+
+def test_all_gpus_are_in_groups_of_experts_of_one_size() -> None:
+    with pytest.raises(QuestionError, match="over 4 GPUs: there are 6, which groups of 4 do not divide"):
+        check_fixed(FixedLayout(expert=4), training(model=model(MIXTRAL)), cluster(gpus=6))
 
 
 def test_micro_batches_and_accumulation_make_the_global_batch() -> None:

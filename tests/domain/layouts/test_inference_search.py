@@ -27,7 +27,7 @@ from service.domain.physics.features import FORMAT_FEATURES, config_features
 from service.domain.physics.parallelism import Layout
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster, faster
-from tests.builders.jobs import LARGE_MODEL, LLAMA_3_70B, inference, model
+from tests.builders.jobs import LARGE_MODEL, LLAMA_3_8B, LLAMA_3_70B, inference, model
 from tests.oracles.layouts import every_inference_layout, samples_per_second
 from tests.strategies.layouts import clusters, inference_configs, network_rates
 
@@ -262,6 +262,16 @@ def test_a_stack_that_pads_heads_divides_them_over_any_number_of_chips() -> None
     }
     assert found["transformers-neuronx"].layout.tensor == 12
     assert found["vllm"].layout.tensor in (2, 4)
+
+
+def test_no_gpu_has_a_part_of_a_key_value_head_that_others_share() -> None:
+    """Three GPUs divide 24 heads, and neither divide eight key-value heads nor hold copies of all three."""
+    of_3b = inference(model=model(replace(LLAMA_3_8B, heads=24, kv_heads=8)), concurrency=1.0)
+    degrees = [
+        best_layout(FITTED, replace(of_3b, model=each), cluster(gpus=3)).layout.tensor
+        for each in (of_3b.model, model(replace(LLAMA_3_8B, heads=24, kv_heads=24)))
+    ]
+    assert degrees == [1, 3]
 
 
 def test_where_no_layout_surely_fits_the_fastest_that_likely_does_is_chosen() -> None:

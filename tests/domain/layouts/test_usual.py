@@ -1,10 +1,13 @@
 """The layout that people choose by default."""
 
+from dataclasses import replace
+
 from service.domain.jobs.fixed_layout import FixedLayout
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.layouts.usual import usual_layout
 from tests.builders.clusters import cluster
-from tests.builders.jobs import LARGE_MODEL, inference, model, training
+from tests.builders.gpus import gpu_with_peaks
+from tests.builders.jobs import LARGE_MODEL, LLAMA_3_8B, inference, model, training
 
 SMALL = model(parameters=1e9)
 
@@ -46,3 +49,20 @@ def test_a_stack_that_splits_layers_makes_stages_of_a_large_model() -> None:
     assert (layout.tensor, layout.pipeline, layout.data) == (1, 4, 2)
     both = usual_layout(config, cluster(), FixedLayout(tensor=4))
     assert (both.tensor, both.pipeline, both.data) == (4, 1, 2)
+
+
+def test_six_gpus_are_divided_as_heads_allow_and_all_of_them_work() -> None:
+    """64 heads over two GPUs of six, and layers over three stages; weights of 141 GB need four GPUs of 48 GB."""
+    where = cluster(gpu_with_peaks(memory_gb=48), gpus=6)
+    layout = usual_layout(inference(model=LARGE_MODEL), where)
+    assert (layout.tensor, layout.pipeline, layout.data) == (2, 3, 1)
+    work = training(model=LARGE_MODEL, software=SoftwareStack("megatron-core"))
+    layout = usual_layout(work, replace(where, nodes=8))
+    assert (layout.tensor, layout.pipeline, layout.data) == (2, 8, 3)
+
+
+def test_no_gpu_has_a_part_of_a_head_by_default() -> None:
+    """The 71 heads of Falcon 7B are divided over no eight GPUs."""
+    seventy_one = model(replace(LLAMA_3_8B, heads=71, kv_heads=1, head_size=64), 70e9)
+    layout = usual_layout(inference(model=seventy_one), cluster())
+    assert (layout.tensor, layout.pipeline) == (1, 4)

@@ -7,7 +7,7 @@ import pytest
 
 from service.domain.calibration.coefficients import Coefficients
 from service.domain.calibration.step_kinds import GENERATION
-from service.domain.catalog.hardware import Gpu
+from service.domain.catalog.hardware import Gpu, peak_flops
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.job import Job, required_config_on
 from service.domain.jobs.stacks import SoftwareStack
@@ -16,6 +16,7 @@ from service.domain.models.described import model_of
 from service.domain.models.model import Model
 from service.domain.physics.estimate import estimate_config
 from service.domain.physics.inference_roofline import (
+    HOP_SECONDS,
     arrival_demands,
     forward_demands,
     forward_terms,
@@ -85,6 +86,16 @@ def test_an_encoder_reads_the_prompt_and_a_decoder_writes_the_answer(decoding: i
     assert request_demands(config, Layout(), 1)["matrix", "flops"] == pytest.approx(2 * written)
     deeper = inference(model=model_of(replace(t, layers=32 + 2 * decoding), name="deeper"))
     assert step_demands(deeper, Layout())["launch", "seconds"] == pytest.approx(2 * step["launch", "seconds"])
+
+
+def test_an_encoder_sums_over_tensor_ranks_in_prompts_and_a_decoder_in_steps() -> None:
+    """A layer that decodes has three sums, because it also attends to the encoder."""
+    t = replace(LLAMA_3_8B, **WHISPER, layers=32 + 4)
+    config, half = inference(model=model_of(t, name="whisper"), input_length=1500.0), Layout(tensor=2)
+    of_sublayer = 2 * 1280  # 2 (n - 1) / n is 1 for two ranks
+    assert prompt_demands(config, half, 2)["tensor", "link"] == 2 * 32 * of_sublayer * 1500
+    assert request_demands(config, half, 2)["tensor", "link"] == 3 * 4 * of_sublayer
+    assert step_demands(config, half)["latency", "seconds"] == pytest.approx(3 * 4 * HOP_SECONDS)
 
 
 def test_narrow_weights_are_no_faster_in_a_stack_that_expands_them() -> None:
@@ -185,6 +196,15 @@ def test_kernels_for_one_token_unpack_weights_outside_of_matrix_engines() -> Non
 def test_a_prompt_takes_two_flops_per_parameter_and_token() -> None:
     demands = prompt_demands(inference(input_length=2000.0), Layout(), 1)
     assert demands["prefill", "flops"] == pytest.approx(2 * 7.5e9 * 2000, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("precision", "format_"), [("fp8", "bf16"), ("fp16", "bf16"), ("fp32", "fp32"), ("tf32", "tf32")]
+)
+def test_attention_runs_at_16_bits_or_more(precision: str, format_: str) -> None:
+    gpu = cluster().gpu
+    wide = seconds_per_flop(inference(precision=precision), gpu)["wide_flops"]
+    assert wide == 1 / peak_flops(gpu, format_)
 
 
 def arrival_of(config: InferenceConfig, layout: Layout) -> Demands:
@@ -306,6 +326,15 @@ def test_a_larger_batch_takes_more_flops_and_the_same_weights() -> None:
     )
     assert many["matrix"] == pytest.approx(64 * one["matrix"])
     assert many["weights"] == one["weights"]
+
+
+def test_weights_that_are_only_stored_in_4_bits_narrow_no_values() -> None:
+    network = inference(model=model(None, 12e9, family="diffusion", forward_flops_per_sample=1e13))
+    whole, stored = (forward_demands(replace(network, weight_bits=bits)) for bits in (None, 4.0))
+    assert stored.sample["memory", "memory"] == whole.sample["memory", "memory"]
+    assert stored.batch["weights", "memory"] == whole.batch["weights", "memory"] / 4
+    narrow = forward_demands(replace(network, precision="fp8"))
+    assert narrow.sample["memory", "memory"] == whole.sample["memory", "memory"] / 2
 
 
 def test_a_network_moves_the_values_that_its_convolutions_write() -> None:

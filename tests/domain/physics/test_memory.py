@@ -11,6 +11,7 @@ from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.fixed_layout import CHECKPOINTINGS
 from service.domain.jobs.serving import Length, Serving
 from service.domain.jobs.stacks import SoftwareStack
+from service.domain.models.model import Transformer
 from service.domain.physics.memory import (
     PLANNED_SHARE,
     cache_tokens_that_fit,
@@ -36,6 +37,11 @@ from tests.oracles.growing_cache import mean_running
 def test_mixed_adam_takes_16_bytes_per_parameter() -> None:
     parts = figures(training_parts(training(), Layout()))
     assert sum(parts[name] for name in ("weights", "gradients", "optimizer")) == 16 * 8.03e9
+
+
+def test_adam_in_fp64_takes_32_bytes_per_parameter() -> None:
+    parts = figures(training_parts(training(precision="fp64", recipe="double"), Layout()))
+    assert sum(parts[name] for name in ("weights", "gradients", "optimizer")) == 32 * 8.03e9
 
 
 def test_offloaded_gradients_and_states_leave_13b_room_on_a_v100() -> None:
@@ -67,6 +73,25 @@ def test_a_layer_of_a_hybrid_keeps_the_mean_of_its_layers() -> None:
     assert layer_activation_bytes(hybrid, 1, 2048, 2.0, flash=True) == 2 * by_hand
     scores = layer_activation_bytes(hybrid, 1, 2048, 2.0, flash=False) - 2 * by_hand
     assert scores == 32 * 2048 * 5.0 / 4
+
+
+def kept_per_token(t: Transformer) -> float:
+    return float(layer_activation_bytes(t, 1.0, 4096, 2.0, flash=True))
+
+
+def test_a_layer_keeps_the_results_of_its_shared_experts() -> None:
+    """Two routed experts and two shared ones of a token are as wide as four routed ones, and as one dense FFN."""
+    routed = replace(LLAMA_2_7B, ffn=0, experts=8, experts_per_token=4, expert_ffn=1024)
+    shared = replace(routed, experts_per_token=2, shared_experts=2)
+    assert kept_per_token(shared) == kept_per_token(routed) == kept_per_token(replace(LLAMA_2_7B, ffn=4096))
+    half = replace(routed, dense_layers=16, ffn=8192)
+    assert kept_per_token(half) == kept_per_token(replace(LLAMA_2_7B, ffn=6144))
+
+
+def test_a_layer_of_latent_attention_keeps_queries_and_keys_with_their_rotary_part() -> None:
+    plain = replace(LLAMA_2_7B, heads=128, kv_heads=128)
+    latent = replace(plain, mla_kv_rank=512, mla_rope_size=64, mla_value_size=128)
+    assert kept_per_token(latent) - kept_per_token(plain) == 2 * 2 * 128 * 64
 
 
 def test_65b_in_nf4_takes_34_gb() -> None:
@@ -187,6 +212,22 @@ def test_tensor_and_pipeline_ranks_share_weights_and_cache() -> None:
 def test_a_cache_in_fp8_takes_half() -> None:
     config = inference()
     assert sequence_cache_bytes(config, 1000) == 2 * sequence_cache_bytes(replace(config, kv_precision="fp8"), 1000)
+
+
+@pytest.mark.parametrize(("stack", "size"), [("transformers", 4), ("unknown", 4), ("llama.cpp", 2)])
+def test_a_cache_of_fp32_has_its_format_unless_the_stack_keeps_16_bits(stack: str, size: int) -> None:
+    half, single = (
+        inference(precision=precision, software=SoftwareStack(stack)).formats.cache_bytes
+        for precision in ("bf16", "fp32")
+    )
+    assert (half, single) == (2, size)
+
+
+def test_activations_of_a_pass_take_twice_as_much_in_fp32() -> None:
+    half, single = (
+        inference_memory(inference(precision=each), Layout()).empty["activations"] for each in ("bf16", "fp32")
+    )
+    assert single == 2 * half
 
 
 # Room for the cache

@@ -16,14 +16,15 @@ from service.domain.physics.training_roofline import (
 )
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
-from tests.builders.jobs import MIXTRAL, model, training
+from tests.builders.jobs import LLAMA_3_8B, MIXTRAL, model, training
 
 RESNET_TRAINING = TrainingConfig(model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9), global_batch=512)
 
 
-def test_activations_between_matrix_products_stay_at_16_bits() -> None:
+@pytest.mark.parametrize("work", [training(), RESNET_TRAINING])
+def test_activations_between_matrix_products_stay_at_16_bits(work: TrainingConfig) -> None:
     moved = {
-        name: training_terms(replace(training(), precision=name), cluster(), Layout(data=8)).seconds["memory"]
+        name: training_terms(replace(work, precision=name), cluster(), Layout(data=8)).seconds["memory"]
         for name in ("fp8", "bf16", "fp32")
     }
     assert moved["fp8"] == moved["bf16"]
@@ -99,6 +100,44 @@ def test_recomputing_sends_half_as_much_again_between_tensor_ranks() -> None:
     assert plain == pytest.approx(2 * 7 / 8 * 4 * 2 * 2048 * 4096 * 32)
     again = training_demands(config, replace(layout, activation_checkpointing="full"), 8)["tensor", "link"]
     assert again == pytest.approx(plain * 6 / 4)
+
+
+@pytest.mark.parametrize(
+    ("term", "layout", "recomputed", "with_reference"),
+    [
+        ("tensor", Layout(tensor=8), 6 / 4, 6 / 4),
+        ("expert", Layout(data=8, expert=8), 6 / 4, 6 / 4),
+        ("context", Layout(context=8), 4 / 3, 4 / 3),
+        # The inputs of a stage are kept, and not sent again.
+        ("pipeline", Layout(pipeline=8, accumulation=8), 1, 3 / 2),
+    ],
+)
+def test_each_forward_pass_sends_its_activations(
+    term: str, layout: Layout, recomputed: float, with_reference: float
+) -> None:
+    config = training(model=MIXTRAL)
+    sent = [
+        training_demands(each, how, 8)[term, "link"]
+        for each, how in (
+            (config, layout),
+            (config, replace(layout, activation_checkpointing="full")),
+            (replace(config, has_reference=True), layout),
+        )
+    ]
+    assert sent[1:] == pytest.approx([recomputed * sent[0], with_reference * sent[0]])
+
+
+def test_only_layers_with_attention_send_keys_and_values_around() -> None:
+    """The attention of a hybrid is in 4 of its 52 layers, and in all 32 of Llama."""
+    hybrid = replace(
+        LLAMA_3_8B, layers=52, attention_layers=4, ssm_layers=24, ssm_heads=128, ssm_head_size=64, ssm_state=128,
+        ssm_groups=8,
+    )  # fmt: skip
+    whole, few = (
+        training_demands(training(model=model(each)), Layout(context=8), 8)["context", "link"]
+        for each in (LLAMA_3_8B, hybrid)
+    )
+    assert few == pytest.approx(whole * 4 / 32)
 
 
 def test_a_stage_sends_each_activation_on_and_receives_its_gradient() -> None:
