@@ -285,7 +285,7 @@ def _network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Num
     """Demands of one step of a network that is known by its forward FLOPs per sample (convolutions and others)."""
     model, again = config.model, passes_of_recomputation(layout)
     samples = layout.micro_batch * layout.accumulation
-    moved = bytes_moved_forward(model) * (traversals(config) + again) * bytes_per_value(config.precision) / 2
+    moved = bytes_moved_forward(model) * (traversals(config) + again) * activation_bytes(config.precision) / 2
     kernels = (traversals(config) + again) * kernels_forward(model)
     decode = DECODE_SECONDS_PER_VCPU_SAMPLE if model.family in FAMILIES_OF_IMAGES else 0.0
     return {
