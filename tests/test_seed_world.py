@@ -19,6 +19,7 @@ from service.domain.catalog.reference import RDMA_FABRICS, RUN_KINDS
 from service.domain.catalog.software_support import software_names
 from service.domain.errors import UnknownName
 from service.domain.jobs.stacks import STACKS, software_name
+from service.domain.models.counts import saved_values, written_values
 
 IN_USE = ("available", "preview", "closed_to_new")
 
@@ -241,6 +242,14 @@ def test_every_diffusion_model_says_how_many_layers_it_starts(history: CatalogHi
     assert all(model.weight_layers for model in diffusion)
     assert history.reference.models["stable-diffusion-xl"].weight_layers == 794
     assert history.reference.models["resnet-50"].weight_layers == 54
+
+
+def test_segmentation_has_its_values_counted(history: CatalogHistory) -> None:
+    """SegFormer B0 trains on two images in 2.1 GB (MMSegmentation), of which 1.3 GB are values of 32 bits."""
+    models = history.reference.models
+    assert 8 * saved_values(models["segformer-b0"]) == pytest.approx(1.3e9, rel=0.03)
+    assert [models[f"segformer-b{size}"].weight_layers for size in range(6)] == [64, 64, 119, 203, 294, 371]
+    assert written_values(models["unet3d"]) == pytest.approx(452.8e6)
 
 
 def test_every_network_with_rdma_has_a_name(history: CatalogHistory) -> None:
