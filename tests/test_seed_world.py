@@ -19,6 +19,7 @@ from service.domain.catalog.reference import RDMA_FABRICS, RUN_KINDS
 from service.domain.catalog.software_support import software_names
 from service.domain.errors import UnknownName
 from service.domain.jobs.stacks import STACKS, software_name
+from service.domain.models.counts import network_flops, saved_values, written_values
 
 IN_USE = ("available", "preview", "closed_to_new")
 
@@ -225,12 +226,12 @@ def test_rules_say_where_every_stack_runs_that_a_request_may_name(history: Catal
 
 def test_published_runs_are_there_with_their_sources(history: CatalogHistory) -> None:
     known = history.reference
-    assert len(known.published_runs) == 3220
+    assert len(known.published_runs) == 3354
     assert {run.source for run in known.published_runs} <= set(known.sources)
     assert {run.kind for run in known.published_runs} == set(RUN_KINDS)
     assert {run.framework for run in known.published_runs} - {None} <= {stack.id for stack in STACKS}
     assert history.on(date(2015, 12, 31)).published_runs == ()
-    assert len(history.on(date(2026, 11, 24)).published_runs) == 3220
+    assert len(history.on(date(2026, 11, 24)).published_runs) == 3354
 
 
 def test_every_diffusion_model_says_how_many_layers_it_starts(history: CatalogHistory) -> None:
@@ -241,6 +242,25 @@ def test_every_diffusion_model_says_how_many_layers_it_starts(history: CatalogHi
     assert all(model.weight_layers for model in diffusion)
     assert history.reference.models["stable-diffusion-xl"].weight_layers == 794
     assert history.reference.models["resnet-50"].weight_layers == 54
+
+
+def test_segmentation_has_its_values_counted(history: CatalogHistory) -> None:
+    """SegFormer B0 trains on two images in 2.1 GB (MMSegmentation), of which 1.3 GB are values of 32 bits."""
+    models = history.reference.models
+    assert 8 * saved_values(models["segformer-b0"]) == pytest.approx(1.3e9, rel=0.03)
+    assert [models[f"segformer-b{size}"].weight_layers for size in range(6)] == [64, 64, 119, 203, 294, 371]
+    assert written_values(models["unet3d"]) == pytest.approx(452.8e6)
+
+
+def test_the_work_of_a_detector_is_that_of_an_image_of_coco(history: CatalogHistory) -> None:
+    """180 billion multiply-accumulates of Faster R-CNN (arXiv 2005.12872, table 1). On any image, RetinaNet on
+    ResNet-50 does as much work for a value as it does on 800x800: 303 GFLOPs for 187 million values.
+    """
+    models = history.reference.models
+    assert network_flops(models["faster-rcnn-resnet50-fpn"]) == pytest.approx(2 * 180e9, rel=0.02)
+    retinanet = models["retinanet-resnet50-fpn"]
+    assert network_flops(retinanet) / written_values(retinanet) == pytest.approx(303.08e9 / 187e6, rel=0.01)
+    assert network_flops(models["mlperf-ssd"]) == pytest.approx(403e9)
 
 
 def test_every_network_with_rdma_has_a_name(history: CatalogHistory) -> None:

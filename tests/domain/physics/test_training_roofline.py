@@ -21,13 +21,13 @@ from tests.builders.jobs import LLAMA_3_8B, MIXTRAL, model, training
 RESNET_TRAINING = TrainingConfig(model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9), global_batch=512)
 
 
-@pytest.mark.parametrize("work", [training(), RESNET_TRAINING])
+@pytest.mark.parametrize("work", [training(), RESNET_TRAINING], ids=["transformer", "network"])
 def test_activations_between_matrix_products_stay_at_16_bits(work: TrainingConfig) -> None:
     moved = {
         name: training_terms(replace(work, precision=name), cluster(), Layout(data=8)).seconds["memory"]
-        for name in ("fp8", "bf16", "fp32")
+        for name in ("fp8", "mxfp8", "bf16", "fp32")
     }
-    assert moved["fp8"] == moved["bf16"]
+    assert moved["fp8"] == moved["mxfp8"] == moved["bf16"]
     assert moved["fp32"] > 1.5 * moved["bf16"]
 
 
