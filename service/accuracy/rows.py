@@ -239,6 +239,8 @@ def _training_of(row: Row) -> dict[str, Any]:
         work["mixed_precision"] = True
     if work["method"] == "qlora" or row["precision"].startswith(("nf4", "int8(")):
         work |= {"method": "qlora", "weight_precision": STORED_AS.get(bits or NF4_BITS, "nf4")}
+    if "attention not fused" in row["notes"]:
+        work["flash_attention"] = False
     return work | _sizes_of(row) | _techniques_of(row)
 
 

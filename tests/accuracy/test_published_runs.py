@@ -100,6 +100,16 @@ def test_a_run_of_dpo_is_asked_with_its_loss_and_its_pairs(rows: list[Row]) -> N
     )
 
 
+def test_a_run_says_whether_its_attention_was_fused(rows: list[Row]) -> None:
+    """gpt-oss has sinks, for which Transformers has no fused attention; Unsloth has."""
+    told = {
+        row["stack"]: question_of(row).body["workload"].get("flash_attention")
+        for row in rows
+        if row["source_id"] == "runs-unsloth-moe" and row["model_id"] == "gpt-oss-20b"
+    }
+    assert told == {"transformers": False, "unsloth": None}
+
+
 QUANTISED_DPO = "train-time-mistral-7b-h100-sxm5-80gb-1-1"
 
 NETWORK_NOT_STATED = "train-time-llama-2-70b-h100-sxm5-80gb-32-1"
