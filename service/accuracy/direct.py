@@ -178,7 +178,8 @@ def _training_case(question: RunQuestion, config: TrainingConfig, cluster: Clust
     if question.quantity == "seconds":
         length = config.mean_length or config.sequence_length or 1
         amount = question.extras["amount"]
-        steps = (amount["samples"] if "samples" in amount else amount["tokens"] / length) / terms.units
+        samples = {"samples": 1.0, "pairs": 2.0, "tokens": 1.0 / length}
+        steps = sum(samples[name] * number for name, number in amount.items()) / terms.units
         # The duration of a whole run contains evaluation and saving, which a rate of steps does not.
         features = {**features, "measured": "wall"}
         return Case(question, TRAINING, terms, features, question.value / steps, steps, is_rate=False)

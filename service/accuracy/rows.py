@@ -217,7 +217,8 @@ def _layout_of(row: Row, gpus: int) -> dict[str, Any]:
     return body
 
 
-METHODS = {"lora": "lora", "qlora": "qlora", "adapter": "adapters", "peft_other": "lora"}
+METHODS = {"lora": "lora", "qlora": "qlora", "adapter": "adapters", "peft_other": "lora", "dpo_qlora": "qlora"}
+PURPOSES = {"finetune_full": "finetune", "dpo": "dpo", "dpo_qlora": "dpo"}
 NF4_BITS = 4.5
 STORED_AS = {4.127: "nf4-dq", 4.5: "nf4", 8.0: "int8"}
 
@@ -230,7 +231,7 @@ def _training_of(row: Row) -> dict[str, Any]:
         "precision": [precision],
         "method": METHODS.get(row["task"], "full"),
         "software": software_of(row),
-        "purpose": "finetune" if row["task"] == "finetune_full" else "pretrain",
+        "purpose": PURPOSES.get(row["task"], "pretrain"),
     }
     if WITHOUT_MASTER_WEIGHTS.search(row["precision"].lower()):
         work["mixed_precision"] = False
@@ -238,6 +239,8 @@ def _training_of(row: Row) -> dict[str, Any]:
         work["mixed_precision"] = True
     if work["method"] == "qlora" or row["precision"].startswith(("nf4", "int8(")):
         work |= {"method": "qlora", "weight_precision": STORED_AS.get(bits or NF4_BITS, "nf4")}
+    if "attention not fused" in row["notes"]:
+        work["flash_attention"] = False
     return work | _sizes_of(row) | _techniques_of(row)
 
 
@@ -385,7 +388,8 @@ def _observed(row: Row, gpus: int) -> tuple[str, float, dict[str, Any]]:
 
 
 def _amount_of(row: Row) -> dict[str, float]:
-    for name, column, factor in (("tokens", "train_tokens_b", 1e9), ("samples", "train_samples", 1.0)):
+    samples = "pairs" if row["task"].startswith("dpo") else "samples"
+    for name, column, factor in (("tokens", "train_tokens_b", 1e9), (samples, "train_samples", 1.0)):
         if amount := _number(row, column):
             return {name: amount * factor}
     raise UnansweredRun("The amount of work is not given.")

@@ -48,6 +48,8 @@ def subset_of(question: RunQuestion) -> str:
 def _training_subset(row: Row) -> str:
     if row["model"].startswith("TransformerXL"):
         return "training: Transformer-XL"
+    if row["task"].startswith("dpo"):
+        return "training: DPO"
     if row["task"] in ("lora", "qlora", "peft_other", "adapter"):
         return "training: LoRA"
     if row["family"] == "llm":

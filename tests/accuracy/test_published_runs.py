@@ -3,6 +3,7 @@
 import csv
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,32 @@ def test_a_row_without_lengths_leaves_them_to_the_model(rows: list[Row]) -> None
     assert not {"input_length", "output_length"} & question_of(image).body["workload"].keys()
     assert question_of({**image, **text, "model_id": "llama-3.1-8b"}).body["workload"]["input_length"] == 512
 
+
+def test_a_run_of_dpo_is_asked_with_its_loss_and_its_pairs(rows: list[Row]) -> None:
+    """A pair is two sequences, each of which the reference reads too."""
+    by_id = {row["id"]: row for row in rows}
+    full, quantised = (
+        question_of(by_id[name]) for name in ("train-time-pythia-2-8b-a100-sxm4-80gb-4-2", QUANTISED_DPO)
+    )
+    assert (full.body["workload"]["purpose"], full.body["workload"]["method"]) == ("dpo", "full")
+    assert full.body["workload"]["amount"] == {"pairs": 160_800}
+    assert (quantised.body["workload"]["purpose"], quantised.body["workload"]["method"]) == ("dpo", "qlora")
+    assert subset_of(replace(full, quantity="samples_per_second", row=full.row | {"kind": "train_throughput"})) == (
+        "training: DPO"
+    )
+
+
+def test_a_run_says_whether_its_attention_was_fused(rows: list[Row]) -> None:
+    """gpt-oss has sinks, for which Transformers has no fused attention; Unsloth has."""
+    told = {
+        row["stack"]: question_of(row).body["workload"].get("flash_attention")
+        for row in rows
+        if row["source_id"] == "runs-unsloth-moe" and row["model_id"] == "gpt-oss-20b"
+    }
+    assert told == {"transformers": False, "unsloth": None}
+
+
+QUANTISED_DPO = "train-time-mistral-7b-h100-sxm5-80gb-1-1"
 
 NETWORK_NOT_STATED = "train-time-llama-2-70b-h100-sxm5-80gb-32-1"
 

@@ -96,6 +96,8 @@ class Stack:
     interleaves_stages: bool = False
     """The layers of a pipeline stage can be cut into pieces that take turns with those of other stages (interleaved
     1F1B), which shortens the bubble."""
+    loops_over_experts: bool = False
+    """Routed experts are computed one after another, each with kernels of its own, and not by one grouped product."""
     splits_layers: bool = False
     """By default, each GPU has whole layers, and the GPUs work one after another."""
     disaggregates: bool = False
@@ -157,8 +159,8 @@ STACKS = (
     Stack("torchtune", _EAGER, half_weights=True, expands_weights=True, static_batches=True),
     Stack("litgpt-generate", _EAGER, static_batches=True),
     Stack("litgpt", _EAGER, ("lit-gpt",), keeps_gathered_weights=True, static_batches=True),
-    Stack("llama-factory", _EAGER, ("llamafactory",), expands_weights=True),
-    Stack("axolotl", _EAGER, half_weights=True, expands_weights=True),
+    Stack("llama-factory", _EAGER, ("llamafactory",), expands_weights=True, loops_over_experts=True),
+    Stack("axolotl", _EAGER, half_weights=True, expands_weights=True, loops_over_experts=True),
     # Its checkpointing and loss fit QLoRA of 70B with 12,106 tokens into 48 GB (its blog on Llama 3.3).
     Stack(
         "unsloth",
@@ -283,6 +285,7 @@ STACKS = (
         half_weights=True,
         expands_weights=True,
         static_batches=True,
+        loops_over_experts=True,
         splits_layers=True,  # device_map of Accelerate
     ),
     # OpenAI's own program transcribes one window of 30 s after another.
@@ -317,6 +320,7 @@ STACKS = (
         ),
         expands_weights=True,
         static_batches=True,
+        loops_over_experts=True,
     ),
     # Its published training (Llama 2 of 7 to 70B, GPT-2) is estimated best by stacks that shard and compile, and counts
     # as runs of PyTorch in the fit, so that it has no coefficients of its own.
@@ -350,6 +354,9 @@ _STACKS_BY_FIRST_RELEASE: Mapping[str, tuple[tuple[tuple[int, ...], str], ...]] 
     "vllm": (((0, 6), "vllm"), ((0,), "early-vllm")),
 }
 """Name → (first release, stack), the newest first, for names whose releases are several stacks."""
+
+_FIRST_TO_GROUP_EXPERTS: Mapping[str, tuple[int, ...]] = {"transformers": (5,)}
+"""First release of a stack that computes routed experts by grouped products, by default (Unsloth on MoE)."""
 
 _STACKS_WITH_LIBRARIES: Mapping[tuple[str, str], str] = {("pytorch", "torch-compile"): "torch-compile"}
 """By stack and library, the stack that does the work of both."""
@@ -398,6 +405,16 @@ class SoftwareStack:
     def stack_class(self) -> StackClass:
         """Properties that the stack shares with similar stacks."""
         return self.stack.stack_class
+
+    @property
+    def loops_over_experts(self) -> bool:
+        """Whether routed experts are computed one after another; so does a stack whose release is unknown."""
+        first = _FIRST_TO_GROUP_EXPERTS.get(self.line)
+        return self.stack.loops_over_experts and not (first and self.release and self._version >= first)
+
+    @property
+    def _version(self) -> tuple[int, ...]:
+        return tuple(map(int, self.release.removeprefix(f"{self.line}-").split(".")))
 
     def using(self, libraries: Iterable[str]) -> "SoftwareStack":
         """Returns the stack that does its work with some libraries: itself, except where one of them changes it."""

@@ -10,7 +10,7 @@ from service.domain.calibration.step_kinds import GENERATION
 from service.domain.catalog.hardware import Gpu, peak_flops
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.job import Job, required_config_on
-from service.domain.jobs.stacks import SoftwareStack
+from service.domain.jobs.stacks import SoftwareStack, software_called
 from service.domain.models.counts import multiplied_parameters
 from service.domain.models.described import model_of
 from service.domain.models.model import Model
@@ -216,6 +216,22 @@ def test_the_kernels_of_a_prompt_start_one_by_one_and_experts_get_their_tokens_f
     assert dense["prompt_launch", "seconds"] == pytest.approx(32 * 12 * 5e-6)
     assert dense["prompt_routing", "seconds"] == 0.0
     assert experts["prompt_routing", "seconds"] == pytest.approx(0.032)
+
+
+def test_experts_that_are_computed_one_after_another_start_kernels_of_their_own() -> None:
+    """Each of 32 layers: the two experts of one token, and all eight for a prompt and for a large batch."""
+
+    def launches(name: str, concurrency: float = 1) -> list[float]:
+        config = inference(model=MIXTRAL, software=software_called(name), concurrency=concurrency)
+        step, prompt = step_demands(config, Layout()), pass_demands(config, Layout())
+        arrival = arrival_of(config, Layout())["prompt_launch", "seconds"]
+        return [float(each) for each in (step["launch", "seconds"], prompt["pass", "seconds"], arrival)]
+
+    grouped, kernel = launches("transformers==5.1.0"), 32 * 12 * 5e-6
+    assert grouped == launches("vllm")
+    added = [apart - of_group for apart, of_group in zip(launches("transformers"), grouped, strict=True)]
+    assert added == pytest.approx([2 * kernel, 8 * kernel, 8 * kernel])
+    assert launches("transformers", 256)[0] - grouped[0] == pytest.approx(8 * kernel)
 
 
 def test_a_pass_starts_the_kernels_of_each_kind_of_layer_in_prompts_and_in_steps() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from service.domain.jobs.config import TrainingConfig
+from service.domain.jobs.stacks import software_called
 from service.domain.models.counts import routed_share
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.training_roofline import (
@@ -202,6 +203,32 @@ def test_the_optimizer_steps_each_parameter_once_where_zero_shards_its_states(ex
     layout = Layout(data=8, expert=expert, zero_stage=1)
     stepped = training_demands(training(model=MIXTRAL), layout, 8)["optimizer", "memory"]
     assert 8 * stepped == pytest.approx(OPTIMIZER_BYTES * MIXTRAL.parameters)
+
+
+@pytest.mark.parametrize("software", ["transformers", "transformers==4.57.6", "llama-factory"])
+def test_a_stack_that_computes_experts_one_after_another_starts_the_kernels_of_each(software: str) -> None:
+    """The 64 experts of a layer start 64 times the kernels of the layer; few tokens touch only some of them."""
+    assert MIXTRAL.transformer is not None
+    many, layout = replace(MIXTRAL, transformer=replace(MIXTRAL.transformer, experts=64)), Layout(data=8)
+
+    def launches(name: str, layout: Layout = layout, length: int = 4096) -> float:
+        config = training(model=many, sequence_length=length, software=software_called(name))
+        return float(training_demands(config, layout, 8)["launch", "seconds"])
+
+    grouped = launches("transformers==5.1.0")
+    assert grouped == launches("megatron-core") == launches("unsloth")
+    assert launches(software) == pytest.approx(65 * grouped)
+    assert launches(software, length=1) == pytest.approx((1 + 2) * grouped)
+    assert launches(software, replace(layout, expert=8)) == pytest.approx(9 * grouped)
+
+
+def test_recomputing_starts_the_kernels_of_a_forward_pass_again() -> None:
+    plain, again, selective = (
+        training_demands(training(), Layout(data=8, activation_checkpointing=name), 8)["launch", "seconds"]
+        for name in ("none", "full", "selective")
+    )
+    assert again == pytest.approx(plain * 4 / 3)
+    assert plain < selective < again
 
 
 def test_zero_3_sends_half_as_much_again_as_plain_data_parallelism() -> None:
