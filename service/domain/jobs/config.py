@@ -76,6 +76,14 @@ class TrainingConfig:
 EXPANDED_BITS = 16.0
 """Bits of a weight that is expanded because there are no kernels for its format."""
 
+FLOPS_PER_UNPACKED_WEIGHT = 2.0
+"""Operations outside of matrix engines for each weight that a stack with kernels of its own reads: a multiplication and
+an addition, up to a fitted factor for the loads and conversions around them. llama.cpp takes 18 ms for a token of an 8B
+in fp16 both on an A100 and on an RTX 4090, which has half of the bandwidth and 4.2 times the fp32 rate."""
+
+Expansion = Literal["never", "for_several_tokens", "always"]
+"""When products expand narrow weights to 16 bits."""
+
 
 class NumberFormats(NamedTuple):
     """Formats of the numbers that an engine stores and computes; columns if they differ between the rows of a table."""
@@ -83,7 +91,12 @@ class NumberFormats(NamedTuple):
     weight_bits: Number
     """Bits of a stored weight."""
     bits_read: Number
-    """Bits that a product reads per weight: as it is stored, or 16 where it is expanded first."""
+    """Bits that a product reads per weight: as it is stored, or 16 where it is always expanded first."""
+    bits_expanded: Number
+    """Bits per weight that a product of several tokens moves in addition: it writes the weight at 16 bits and reads it
+    again; 0 for most formats."""
+    unpacking_flops: Number
+    """Operations outside of matrix engines for each weight that a step unpacks."""
     cache_bytes: Number
     """Bytes of a cached key or value."""
     activation_bytes: Number
@@ -99,8 +112,9 @@ class InferenceConfig:
     model: Model
     precision: str = "bf16"
     weight_bits: float | None = None
-    weights_expanded: bool = False
-    """Whether the format of the weights has no kernels of its own, so that any stack expands them to 16 bits."""
+    expansion: Expansion = "never"
+    unpacking_flops: float = 0.0
+    """Operations outside of matrix engines with which the kernels of the weights' format unpack each of them."""
     kv_precision: str | None = None
     input_length: float = 0
     output_length: float = 0
@@ -137,9 +151,23 @@ class InferenceConfig:
             return self.by_row
         cached = bytes_per_value(self.kv_precision) if self.kv_precision else 2.0
         stored = self.weight_bits or 8 * bytes_per_value(self.precision)
-        expanded = self.weights_expanded or self.software.stack.expands_weights
-        read = max(stored, EXPANDED_BITS) if expanded else stored
-        return NumberFormats(stored, read, cached, activation_bytes(self.precision), self.precision == "fp32")
+        read = max(stored, EXPANDED_BITS) if self.expansion == "always" else stored
+        moved = 2.0 * EXPANDED_BITS if self.expansion == "for_several_tokens" else 0.0
+        of_stack = FLOPS_PER_UNPACKED_WEIGHT if self.software.stack_class.unpacks_weights else 0.0
+        return NumberFormats(
+            stored,
+            read,
+            moved,
+            max(of_stack, self.unpacking_flops),
+            cached,
+            activation_bytes(self.precision),
+            self.precision == "fp32",
+        )
+
+    @property
+    def writes_tokens_alone(self) -> bool:
+        """Whether each step writes one token: those of a single client, without drafts."""
+        return self.concurrency == 1 and self.serving is None
 
     @property
     def required_requests(self) -> float:

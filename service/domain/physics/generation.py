@@ -25,8 +25,8 @@ from service.domain.physics.inference_roofline import (
     prompt_demands,
     request_demands,
     step_demands,
+    step_unpacking_flops,
     step_weight_bytes,
-    unpacking_flops_per_byte,
     wider_output_bytes,
 )
 from service.domain.physics.load import TIMES, Engines, Replicas, Served
@@ -242,7 +242,9 @@ class CalibratedEngines:
     memory: Number
     """Seconds per byte of memory at its rated speed."""
     weights: Number
-    """Calibrated seconds per byte of weights, with those of unpacking it."""
+    """Calibrated seconds per byte of weights."""
+    unpacking: Number
+    """Calibrated seconds per operation of unpacking."""
     wider: Number
     """Bytes of `wider_output_bytes`."""
     step: Number
@@ -269,7 +271,8 @@ class CalibratedEngines:
             config,
             layouts,
             memory,
-            rate("weights", "memory") + unpacking_flops_per_byte(config) * rate("unpacking", "plain_flops"),
+            rate("weights", "memory"),
+            rate("unpacking", "plain_flops"),
             wider_output_bytes(config, layouts),
             total(step_demands(config, layouts)),
             np.maximum(total(request), request["cache", "memory"] * memory),
@@ -285,6 +288,7 @@ class CalibratedEngines:
         seconds = (
             self.memory,
             self.weights,
+            self.unpacking,
             self.wider,
             self.step,
             self.request,
@@ -299,8 +303,9 @@ class CalibratedEngines:
     def at(self, running: Floats) -> EngineTimes:
         """Returns the calibrated seconds of each part of the work. No step is faster than reading its weights."""
         read = step_weight_bytes(self.config, self.layouts, running)
+        unpacked = step_unpacking_flops(self.config, self.layouts, running) * self.unpacking
         return EngineTimes(
-            np.maximum(read * self.weights + self.step, (read + self.wider) * self.memory),
+            np.maximum(read * self.weights + unpacked + self.step, (read + self.wider) * self.memory),
             self.request,
             self.prompt + passes_of_prompt(self.config, running) * self.one_pass,
             self.arrival,
