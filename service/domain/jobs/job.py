@@ -331,7 +331,7 @@ def _precision_on(job: Job, gpu: Gpu) -> str | None:
     usual = _runs_usual(job.task, gpu)
     for support in ("native", "any"):
         for name in job.precisions:
-            if (usual and only_stores(job.task, name)) or gpu.runs(runs_as(name), support):
+            if (usual and only_stores(job.task, name)) or gpu.runs(name, support):
                 return name
     narrow = (name for name in job.precisions if format_of(name).stored_bits <= _NARROW_BITS)
     return next(narrow, None) if usual and job.task == "inference" else None
@@ -463,7 +463,7 @@ def _multiplies_at_16_bits(job: Job, precision: str, gpu: Gpu) -> bool:
     if not _runs_usual(job.task, gpu):
         return False
     number_format = format_of(precision)
-    if number_format.stored_only or not gpu.runs(runs_as(precision), "any"):
+    if number_format.stored_only or not gpu.runs(precision, "any"):
         return number_format.stored_bits <= _NARROW_BITS
     kernels = job.software.stack.multiplies_int8_on
     return precision == "int8" and job.model.generates and gpu.architecture not in kernels

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from service.domain.catalog.hardware import CPU, Gpu
-from service.domain.catalog.precision import bytes_per_value, runs_as
+from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import USUAL_CONFIDENCE, Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, input_length, only_stores, output_length
 from service.domain.jobs.stacks import UNKNOWN
@@ -97,7 +97,7 @@ def _precision_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Stateme
         yield statement(EstimateWarningCode.PRECISION_REDUCED, gpu=gpu.name, precision=precision)
     # All GPUs multiply 4-bit integers and NormalFloat at 16 bits, and trainers all integers, which needs no warning.
     if asked and precision not in asked and not only_stores(job_estimate.job.task, asked[0]):
-        engine = job_estimate.job.software.on(gpu.platform).line if gpu.runs(runs_as(asked[0]), "any") else None
+        engine = job_estimate.job.software.on(gpu.platform).line if gpu.runs(asked[0], "any") else None
         figures = {"gpu": gpu.name, "engine": engine, "asked": asked[0], "precision": precision}
         yield statement(EstimateWarningCode.PRECISION_STORED, **figures)
     job = job_estimate.job

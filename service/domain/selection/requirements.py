@@ -11,7 +11,7 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU
-from service.domain.catalog.precision import FORMATS, SupportAsked, runs_as
+from service.domain.catalog.precision import FORMATS, SupportAsked
 from service.domain.catalog.software_support import (
     MAINSTREAM,
     RUNS,
@@ -289,7 +289,7 @@ def _platforms_check(
 def _precision_check(catalog: Catalog, required: PrecisionRequirement, fixed: bool) -> Check:
     supported, peaks = catalog.derive(types_with_support, required.support), catalog.derive(types_with_peak)
     # Formats that only store numbers have no rate in the hardware, and run everywhere.
-    runs = {name: supported.get(runs_as(name), catalog.all_types) for name in required.preferred}
+    runs = {name: supported.get(name, catalog.all_types) for name in required.preferred}
     rated = {name: types & peaks.get(name, 0) for name, types in runs.items()}
     fails = catalog.all_types & ~union(runs[name] for name in required.tolerated)
 
