@@ -27,7 +27,6 @@ from service.domain.physics.inference_roofline import (
     step_demands,
     step_unpacking_flops,
     step_weight_bytes,
-    wider_output_bytes,
 )
 from service.domain.physics.load import TIMES, Engines, Replicas, Served
 from service.domain.physics.memory import (
@@ -139,8 +138,7 @@ def _engine_with_places(
     # Terms that do not grow in proportion to the requests are computed with all of these running.
     running = min(in_flight, most)
     terms = engine_terms(config, cluster, layout, running)
-    read = step_weight_bytes(config, layout, running) + wider_output_bytes(config, layout)
-    least = float(read) / cluster.memory_bandwidth
+    least = float(step_weight_bytes(config, layout, running)) / cluster.memory_bandwidth
     seconds = _calibrated(factors, terms, least)
     state = steady_state(seconds, in_flight, most, config.output_length, config.longest_answer(running))
     return Engine(terms, seconds, room, state, *shares_of(config, layout, state, most))
@@ -245,8 +243,6 @@ class CalibratedEngines:
     """Calibrated seconds per byte of weights."""
     unpacking: Number
     """Calibrated seconds per operation of unpacking."""
-    wider: Number
-    """Bytes of `wider_output_bytes`."""
     step: Number
     """Seconds of a step apart from its weights."""
     request: Number
@@ -273,7 +269,6 @@ class CalibratedEngines:
             memory,
             rate("weights", "memory"),
             rate("unpacking", "plain_flops"),
-            wider_output_bytes(config, layouts),
             total(step_demands(config, layouts)),
             np.maximum(total(request), request["cache", "memory"] * memory),
             total(prompt),
@@ -289,7 +284,6 @@ class CalibratedEngines:
             self.memory,
             self.weights,
             self.unpacking,
-            self.wider,
             self.step,
             self.request,
             self.prompt,
@@ -305,7 +299,7 @@ class CalibratedEngines:
         read = step_weight_bytes(self.config, self.layouts, running)
         unpacked = step_unpacking_flops(self.config, self.layouts, running) * self.unpacking
         return EngineTimes(
-            np.maximum(read * self.weights + unpacked + self.step, (read + self.wider) * self.memory),
+            np.maximum(read * self.weights + unpacked + self.step, read * self.memory),
             self.request,
             self.prompt + passes_of_prompt(self.config, running) * self.one_pass,
             self.arrival,

@@ -151,42 +151,47 @@ def bits_moved(config: InferenceConfig, *, alone: bool = False) -> Number:
     return config.formats.bits_read + (0.0 if alone else config.formats.bits_expanded)
 
 
+def wide_weights(config: InferenceConfig, layout: AnyLayout) -> Number:
+    """Returns the weights that a GPU reads at 16 bits in a pass, while the others have fewer than 8: engines keep the
+    output projection as it was (see `stored_weight_bytes`). A model with an encoder counts none.
+    """
+    t = config.model.transformer
+    if t is None or t.encoder_layers or config.software.stack.bits_of_whole_file:
+        return 0.0
+    return (np.asarray(config.formats.bits_read) < 8) * logits_per_token(t) * t.hidden / layout.tensor
+
+
+def weight_bytes(config: InferenceConfig, layout: AnyLayout, read: Number, *, alone: bool = False) -> Number:
+    """Bytes that move for the weights that a GPU reads in a pass."""
+    wide = wide_weights(config, layout)
+    return ((read - wide) * bits_moved(config, alone=alone) + wide * EXPANDED_BITS) / 8
+
+
 def step_weights(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
     """Returns the weights that a GPU reads for one token of each running request; each weight is read once.
 
-    With speculative decoding, a step verifies several tokens of each request and yields some of them.
+    With speculative decoding, a step verifies several tokens of each request.
     """
-    load = config.any_load
-    read = weights_read(config, layout, running * load.tokens_verified, written_share(config.model))
-    return read * load.steps_per_token
+    verified = running * config.any_load.tokens_verified
+    return weights_read(config, layout, verified, written_share(config.model))
 
 
 def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
-    """Bytes of the weights that a GPU moves in a step, and of the adapter of each request."""
+    """Bytes of the weights that a GPU moves in a step, and of the adapter of each request.
+
+    With speculative decoding, a step yields several tokens of each request.
+    """
     load = config.any_load
-    read = step_weights(config, layout, running) * bits_moved(config, alone=config.writes_tokens_alone) / 8
+    read = weight_bytes(config, layout, step_weights(config, layout, running), alone=config.writes_tokens_alone)
     if load.adapters:
-        adapters = np.minimum(running, load.adapters) * adapter_bytes(config) / layout.tensor
-        read = read + adapters * load.steps_per_token
-    return read
+        read = read + np.minimum(running, load.adapters) * adapter_bytes(config) / layout.tensor
+    return read * load.steps_per_token
 
 
 def step_unpacking_flops(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
     """Returns the operations outside of matrix engines with which a step unpacks its weights."""
-    return config.formats.unpacking_flops * step_weights(config, layout, running)
-
-
-def wider_output_bytes(config: InferenceConfig, layout: AnyLayout) -> Number:
-    """Bytes that a step reads at least beyond `step_weight_bytes`, for the true size of the output projection.
-
-    Below 8 bits, engines keep the output projection at 16 bits (see `stored_weight_bytes`), whereas the calibration
-    counts it at the bits of the other weights.
-    """
-    t, bits = config.model.transformer, config.formats.bits_read
-    assert t is not None
-    narrow = (np.asarray(bits) < 8) & (not config.software.stack.bits_of_whole_file)
-    wider = narrow * logits_per_token(t) * t.hidden * (EXPANDED_BITS - bits) / 8
-    return wider * config.any_load.steps_per_token / layout.tensor
+    unpacked = step_weights(config, layout, running) - wide_weights(config, layout)
+    return config.formats.unpacking_flops * unpacked * config.any_load.steps_per_token
 
 
 def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
@@ -275,9 +280,9 @@ def pass_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
     t = config.model.transformer
     assert t is not None
     return {
-        ("pass", "memory"): weights_read(config, layout, _tokens_to_read(config), read_share(config.model))
-        * bits_moved(config)
-        / 8,
+        ("pass", "memory"): weight_bytes(
+            config, layout, weights_read(config, layout, _tokens_to_read(config), read_share(config.model))
+        ),
         ("pass", "seconds"): kernels_per_pass(reading_part(t)) * LAUNCH_SECONDS,
     }
 
