@@ -53,6 +53,9 @@ PRECISIONS: tuple[tuple[str, str, float | None], ...] = (
 )
 """Pattern of a precision in the table → its name in the API, and bits per weight with the scales of their groups."""
 
+OF_BITSANDBYTES = re.compile(r"^nf4(-dq)?")
+"""Precisions whose weights bitsandbytes stores and expands, in the names of the API."""
+
 WITHOUT_MASTER_WEIGHTS = re.compile(r"nf4|^bf16-(pure|true)")
 """Precisions of runs that keep no fp32 copy of the weights."""
 
@@ -91,6 +94,8 @@ OTHER_COLUMNS = (
 )  # fmt: skip
 
 KV_PRECISIONS = ("bf16", "fp16", "fp8", "int8")
+TOKENS_OF_IMAGES = re.compile(r"(\d+) tokens of images")
+"""How the notes of a row count the tokens of a prompt that are images."""
 REQUESTS = re.compile(r"(\d+) (?:requests|prompts)")
 """How the notes of a row count the requests of a benchmark."""
 TIMES_OF_A_TOKEN = {"ttft_ms": "ms time-to-first-token", "tpot_ms": "ms time-per-output-token"}
@@ -297,18 +302,23 @@ LONGEST_ANSWER_OF_SHAREGPT = 1000
 """Approximate tokens of the longest of some hundred answers of ShareGPT, whose mean is 200."""
 
 
-def _inference_of(row: Row) -> dict[str, Any]:
+def _served_format_of(row: Row) -> dict[str, Any]:
+    """The precision, and the bits per weight where the precision does not give them."""
+    if stored := OF_BITSANDBYTES.search(row["precision"].lower()):
+        return {"precision": [stored[0]]}
     precision, bits = _precision_of(row)
+    if row["precision"].startswith(("int8(", "fp4")) and "litgpt" in row["framework"]:
+        precision = "bf16"  # only weights are stored so
+    return {"precision": [precision]} | ({"weight_bits": bits} if bits else {})
+
+
+def _inference_of(row: Row) -> dict[str, Any]:
     work: dict[str, Any] = {
         "task": "inference",
         "model": _model_of(row),
-        "precision": [precision],
         "software": software_of(row),
+        **_served_format_of(row),
     }
-    if bits:
-        work["weight_bits"] = bits
-    if row["precision"].startswith(("nf4", "int8(", "fp4")) and "litgpt" in row["framework"]:
-        work["precision"] = ["bf16"]  # only weights are stored so
     # A row without lengths is of a model that fixes them, or of work whose figure does not depend on them.
     for name, length in (
         ("input", _number(row, "input_len") or _number(row, "seq_len")),
@@ -321,6 +331,8 @@ def _inference_of(row: Row) -> dict[str, Any]:
         work["concurrency"] = max(1, round(float(batch)))
     if "mean ~170" in row["notes"]:
         work["mean_length"] = 170.0
+    if images := TOKENS_OF_IMAGES.search(row["notes"]):
+        work["image_tokens"] = float(images[1])
     if row["kv_precision"]:
         work["kv_cache_precision"] = row["kv_precision"]
     if row["requests"] and row["steady"] == "0":

@@ -78,6 +78,20 @@ def test_a_run_has_the_network_and_the_stages_that_its_row_states(rows: list[Row
     assert question_of(unnumbered).body["layout"]["virtual_stages"] == 3
 
 
+def test_images_and_weights_of_bitsandbytes_are_asked_as_users_name_them(rows: list[Row]) -> None:
+    with_images = [row for row in rows if "tokens of images" in row["notes"]]
+    assert with_images
+    for row in with_images:
+        assert 0 < question_of(row).body["workload"]["image_tokens"] < float(row["input_len"])
+    in_nf4 = [
+        question_of(row).body["workload"]
+        for row in rows
+        if row["precision"].startswith("nf4") and "infer" in row["kind"]
+    ]
+    assert {tuple(work["precision"]) for work in in_nf4} == {("nf4",), ("nf4-dq",)}
+    assert not any("weight_bits" in work for work in in_nf4)
+
+
 def test_a_row_without_lengths_leaves_them_to_the_model(rows: list[Row]) -> None:
     """A vision transformer reads its patches, whose number no table repeats."""
     by_id = {row["id"]: row for row in rows}

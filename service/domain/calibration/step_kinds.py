@@ -115,7 +115,7 @@ GENERATION = _kind(
             NARROW: ("stack bits",),
             0.05: ("architecture", "tier"),
         }),
-        "unpacking": (3.0, {BROAD: (EVERYTHING,), WIDE: ("stack",)}),
+        "unpacking": (3.0, {BROAD: (EVERYTHING, "apart"), WIDE: ("stack",)}),
         "cache": (1.15, {WIDE: ("apart",), NARROW: (EVERYTHING, "stack", "architecture")}),
         "matrix": (1.5, {WIDE: ("apart",), NARROW: (EVERYTHING, "stack", "family", "architecture precision")}),
         "prefill": (1.8, {

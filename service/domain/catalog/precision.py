@@ -40,9 +40,16 @@ class NumberFormat:
     stored_only: bool = False
     """Whether weights are only stored in this format, and multiplied at 16 bits because no GPU multiplies in it."""
     expanded: bool = False
-    """Whether weights are expanded to 16 bits before each product, as bitsandbytes does in every engine that calls it:
-    its nf4 is slower than 16 bits in LitGPT (`published_runs.csv`) and in Transformers (41 tokens/s in place of 70 for
-    a 7B on an RTX 5090, issue 1851 of bitsandbytes)."""
+    """Whether products of more than one token first write the weights to memory at 16 bits, as bitsandbytes does in
+    every engine that calls it. A single token has a kernel that reads the stored weights: Gemma 3 27B in vLLM on an RTX
+    6000 Ada writes 20 tokens/s for one client and 9.4 for two (issue 3143 of Unsloth)."""
+    unpacking_flops: float = 0.0
+    """Operations outside of matrix engines with which kernels unpack a weight, up to a fitted factor: looking it up in
+    a table and scaling it take bitsandbytes some 100 on a T4, an RTX 6000 Ada and an H100 (its benchmarks; issue 3143
+    of Unsloth). 0 for formats that are unpacked while memory is read."""
+    has_kernels: bool = False
+    """Whether the libraries that write the format have kernels for it (GPTQ and AWQ), which stacks call that expand
+    other narrow weights: Transformers runs Qwen3 32B in AWQ 1.6 times as fast as in bf16 on an H20."""
 
 
 _OF_INT8 = (("int8", 1.0), ("fp16", 1.0), ("bf16", 1.0))
@@ -55,11 +62,13 @@ FORMATS = {
     "fp8": NumberFormat(8.0, (("fp4", 0.5), ("int8", 1.0), ("bf16", 1.0), ("fp16", 1.0))),
     "mxfp8": NumberFormat(8.25, runs_as="fp8"),  # scales of blocks of 32
     "int8": NumberFormat(8.0, (("fp8", 1.0), ("fp4", 0.5), ("fp16", 1.0), ("bf16", 1.0))),
-    "int4": NumberFormat(4.25, _OF_INT8, stored_only=True),  # GPTQ and AWQ: scales of groups of 128
+    "int4": NumberFormat(4.25, _OF_INT8, stored_only=True, has_kernels=True),  # GPTQ and AWQ: scales of groups of 128
     "int1": NumberFormat(1.0, (("int4", 1.0), *_OF_INT8)),
-    "nf4": NumberFormat(4.5, runs_as="bf16", stored_only=True, expanded=True),  # scales of blocks of 64
+    "nf4": NumberFormat(  # scales of blocks of 64
+        4.5, runs_as="bf16", stored_only=True, expanded=True, unpacking_flops=50.0
+    ),
     # Its scales are quantised again (2305.14314).
-    "nf4-dq": NumberFormat(4.127, runs_as="bf16", stored_only=True, expanded=True),
+    "nf4-dq": NumberFormat(4.127, runs_as="bf16", stored_only=True, expanded=True, unpacking_flops=50.0),
     "fp4": NumberFormat(4.5, (("fp8", 1.0), ("bf16", 1.0), ("fp16", 1.0))),
     "mxfp4": NumberFormat(4.25, runs_as="fp4"),  # scales of blocks of 32
     "nvfp4": NumberFormat(4.5, runs_as="fp4"),  # scales of blocks of 16

@@ -80,6 +80,14 @@ class TrainingConfig:
 EXPANDED_BITS = 16.0
 """Bits of a weight that is expanded because there are no kernels for its format."""
 
+FLOPS_PER_UNPACKED_WEIGHT = 2.0
+"""Operations outside of matrix engines for each weight that a stack with kernels of its own reads: a multiplication and
+an addition, up to a fitted factor for the loads and conversions around them. llama.cpp takes 18 ms for a token of an 8B
+in fp16 both on an A100 and on an RTX 4090, which has half of the bandwidth and 4.2 times the fp32 rate."""
+
+Expansion = Literal["never", "for_several_tokens", "always"]
+"""When products expand narrow weights to 16 bits."""
+
 
 class NumberFormats(NamedTuple):
     """Formats of the numbers that an engine stores and computes; columns if they differ between the rows of a table."""
@@ -87,7 +95,12 @@ class NumberFormats(NamedTuple):
     weight_bits: Number
     """Bits of a stored weight."""
     bits_read: Number
-    """Bits that a product reads per weight: as it is stored, or 16 where it is expanded first."""
+    """Bits that a product reads per weight: as it is stored, or 16 where it is always expanded first."""
+    bits_expanded: Number
+    """Bits per weight that a product of several tokens moves in addition: it writes the weight at 16 bits and reads it
+    again; 0 for most formats."""
+    unpacking_flops: Number
+    """Operations outside of matrix engines for each weight that a step unpacks."""
     cache_bytes: Number
     """Bytes of a cached key or value."""
     activation_bytes: Number
@@ -106,8 +119,9 @@ class InferenceConfig:
     model: Model
     precision: str = "bf16"
     weight_bits: float | None = None
-    weights_expanded: bool = False
-    """Whether the format of the weights has no kernels of its own, so that any stack expands them to 16 bits."""
+    expansion: Expansion = "never"
+    unpacking_flops: float = 0.0
+    """Operations outside of matrix engines with which the kernels of the weights' format unpack each of them."""
     kv_precision: str | None = None
     input_length: float = 0
     output_length: float = 0
@@ -146,10 +160,25 @@ class InferenceConfig:
         usual = 2.0 if self.software.stack.caches_16_bits else between
         cached = bytes_per_value(self.kv_precision) if self.kv_precision else usual
         stored = self.weight_bits or 8 * bytes_per_value(self.precision)
-        expanded = self.weights_expanded or self.software.stack.expands_weights
-        read = max(stored, EXPANDED_BITS) if expanded else stored
-        moved = max(read / 8, bytes_per_value(self.precision))
-        return NumberFormats(stored, read, cached, between, self.precision == "fp32", moved)
+        read = max(stored, EXPANDED_BITS) if self.expansion == "always" else stored
+        expanded = 2.0 * EXPANDED_BITS if self.expansion == "for_several_tokens" else 0.0
+        of_stack = FLOPS_PER_UNPACKED_WEIGHT if self.software.stack_class.unpacks_weights else 0.0
+        multiplied = max(stored, EXPANDED_BITS) if self.expansion != "never" else stored
+        return NumberFormats(
+            weight_bits=stored,
+            bits_read=read,
+            bits_expanded=expanded,
+            unpacking_flops=max(of_stack, self.unpacking_flops),
+            cache_bytes=cached,
+            activation_bytes=between,
+            plain=self.precision == "fp32",
+            moved_bytes=max(multiplied / 8, bytes_per_value(self.precision)),
+        )
+
+    @property
+    def writes_tokens_alone(self) -> bool:
+        """Whether each step writes one token: those of a single client, without drafts."""
+        return self.concurrency == 1 and self.serving is None
 
     @property
     def required_requests(self) -> float:

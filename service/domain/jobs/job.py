@@ -7,7 +7,15 @@ from typing import Literal
 from service.domain.catalog.hardware import Gpu, peak_flops
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS, bytes_per_value, format_of, runs_as
 from service.domain.errors import QuestionError
-from service.domain.jobs.config import QLORA_FORMAT, USUAL_CONFIDENCE, Config, InferenceConfig, Method, TrainingConfig
+from service.domain.jobs.config import (
+    QLORA_FORMAT,
+    USUAL_CONFIDENCE,
+    Config,
+    Expansion,
+    InferenceConfig,
+    Method,
+    TrainingConfig,
+)
 from service.domain.jobs.fixed_layout import FREE, STAGE_OF_OFFLOADED_WEIGHTS, FixedLayout
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.serving import Serving
@@ -390,7 +398,7 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
 
 def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
     bits = job.weight_bits or (format_of(job.weight_precision).stored_bits if job.weight_precision else None)
-    expanded = format_of(job.weight_precision or precision).expanded
+    stored = job.weight_precision or precision
     if _multiplies_at_16_bits(job, precision, gpu):
         bits, precision = bits or format_of(precision).stored_bits, _sixteen_bits(gpu)
     cache = "fp8" if precision in job.software.stack.fp8_cache_with else None
@@ -398,7 +406,8 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
         model=job.model,
         precision=precision,
         weight_bits=bits,
-        weights_expanded=expanded,
+        expansion=_expansion(job, stored),
+        unpacking_flops=format_of(stored).unpacking_flops,
         kv_precision=job.kv_precision or cache,
         input_length=input_length(job),
         output_length=output_length(job),
@@ -419,6 +428,14 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
         software=job.software,
         memory_confidence=job.memory_confidence,
     )
+
+
+def _expansion(job: Job, stored: str) -> Expansion:
+    """Returns when products expand weights that are stored in a format."""
+    number_format = format_of(stored)
+    if number_format.expanded:
+        return "for_several_tokens"
+    return "always" if job.software.stack.expands_weights and not number_format.has_kernels else "never"
 
 
 def _sixteen_bits(gpu: Gpu) -> str:

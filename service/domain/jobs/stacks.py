@@ -78,7 +78,8 @@ class Stack:
     selects_tokens_on: tuple[str, ...] = ()
     """Architectures with kernels for attention to the tokens that an indexer selects (DeepSeek-V3.2, GLM-5)."""
     expands_weights: bool = False
-    """Narrow weights are expanded to 16 bits before each product (bitsandbytes): they save memory but no time."""
+    """Narrow weights without kernels of their own are expanded to 16 bits before each product: they save memory but no
+    time."""
     fp8_cache_with: tuple[str, ...] = ()
     """Precisions with which the KV cache is in fp8 by default."""
     caches_16_bits: bool = False

@@ -25,9 +25,8 @@ from service.domain.physics.inference_roofline import (
     prompt_demands,
     request_demands,
     step_demands,
+    step_unpacking_flops,
     step_weight_bytes,
-    unpacking_flops_per_byte,
-    wider_output_bytes,
 )
 from service.domain.physics.load import TIMES, Engines, Replicas, Served
 from service.domain.physics.memory import (
@@ -139,8 +138,7 @@ def _engine_with_places(
     # Terms that do not grow in proportion to the requests are computed with all of these running.
     running = min(in_flight, most)
     terms = engine_terms(config, cluster, layout, running)
-    read = step_weight_bytes(config, layout, running) + wider_output_bytes(config, layout)
-    least = float(read) / cluster.memory_bandwidth
+    least = float(step_weight_bytes(config, layout, running)) / cluster.memory_bandwidth
     seconds = _calibrated(factors, terms, least)
     state = steady_state(seconds, in_flight, most, config.output_length, config.longest_answer(running))
     return Engine(terms, seconds, room, state, *shares_of(config, layout, state, most))
@@ -242,9 +240,9 @@ class CalibratedEngines:
     memory: Number
     """Seconds per byte of memory at its rated speed."""
     weights: Number
-    """Calibrated seconds per byte of weights, with those of unpacking it."""
-    wider: Number
-    """Bytes of `wider_output_bytes`."""
+    """Calibrated seconds per byte of weights."""
+    unpacking: Number
+    """Calibrated seconds per operation of unpacking."""
     step: Number
     """Seconds of a step apart from its weights."""
     request: Number
@@ -269,8 +267,8 @@ class CalibratedEngines:
             config,
             layouts,
             memory,
-            rate("weights", "memory") + unpacking_flops_per_byte(config) * rate("unpacking", "plain_flops"),
-            wider_output_bytes(config, layouts),
+            rate("weights", "memory"),
+            rate("unpacking", "plain_flops"),
             total(step_demands(config, layouts)),
             np.maximum(total(request), request["cache", "memory"] * memory),
             total(prompt),
@@ -285,7 +283,7 @@ class CalibratedEngines:
         seconds = (
             self.memory,
             self.weights,
-            self.wider,
+            self.unpacking,
             self.step,
             self.request,
             self.prompt,
@@ -299,8 +297,9 @@ class CalibratedEngines:
     def at(self, running: Floats) -> EngineTimes:
         """Returns the calibrated seconds of each part of the work. No step is faster than reading its weights."""
         read = step_weight_bytes(self.config, self.layouts, running)
+        unpacked = step_unpacking_flops(self.config, self.layouts, running) * self.unpacking
         return EngineTimes(
-            np.maximum(read * self.weights + self.step, (read + self.wider) * self.memory),
+            np.maximum(read * self.weights + unpacked + self.step, read * self.memory),
             self.request,
             self.prompt + passes_of_prompt(self.config, running) * self.one_pass,
             self.arrival,

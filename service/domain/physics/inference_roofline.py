@@ -152,14 +152,9 @@ JOULES_PER_MATRIX_FLOP = 1e-13
 models are mostly such work, so that the power of a card limits them: an A100 with PCIe (300 W) has the peak of one with
 SXM (400 W), and runs BERT-large in TensorRT 0.87 to 0.89 times as fast (MLPerf Inference 1.1)."""
 
-FLOPS_PER_UNPACKED_WEIGHT = 2.0
-"""Operations outside of matrix engines for each weight that a stack with kernels of its own reads: a multiplication and
-an addition, up to a fitted factor for the loads and conversions around them. llama.cpp takes 18 ms for a token of an 8B
-in fp16 both on an A100 and on an RTX 4090, which has half of the bandwidth and 4.2 times the fp32 rate."""
 
-
-def weight_bytes_read(config: InferenceConfig, layout: AnyLayout, tokens: Number, share: float) -> Number:
-    """Bytes of the weights that a GPU reads in a pass over these tokens of one replica, which use this share of the
+def weights_read(config: InferenceConfig, layout: AnyLayout, tokens: Number, share: float) -> Number:
+    """Returns the weights that a GPU reads in a pass over these tokens of one replica, which use this share of the
     parameters outside of experts.
 
     Where replicas spread the experts over all their GPUs, each GPU has a share of the experts and computes them for the
@@ -167,39 +162,58 @@ def weight_bytes_read(config: InferenceConfig, layout: AnyLayout, tokens: Number
     """
     spread = spread_of_experts(layout)
     always, experts = parameters_touched(config.model, tokens * np.where(spread > 1, layout.data, 1.0))
-    return (always * share + experts / spread) * config.formats.bits_read / 8 / layout.tensor
+    return (always * share + experts / spread) / layout.tensor
+
+
+def bits_moved(config: InferenceConfig, *, alone: bool = False) -> Number:
+    """Returns the bits that move per weight.
+
+    Formats that are expanded for several tokens are expanded unless a pass has one token `alone`.
+    """
+    return config.formats.bits_read + (0.0 if alone else config.formats.bits_expanded)
+
+
+def wide_weights(config: InferenceConfig, layout: AnyLayout) -> Number:
+    """Returns the weights that a GPU reads at 16 bits in a pass, while the others have fewer than 8: engines keep the
+    output projection as it was (see `stored_weight_bytes`). A model with an encoder counts none.
+    """
+    t = config.model.transformer
+    if t is None or t.encoder_layers or config.software.stack.bits_of_whole_file:
+        return 0.0
+    return (np.asarray(config.formats.bits_read) < 8) * logits_per_token(t) * t.hidden / layout.tensor
+
+
+def weight_bytes(config: InferenceConfig, layout: AnyLayout, read: Number, *, alone: bool = False) -> Number:
+    """Bytes that move for the weights that a GPU reads in a pass."""
+    wide = wide_weights(config, layout)
+    return ((read - wide) * bits_moved(config, alone=alone) + wide * EXPANDED_BITS) / 8
+
+
+def step_weights(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
+    """Returns the weights that a GPU reads for one token of each running request; each weight is read once.
+
+    With speculative decoding, a step verifies several tokens of each request.
+    """
+    verified = running * config.any_load.tokens_verified
+    return weights_read(config, layout, verified, written_share(config.model))
 
 
 def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
-    """Bytes of the weights that a GPU reads for one token of each running request; each weight is read once, and so is
-    each adapter that a request has.
+    """Bytes of the weights that a GPU moves in a step, and of the adapter of each request.
 
-    With speculative decoding, a step verifies several tokens of each request and yields some of them.
+    With speculative decoding, a step yields several tokens of each request.
     """
     load = config.any_load
-    read = weight_bytes_read(config, layout, running * load.tokens_verified, written_share(config.model))
+    read = weight_bytes(config, layout, step_weights(config, layout, running), alone=config.writes_tokens_alone)
     if load.adapters:
         read = read + np.minimum(running, load.adapters) * adapter_bytes(config) / layout.tensor
     return read * load.steps_per_token
 
 
-def unpacking_flops_per_byte(config: InferenceConfig) -> Number:
-    """Returns the operations outside of matrix engines for each byte of the weights that a step reads."""
-    unpacks = config.software.stack_class.unpacks_weights
-    return FLOPS_PER_UNPACKED_WEIGHT / (config.formats.bits_read / 8) if unpacks else 0.0
-
-
-def wider_output_bytes(config: InferenceConfig, layout: AnyLayout) -> Number:
-    """Bytes that a step reads at least beyond `step_weight_bytes`, for the true size of the output projection.
-
-    Below 8 bits, engines keep the output projection at 16 bits (see `stored_weight_bytes`), whereas the calibration
-    counts it at the bits of the other weights.
-    """
-    t, bits = config.model.transformer, config.formats.bits_read
-    assert t is not None
-    narrow = (np.asarray(bits) < 8) & (not config.software.stack.bits_of_whole_file)
-    wider = narrow * logits_per_token(t) * t.hidden * (EXPANDED_BITS - bits) / 8
-    return wider * config.any_load.steps_per_token / layout.tensor
+def step_unpacking_flops(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
+    """Returns the operations outside of matrix engines with which a step unpacks its weights."""
+    unpacked = step_weights(config, layout, running) - wide_weights(config, layout)
+    return config.formats.unpacking_flops * unpacked * config.any_load.steps_per_token
 
 
 def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
@@ -291,7 +305,9 @@ def pass_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
     t = config.model.transformer
     assert t is not None
     return {
-        ("pass", "memory"): weight_bytes_read(config, layout, _tokens_to_read(config), read_share(config.model)),
+        ("pass", "memory"): weight_bytes(
+            config, layout, weights_read(config, layout, _tokens_to_read(config), read_share(config.model))
+        ),
         ("pass", "seconds"): _kernels_of_prompt(config, t) * LAUNCH_SECONDS,
     }
 
@@ -358,10 +374,9 @@ def engine_terms(config: InferenceConfig, cluster: Cluster, layout: Layout, runn
     """Ideal seconds of each part of an engine's work while this number of requests runs on a replica."""
     rates, linked_gpus = seconds_per_unit(config, cluster), cluster.linked_gpus
     passes = passes_of_prompt(config, running)
-    read = float(step_weight_bytes(config, layout, running))
     of_weights = {
-        "weights": read * rates["memory"],
-        "unpacking": read * float(unpacking_flops_per_byte(config)) * rates["plain_flops"],
+        "weights": float(step_weight_bytes(config, layout, running)) * rates["memory"],
+        "unpacking": float(step_unpacking_flops(config, layout, running)) * rates["plain_flops"],
     }
     of_passes = {key: amount * passes for key, amount in pass_demands(config, layout).items()}
     of_prompt = prompt_demands(config, layout, linked_gpus)
@@ -396,7 +411,7 @@ def forward_demands(config: InferenceConfig) -> ForwardDemands:
     A diffusion model passes over its samples in every denoising step, and reads its weights once per step. Of the
     tables of a recommender, a sample reads a few rows, which do not count.
     """
-    model, t, value = config.model, config.model.transformer, config.formats.bits_read / 8
+    model, t, formats = config.model, config.model.transformer, config.formats
     if t is not None:
         length = config.mean_length or config.input_length or 1
         flops = length * (2.0 * multiplied_parameters(model) + mean_attention_flops_per_token(t, length))
@@ -408,7 +423,7 @@ def forward_demands(config: InferenceConfig) -> ForwardDemands:
         kernels = kernels_forward(model)
     if config.software.stack.fuses_kernels:
         kernels /= FUSED_KERNELS
-    weights, formats = model.parameters - table_parameters(model), config.formats
+    weights = model.parameters - table_parameters(model)
     sample: Demands = {
         ("matrix", "flops"): flops,
         ("memory", "memory"): moved * formats.moved_bytes / 2,
@@ -418,7 +433,11 @@ def forward_demands(config: InferenceConfig) -> ForwardDemands:
     return ForwardDemands(
         sample,
         {
-            ("weights", "memory"): (config.steps * weights + (model.other_parameters or 0.0)) * value,
+            ("weights", "memory"): (
+                (config.steps * weights + (model.other_parameters or 0.0))
+                * (formats.bits_read + formats.bits_expanded)
+                / 8
+            ),
             ("launch", "seconds"): config.steps * kernels * LAUNCH_SECONDS,
             ("step", "seconds"): config.steps * 1e-3,
         },

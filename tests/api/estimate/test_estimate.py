@@ -528,11 +528,16 @@ def test_4_bit_floats_are_stored_where_the_gpu_does_not_multiply_in_them(client:
     assert "precision_stored" not in {each["code"] for each in native["warnings"]}
 
 
-def test_a_gpu_multiplies_only_in_the_4_bit_floats_of_its_own_vendor(client: TestClient) -> None:
-    asked = changed(SERVING, workload__model="llama-3.1-70b", machine="oci/BM.GPU.MI355X.8")
-    mx, nv = (post_estimate(client, changed(asked, workload__precision=[name])) for name in ("mxfp4", "nvfp4"))
-    assert (mx["estimate"]["precision"], nv["estimate"]["precision"]) == ("mxfp4", "bf16")
-    assert "precision_stored" in {each["code"] for each in nv["warnings"]}
+def test_matrix_cores_of_amd_multiply_mxfp4_and_only_store_nvfp4(client: TestClient) -> None:
+    """Their blocks have 32 values and a power of 2 as the scale; vLLM expands NVFP4 there (its pull request 35733)."""
+    machine = {"gpu": "mi355x-288gb", "gpu_count": 8}
+    asked = changed(SERVING, workload__model="llama-3.1-70b", machine=machine)
+    of_nvidia, of_amd = (
+        post_estimate(client, changed(asked, workload__precision=[name])) for name in ("nvfp4", "mxfp4")
+    )
+    assert (of_nvidia["estimate"]["precision"], of_amd["estimate"]["precision"]) == ("bf16", "mxfp4")
+    assert "precision_stored" in {each["code"] for each in of_nvidia["warnings"]}
+    assert "precision_stored" not in {each["code"] for each in of_amd["warnings"]}
 
 
 def test_a_model_that_is_too_large_for_cpus_is_stated_without_gpus(client: TestClient) -> None:

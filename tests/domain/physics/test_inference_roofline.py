@@ -58,6 +58,10 @@ def test_decoding_alone_waits_for_memory() -> None:
     assert found.seconds_per_output_token is not None
 
 
+PROJECTION = 128_256 * 4096
+"""Weights of the output projection of Llama 3 8B."""
+
+
 def test_decoding_reads_every_weight_once_and_the_cache_of_every_conversation() -> None:
     """8.03e9 parameters without an embedding of 0.53e9, and 131,072 bytes of cache per token, at 16 bits."""
     config = inference(input_length=900.0, output_length=200.0)
@@ -65,7 +69,7 @@ def test_decoding_reads_every_weight_once_and_the_cache_of_every_conversation() 
     assert weights == pytest.approx(2 * 7.5e9, rel=0.01)
     assert request_demands(config, Layout(), 1)["cache", "memory"] == pytest.approx(1000 * 131_072)
     quantised = step_weight_bytes(replace(config, weight_bits=4.0), Layout(), 4.0)
-    assert quantised == pytest.approx(weights / 4)
+    assert quantised == pytest.approx(weights / 4 + 3 / 4 * 2 * PROJECTION)  # which stays at 16 bits
 
 
 @pytest.mark.parametrize("decoding", [32, 4])
@@ -98,25 +102,41 @@ def test_an_encoder_sums_over_tensor_ranks_in_prompts_and_a_decoder_in_steps() -
     assert step_demands(config, half)["latency", "seconds"] == pytest.approx(3 * 4 * HOP_SECONDS)
 
 
+def stored_as(name: str, stack: str, clients: float) -> InferenceConfig:
+    """Llama 3 8B in a stack, with its weights in a format."""
+    job = Job("inference", inference().model, precisions=(name,), software=SoftwareStack(stack), concurrency=clients)
+    config = required_config_on(job, unknown_gpu(rates=[rate("bf16", dense_tflops=100.0)]))
+    assert isinstance(config, InferenceConfig)
+    return config
+
+
+def read_by_a_step(name: str, stack: str, clients: float) -> float:
+    """Bytes of the weights that a step moves in a stack, where they are stored in a format, apart from its output
+    projection at 16 bits.
+    """
+    return float(step_weight_bytes(stored_as(name, stack, clients), Layout(), clients)) - 2 * PROJECTION
+
+
 def test_narrow_weights_are_no_faster_in_a_stack_that_expands_them() -> None:
-    def read(stack: str, bits: float | None) -> float:
-        config = inference(weight_bits=bits, software=SoftwareStack(stack))
-        return float(step_weight_bytes(config, Layout(), 4.0))
-
-    assert read("transformers", 8.0) == read("transformers", 4.25) == read("transformers", None)
-    assert read("vllm", 8.0) == pytest.approx(read("vllm", None) / 2)
+    assert read_by_a_step("int8", "transformers", 4.0) == read_by_a_step("bf16", "transformers", 4.0)
+    whole, narrow = (step_weight_bytes(stored_as(name, "vllm", 4.0), Layout(), 4.0) for name in ("bf16", "int8"))
+    assert narrow == pytest.approx(whole / 2)
 
 
-@pytest.mark.parametrize("stack", ["vllm", "litgpt-generate", "unknown"])
-def test_a_format_without_kernels_is_expanded_in_every_stack(stack: str) -> None:
-    def read(name: str) -> float:
-        job = Job("inference", inference().model, precisions=(name,), software=SoftwareStack(stack))
-        config = required_config_on(job, unknown_gpu(rates=[rate("bf16", dense_tflops=100.0)]))
-        assert isinstance(config, InferenceConfig)
-        return float(step_weight_bytes(config, Layout(), 4.0))
+@pytest.mark.parametrize("stack", ["vllm", "transformers", "litgpt-generate", "unknown"])
+def test_bitsandbytes_expands_weights_for_several_tokens_in_every_stack(stack: str) -> None:
+    """One token reads them as they are stored; several make it write them at 16 bits and read them again."""
 
-    assert read("nf4") == read("nf4-dq") == read("bf16")
-    assert read("int4") == pytest.approx(read("bf16") * 4.25 / 16)
+    def bits(name: str, clients: float) -> float:
+        return 16 * read_by_a_step(name, stack, clients) / read_by_a_step("bf16", stack, clients)
+
+    assert bits("nf4", 1.0) == pytest.approx(4.5)
+    assert bits("nf4", 2.0) == bits("nf4", 64.0) == pytest.approx(36.5)
+    assert stored_as("nf4", stack, 1.0).formats.unpacking_flops == 50.0
+    assert stored_as("int4", stack, 1.0).formats.unpacking_flops == 0.0
+    assert bits("nf4-dq", 8.0) == pytest.approx(36.127)
+    # GPTQ and AWQ have kernels of their own, also in stacks that expand other formats.
+    assert bits("int4", 1.0) == bits("int4", 64.0) == pytest.approx(4.25)
 
 
 @pytest.mark.parametrize(("int8", "tflops"), [(284.0, 142.0), (142.0, 71.0)])
@@ -178,10 +198,10 @@ def test_kernels_for_one_token_unpack_weights_outside_of_matrix_engines() -> Non
     bandwidth and 4.2 times its fp32 rate.
     """
 
-    def token(stack: str, fp32: float, bits: float | None = None) -> float:
+    def token(stack: str, fp32: float, bits: float | None = None, unpacking: float = 0.0) -> float:
         rates = [rate("fp32", dense_tflops=fp32), rate("bf16", dense_tflops=312.0)]
         card = replace(unknown_gpu(rates=rates), memory_bandwidth_gb_per_second=2000.0, memory_gb=80.0)
-        config = inference(concurrency=1.0, weight_bits=bits, software=SoftwareStack(stack))
+        config = inference(concurrency=1.0, weight_bits=bits, software=SoftwareStack(stack), unpacking_flops=unpacking)
         found = estimate_config(UNFITTED, config, cluster(card, gpus=1), Layout())
         assert found.seconds_per_output_token is not None
         return found.seconds_per_output_token.likely
@@ -191,6 +211,9 @@ def test_kernels_for_one_token_unpack_weights_outside_of_matrix_engines() -> Non
     assert slower == pytest.approx(GENERATION.start["unpacking"] * 15e9 / 39e12, rel=0.01)
     assert token("llama.cpp", 19.5, 4.0) - token("llama.cpp", 39.0, 4.0) == pytest.approx(slower)
     assert token("vllm", 19.5) == token("vllm", 39.0)
+    # A format that takes 50 operations to unpack takes them in every stack, but for the output projection.
+    of_format = token("vllm", 19.5, 4.5, 50.0) - token("vllm", 39.0, 4.5, 50.0)
+    assert of_format == pytest.approx(25 * slower * (1 - PROJECTION / 7.5e9), rel=0.01)
 
 
 def test_a_prompt_takes_two_flops_per_parameter_and_token() -> None:
