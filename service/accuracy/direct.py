@@ -78,9 +78,12 @@ class Case:
 
     @property
     def weight(self) -> float:
-        """Weight in the fit: 1 for a figure, less for a reported fit in memory, least for an inferred one."""
+        """Weight in the fit: that of its row for a figure, less for a reported fit in memory, least for an inferred
+        one.
+        """
+        of_row = float(self.question.row["fit_weight"] or 1.0)
         # Nearly every published run fitted, so a report of it says less than one of too little memory.
-        return 1.0 if self.bound >= 0 else 0.5 if self.scored else 0.15
+        return of_row * (1.0 if self.bound >= 0 else 0.5 if self.scored else 0.15)
 
     @property
     def run(self) -> CalibrationRun:

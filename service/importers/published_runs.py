@@ -30,6 +30,7 @@ NOT_IN_THE_TABLE = frozenset({
     "experts", "experts_per_token", "vocab", "fwd_gflops_per_sample", "optimizer", "trainable_params_m",
     "activation_checkpointing", "tp", "pp", "vp", "cp", "ep", "dp", "zero_stage", "accelerator", "reported_mfu_pct",
     "reported_tflops_per_gpu", "source", "group", "kv_precision", "steady", "requests", "statistic", "network_gbps",
+    "fit_weight",
 })  # fmt: skip
 
 UNITS = {

@@ -54,7 +54,7 @@ TRAINING = _kind(
         WIDE: ("usual_class", "stack", "family", "measured stack"),
         MIDDLE: (
             "release", "model", "method", "purpose", "architecture precision", "stack precision",
-            "stack architecture", "stack family", "release family", "model stack", "method stack",
+            "stack architecture", "stack family", "release family", "model stack", "method stack", "method usual_class",
         ),
         NARROW: (
             # Cards with the same chip differ by their power, which has a term, so little is left for "gpu".
