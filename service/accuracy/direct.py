@@ -77,13 +77,17 @@ class Case:
     """False for a conclusion from the row in addition to its figure: it helps to fit, and no report counts it."""
 
     @property
+    def row_weight(self) -> float:
+        """What the row counts among others."""
+        return float(self.question.row["fit_weight"] or 1.0)
+
+    @property
     def weight(self) -> float:
         """Weight in the fit: that of its row for a figure, less for a reported fit in memory, least for an inferred
         one.
         """
-        of_row = float(self.question.row["fit_weight"] or 1.0)
         # Nearly every published run fitted, so a report of it says less than one of too little memory.
-        return of_row * (1.0 if self.bound >= 0 else 0.5 if self.scored else 0.15)
+        return self.row_weight * (1.0 if self.bound >= 0 else 0.5 if self.scored else 0.15)
 
     @property
     def run(self) -> CalibrationRun:
@@ -124,7 +128,7 @@ class Case:
         """The error of the coefficients on this case."""
         new = unseen(coefficients, self.kind, self.features)
         error = log(self.estimated_seconds(coefficients) / self.seconds)
-        return Miss(self.bands, self.features, new, error)
+        return Miss(self.bands, self.features, new, error, self.row_weight)
 
 
 def fit_all(cases: Sequence[Case], better: Better) -> list[Coefficient]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from math import exp
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,6 +179,8 @@ class Miss:
     features: Features
     new: tuple[str, ...]
     log_error: float
+    weight: float = 1.0
+    """What the run counts among others; see `CalibrationRun.weight`."""
 
 
 Group = tuple[str, str]
@@ -189,17 +192,17 @@ def fitted_bands(misses: Sequence[Miss], without_stack: Sequence[Miss] = (), ins
 
     `without_stack` are the misses of the same runs when the question names no stack; their medians are the factors of
     `ErrorBands.caution`. The quantile of a group of n errors weighs n ÷ (n + 15), and that of the next wider group the
-    rest.
+    rest. Within a group, each error counts with the weight of its run.
     """
     by_group = _GroupedErrors.of(misses, lambda miss: _groups(miss.kind, miss.features, miss.new))
     fitted = [
-        _coefficient(group, end, by_group.quantile(group, at), len(by_group.errors[group]))
+        _coefficient(group, end, by_group.quantile(group, at), len(by_group.misses[group]))
         for group in by_group.with_enough
         for end, at in (("low", (1 - inside) / 2), ("high", (1 + inside) / 2))
     ]
     unknown = _GroupedErrors.of(without_stack, lambda miss: _middle_groups(miss.kind, miss.features))
     return fitted + [
-        _coefficient(group, "middle", unknown.quantile(group, 0.5), len(unknown.errors[group]))
+        _coefficient(group, "middle", unknown.quantile(group, 0.5), len(unknown.misses[group]))
         for group in unknown.with_enough
     ]
 
@@ -208,32 +211,42 @@ def fitted_bands(misses: Sequence[Miss], without_stack: Sequence[Miss] = (), ins
 class _GroupedErrors:
     """Errors by group, and for each group the next wider one."""
 
-    errors: Mapping[Group, Sequence[float]]
+    misses: Mapping[Group, Sequence[Miss]]
     wider: Mapping[Group, Group]
 
     @classmethod
     def of(cls, misses: Sequence[Miss], scopes_of: Callable[[Miss], Iterable[str]]) -> "_GroupedErrors":
-        errors: dict[Group, list[float]] = {}
+        by_group: dict[Group, list[Miss]] = {}
         wider: dict[Group, Group] = {}
         for miss in misses:
             groups = [(miss.kind.name, scope) for scope in scopes_of(miss)]
             wider |= pairwise(groups)
             for group in groups:
-                errors.setdefault(group, []).append(miss.log_error)
-        return cls(errors, wider)
+                by_group.setdefault(group, []).append(miss)
+        return cls(by_group, wider)
 
     @property
     def with_enough(self) -> list[Group]:
         """The groups with enough errors for a quantile, and the groups of all errors of a kind."""
-        return [group for group in sorted(self.errors) if len(self.errors[group]) >= FEWEST_ERRORS or not group[1]]
+        return [group for group in sorted(self.misses) if len(self.misses[group]) >= FEWEST_ERRORS or not group[1]]
 
     def quantile(self, group: Group, at: float) -> float:
         """Returns the quantile of a group, averaged with those of wider groups; see `fitted_bands`."""
-        own, count = float(np.quantile(self.errors[group], at)), len(self.errors[group])
+        own, count = _quantile(self.misses[group], at), len(self.misses[group])
         if group not in self.wider:
             return own
         share = count / (count + OWN_ERRORS)
         return share * own + (1.0 - share) * self.quantile(self.wider[group], at)
+
+
+def _quantile(misses: Sequence[Miss], at: float) -> float:
+    """Returns the quantile of weighted errors, interpolated between them; with equal weights, that of `np.quantile`."""
+    ordered = sorted(misses, key=attrgetter("log_error"))
+    errors, weights = np.array([(miss.log_error, miss.weight) for miss in ordered]).T
+    # The middles of the weights lie at equal distances if the weights are equal, the first at 0 and the last at 1.
+    middles = weights.cumsum() - weights / 2.0
+    places = (middles - middles[0]) / max(middles[-1] - middles[0], 1e-9)
+    return float(np.interp(at, places, errors))
 
 
 def _coefficient(group: Group, name: str, value: float, errors: int) -> Coefficient:

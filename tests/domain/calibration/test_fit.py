@@ -1,7 +1,7 @@
 """Fitting finds the coefficients that made the data, borrows from similar groups, and keeps to bounds."""
 
 from dataclasses import replace
-from math import exp, hypot
+from math import exp, hypot, log
 
 import pytest
 
@@ -138,6 +138,17 @@ def test_a_group_of_few_errors_takes_part_of_the_band_of_the_next_wider_one() ->
     low, high = bands.factors(KIND, {"family": "moe"}, ())
     of_many = bands.factors(KIND, {"family": "llm"}, ())
     assert of_many[0] < low < 0.9 < 1.1 < high < of_many[1]
+
+
+def test_errors_count_with_the_weight_of_their_run() -> None:
+    """Errors of up to 0.5 and of up to 5: nine tenths of both are below 3, and nine tenths below 0.45 if the small ones
+    weigh 15 times as much.
+    """
+    for weights, high in (((1.0, 1.0), 3.0), ((3.0, 0.2), 0.43)):
+        exact = [Miss(KIND, {"family": "llm"}, (), i / 100, weights[0]) for i in range(-50, 51)]
+        rough = [Miss(KIND, {"family": "llm"}, (), i / 10, weights[1]) for i in range(-50, 51)]
+        bands = calibration_of(fitted_bands([*exact, *rough])).bands
+        assert log(bands.factors(KIND, {"family": "llm"}, ())[1]) == pytest.approx(high, rel=0.03)
 
 
 @pytest.mark.parametrize("harder", ["burst", "small"])
