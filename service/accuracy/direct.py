@@ -78,7 +78,7 @@ class Case:
 
     @property
     def row_weight(self) -> float:
-        """What the row counts among others."""
+        """Weight of the row among others, in the fit and in the bands."""
         return float(self.question.row["fit_weight"] or 1.0)
 
     @property

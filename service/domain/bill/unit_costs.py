@@ -55,8 +55,10 @@ def usd_per(usd: Micros | None, units: int, amount: float | None) -> Micros | No
 
 
 def _samples_for(usd: Micros | None, samples: float | None) -> Band | None:
-    """Returns the samples of a run divided by its bill; None without both, and for a run that costs nothing."""
-    if usd is None or samples is None or not usd.low:
+    """Returns the samples of a run divided by its bill; None without both, for next to no samples, and for a run that
+    costs nothing.
+    """
+    if usd is None or samples is None or samples < LEAST_AMOUNT or not usd.low:
         return None
     return Band(number(usd.low), number(usd.likely), number(usd.high)).inverse_of(samples)
 

@@ -180,7 +180,7 @@ class Miss:
     new: tuple[str, ...]
     log_error: float
     weight: float = 1.0
-    """What the run counts among others; see `CalibrationRun.weight`."""
+    """Weight of the run among others; see `CalibrationRun.weight`."""
 
 
 Group = tuple[str, str]

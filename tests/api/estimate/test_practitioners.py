@@ -407,7 +407,7 @@ def test_rates_of_a_language_model_without_lengths_are_said_to_be_those_of_one_t
     assert all(f"No {names} was given" in text for names, text in zip(unknown, texts, strict=True))
 
 
-@pytest.mark.parametrize("engine", ["lmdeploy", "exllamav3", "mlx", "openvino", "tei", "infinity"])
+@pytest.mark.parametrize("engine", ["exllamav3", "mlx", "openvino", "tei", "infinity"])
 def test_an_engine_without_published_runs_is_known_and_has_a_wider_band(client: TestClient, engine: str) -> None:
     work = {"task": "inference", "model": "llama-3.1-8b", "output_length": 100, "concurrency": 1}
     answer, of_vllm = (
@@ -697,7 +697,9 @@ def test_training_without_a_stack_is_about_as_fast_as_in_plain_pytorch(
         rates = post_estimate(client, {"workload": work, "machine": machine})["estimate"]["samples_per_second"]
         return float(rates["likely"])
 
-    assert rate() < 1.1 * max(rate(framework=name) for name in ("pytorch", "transformers"))
+    # Published runs of plain PyTorch are up to a sixth slower than others of its class, which a trainer without a name
+    # is taken for.
+    assert rate() < 1.2 * max(rate(framework=name) for name in ("pytorch", "transformers"))
     assert rate(framework="a trainer of our own") == pytest.approx(rate())
 
 

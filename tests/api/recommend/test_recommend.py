@@ -543,7 +543,7 @@ def test_constraints_that_exclude_everything_together_name_the_nearest_machine(c
 def test_the_cheapest_in_time_costs_what_the_relaxed_budget_is(client: TestClient) -> None:
     """Both go by the likely cost, also of a price that ranks at its high end because it is old."""
     job = {"task": "training", "model": "resnet-50", "amount": {"samples": 1e7}}
-    limits = {"provider": ["runpod", "vast"], "budget_usd": 0.37, "deadline_hours": 0.182}
+    limits = {"provider": ["runpod", "vast"], "budget_usd": 0.45, "deadline_hours": 0.2}
     answer = post_recommend(client, {"workload": job, "constraints": limits})
     (budget,) = [each["relax"]["to"] for each in answer["rejections"] if each["code"] == "budget_usd"]
     (text,) = [note["text"] for note in answer["notes"] if note["code"] == "nearest"]

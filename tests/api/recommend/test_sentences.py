@@ -162,6 +162,9 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "training in an engine of inference, of a model that reads images": lambda: ask(replace(
         SMALL_JOB, model=replace(model(), other_flops_per_sample=5e9), software=SoftwareStack("vllm")
     )),
+    "training of all weights of a model that reads images": lambda: ask(replace(
+        SMALL_JOB, model=replace(model(), other_flops_per_sample=5e9), image_tokens=100.0
+    )),
     "a model by its parameters": lambda: ask(replace(SMALL_JOB, dimensions_of="Llama 3 8B")),
     "another stack": lambda: ask(replace(SMALL_JOB, unrecognised_software=("abacus",))),
     "nothing at all": lambda: ask(constraints={"region": ("nowhere",), "market": ("reserved",)}),
