@@ -59,11 +59,15 @@ class CombinationResponse(Described):
     hours: BandResponse | None
     """Calendar hours where they are known, else hours of use."""
     usd: MoneyResponse | None
-    """The total of the entry; null: unknown."""
+    """The total of the entry; null: unknown, or a load, which has no end."""
+    usd_per_month: MoneyResponse | None
+    """The dollars of a month of a load; null for other work, and if unknown."""
     usd_complete: bool
     """False: `usd` is a lower bound or null."""
     pareto: bool
-    """Whether no other combination is at least as fast and as cheap, and better in one."""
+    """Whether no other combination is at least as fast and as cheap, and better in one; for loads by the seconds of a
+    request and the dollars of a month.
+    """
     answer: EstimateResponse | None
     """The answer of `POST /estimate`; null if there is a `problem`."""
     problem: ProblemDocument | None
@@ -139,6 +143,7 @@ def _combination(cell: dict[str, Any], combination: Combination, answer: Estimat
         fits=answer.fits,
         hours=shown(combination.hours),
         usd=None if bill is None else shown(bill.usd),
+        usd_per_month=None if bill is None else shown(bill.month),
         usd_complete=bill is not None and not bill.missing,
         pareto=combination.on_front,
         answer=answer,
@@ -147,7 +152,7 @@ def _combination(cell: dict[str, Any], combination: Combination, answer: Estimat
 
 
 def _refused(cell: dict[str, Any], problem: ProblemDocument) -> CombinationResponse:
-    return CombinationResponse(_over(cell), None, None, None, False, False, None, problem)  # noqa: FBT003
+    return CombinationResponse(_over(cell), None, None, None, None, False, False, None, problem)  # noqa: FBT003
 
 
 def _over(cell: dict[str, Any]) -> dict[str, Any]:

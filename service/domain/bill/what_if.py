@@ -18,7 +18,7 @@ class Combination:
     """One combination and the bill that represents its run.
 
     `hours` are `Bill.run_hours`. `on_front` says that no other combination is faster and no more expensive, or cheaper
-    and no slower, by the likely figures.
+    and no slower, by the likely figures; for loads, by the dollars of a month and the seconds of a request.
     """
 
     index: int
@@ -73,6 +73,8 @@ def _hours(bill: MarketBill | None) -> Band | None:
 
 
 def _point(combination: Combination) -> tuple[float, float] | None:
-    """Returns likely dollars and hours; None where one of them is unknown."""
-    micros, hours = combination.likely_micros, combination.hours
-    return None if micros is None or hours is None else (micros, hours.likely)
+    """Returns likely dollars, and hours or the seconds of a request of a load; None where one of them is unknown."""
+    micros, hours, served = combination.likely_micros, combination.hours, combination.answer.served
+    if hours is not None:
+        return None if micros is None else (micros, hours.likely)
+    return None if micros is None or served is None else (micros, served.seconds_per_request)

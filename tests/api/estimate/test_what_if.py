@@ -66,6 +66,13 @@ def test_loads_are_in_the_order_of_the_dollars_of_a_month(client: TestClient) ->
     months = [row["answer"]["cost"][0]["month"]["usd"]["likely"] for row in rows if row["answer"]]
     assert len(months) > 2
     assert months == sorted(months)
+    assert [row["usd_per_month"]["likely"] for row in rows if row["answer"]] == months
+    assert {row["usd"] for row in rows} == {None}
+    # The cheapest is on the front, and so is the one whose requests take the least time.
+    soonest = min((row for row in rows if row["answer"]), key=lambda row: row["answer"]["load"]["seconds_per_request"])
+    assert rows[0]["pareto"]
+    assert soonest["pareto"]
+    assert not all(row["pareto"] for row in rows)
 
 
 def test_the_marked_ones_are_those_that_none_beats(client: TestClient) -> None:
