@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field
 
 from service.api.http.fields import AtLeastOneOfMany, BodyModel, whole
 from service.api.workload.workload import WorkloadRequest
-from service.domain.jobs.fixed_layout import FREE, STAGE_OF_OFFLOADED_WEIGHTS, FixedLayout
+from service.domain.jobs.fixed_layout import STAGE_OF_OFFLOADED_WEIGHTS, FixedLayout
 
 Degree = Annotated[int, Field(ge=1, le=100_000), BeforeValidator(whole)]
 
@@ -48,4 +48,4 @@ def fixed_layout(sent: FixedLayoutRequest | None, work: WorkloadRequest) -> Fixe
         given["micro_batch"] = work.batch_size
     if work.offload_parameters and given.get("zero_stage") is None:
         given["zero_stage"] = STAGE_OF_OFFLOADED_WEIGHTS
-    return FixedLayout(**given) if any(part is not None for part in given.values()) else FREE
+    return FixedLayout(**given)

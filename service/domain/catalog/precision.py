@@ -44,9 +44,10 @@ class NumberFormat:
     every engine that calls it. A single token has a kernel that reads the stored weights: Gemma 3 27B in vLLM on an RTX
     6000 Ada writes 20 tokens/s for one client and 9.4 for two (issue 3143 of Unsloth)."""
     unpacking_flops: float = 0.0
-    """Operations outside of matrix engines with which kernels unpack a weight, up to a fitted factor: looking it up in
-    a table and scaling it take bitsandbytes some 100 on a T4, an RTX 6000 Ada and an H100 (its benchmarks; issue 3143
-    of Unsloth). 0 for formats that are unpacked while memory is read."""
+    """Operations outside of matrix engines with which kernels unpack a weight: look it up in a table and scale it. It
+    is the order of what bitsandbytes takes on a T4, an RTX 6000 Ada and an H100 (its benchmarks; issue 3143 of
+    Unsloth), and the fit multiplies it by `generation.unpacking`. 0 for formats that are unpacked while memory is
+    read."""
     has_kernels: bool = False
     """Whether the libraries that write the format have kernels for it (GPTQ and AWQ), which stacks call that expand
     other narrow weights: Transformers runs Qwen3 32B in AWQ 1.6 times as fast as in bf16 on an H20."""

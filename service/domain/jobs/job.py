@@ -125,6 +125,11 @@ class Job:
         return replace(self, fixed=FixedLayout(micro_batch=self.micro_batch, zero_stage=stage))
 
     @property
+    def layout_is_fixed(self) -> bool:
+        """Whether the caller fixes a part of the layout that no other field fixes."""
+        return self.fixed != self.in_any_layout.fixed
+
+    @property
     def as_published(self) -> str | None:
         """The format in which the weights are used because they are published in it; None if another one decides."""
         published = self.model.published_precision

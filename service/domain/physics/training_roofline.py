@@ -101,8 +101,10 @@ def image_flops_per_sample(config: TrainingConfig) -> float:
     return config.image_tokens * (config.model.other_flops_per_sample or 0.0)
 
 
-ONCE_A_STEP = frozenset({GRADIENTS, "optimizer", "offload", "fetch", "step", "input"})
-"""Terms that a step has once. The others are those of its micro-batches."""
+OUTSIDE_OF_STAGES = frozenset({GRADIENTS, "optimizer", "offload", "fetch", "step", "input"})
+"""Terms of a step for which stages of a pipeline are not estimated to wait. The others, of the work of its
+micro-batches, include the idle time of the stages.
+"""
 
 OPTIMIZER_BYTES = 22.0
 """Bytes that an Adam step reads and writes per parameter."""
@@ -139,12 +141,12 @@ def _fetched(config: TrainingConfig, layout: AnyLayout) -> Demands:
 def with_bubble_apart(seconds: Mapping[str, float], layout: Layout) -> dict[str, float]:
     """Returns the seconds of the terms of a step with the idle time of pipeline stages as a term of its own, `bubble`.
 
-    In the demands of a step, every term of its micro-batches includes its share of that time.
+    In the demands of a step, every term but those of `OUTSIDE_OF_STAGES` includes its share of that time.
     """
     share = float(bubble_share(layout))
     if not share:
         return dict(seconds)
-    busy = {term: time if term in ONCE_A_STEP else time / (1.0 + share) for term, time in seconds.items()}
+    busy = {term: time if term in OUTSIDE_OF_STAGES else time / (1.0 + share) for term, time in seconds.items()}
     return busy | {"bubble": sum(seconds.values()) - sum(busy.values())}
 
 

@@ -171,9 +171,9 @@ def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None, *, lim
     """
     blockers, more_memory = fleet.blockers, partial(_MoreMemory, fleet, keeping)
     room = _RoomForCache(more_memory(blockers.kv_cache))
-    more_precisions, layout_is_fixed = _MorePrecisions(fleet, keeping), fleet.job.fixed != fleet.job.in_any_layout.fixed
+    more_precisions = _MorePrecisions(fleet, keeping)
     by_layout = Check("global_batch_size", "constraint", blockers.layout)
-    if layout_is_fixed:
+    if fleet.job.layout_is_fixed:
         by_layout = Check("layout", "constraint", blockers.layout, more_memory(blockers.layout), changes_plans=True)
     return [
         Check("no_gpu", "hardware", blockers.gpu),
@@ -223,7 +223,7 @@ class _MoreMemory:
 
     def _in_any_layout(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         fleet = self.fleet
-        if fleet.job.fixed == fleet.job.in_any_layout.fixed:
+        if not fleet.job.layout_is_fixed:
             return None
         return self.relaxation({"layout": None}, fleet.job.in_any_layout, fleet.counts, rejected, catalog)
 

@@ -9,8 +9,8 @@ from service.domain.jobs.stacks import software_called
 from service.domain.models.counts import routed_share
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.training_roofline import (
-    ONCE_A_STEP,
     OPTIMIZER_BYTES,
+    OUTSIDE_OF_STAGES,
     training_demands,
     training_terms,
     with_bubble_apart,
@@ -263,13 +263,15 @@ def test_stages_idle_for_a_share_of_the_time_of_all_work_of_the_micro_batches() 
     layout = Layout(data=2, tensor=2, pipeline=4, accumulation=8, virtual_stages=2)
     whole = training_terms(training(), cluster(), layout).seconds
     apart = with_bubble_apart(whole, layout)
-    busy = sum(seconds for term, seconds in apart.items() if term not in {*ONCE_A_STEP, "bubble"})
+    busy = sum(seconds for term, seconds in apart.items() if term not in {*OUTSIDE_OF_STAGES, "bubble"})
     assert apart["bubble"] == pytest.approx(3 / 16 * busy)
     assert sum(apart.values()) == pytest.approx(sum(whole.values()))
     # Stages in twice as many pieces idle for half as long; what a step has once takes as long as before.
     finer = training_terms(training(), cluster(), replace(layout, virtual_stages=4)).seconds
     idle = {term: whole[term] / finer[term] for term in whole if finer[term] and term != "pipeline"}
-    assert idle == pytest.approx({term: 1.0 if term in ONCE_A_STEP else (1 + 3 / 16) / (1 + 3 / 32) for term in idle})
+    assert idle == pytest.approx(
+        {term: 1.0 if term in OUTSIDE_OF_STAGES else (1 + 3 / 16) / (1 + 3 / 32) for term in idle}
+    )
 
 
 def test_a_step_without_stages_has_no_bubble() -> None:
