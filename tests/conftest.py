@@ -37,12 +37,15 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.fixture(autouse=True)
-def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name == "DATABASE_URL" or name.startswith("SELECTOR_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("SELECTOR_FEEDS", "off")
+@pytest.fixture(scope="session", autouse=True)
+def no_settings_of_this_machine() -> Iterator[None]:
+    """For the whole session, because services that live longer than a test read their settings before it starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name == "DATABASE_URL" or name.startswith("SELECTOR_"):
+                patch.delenv(name)
+        patch.setenv("SELECTOR_FEEDS", "off")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -47,8 +47,9 @@ WORKLOADS = [
 @pytest.fixture(scope="module")
 def service(seeded_file: Path) -> Iterator[TestClient]:
     """A service over the seed on the day after its last capture."""
-    with TestClient(create_app(Settings(database_url=f"sqlite:///{seeded_file}"), today=lambda: TODAY)) as client:
-        yield client
+    client = TestClient(create_app(Settings(database_url=f"sqlite:///{seeded_file}"), today=lambda: TODAY))
+    yield client
+    client.close()
 
 
 def name(workload: dict[str, Any]) -> str:
