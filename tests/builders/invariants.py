@@ -157,11 +157,9 @@ def work_above_peak(model: Mapping[str, Any], workload: Body, estimate: Body) ->
 
 def littles_law(estimate: Body, answer_tokens: float, in_flight: float) -> Iterator[str]:
     """Yields a contradiction where requests in flight are not rate x seconds of a request, within 5 %."""
-    rate, first, token = (
-        estimate[name]["likely"]
-        for name in ("samples_per_second", "seconds_to_first_token", "seconds_per_output_token")
-    )
-    found = rate * (first + max(0.0, answer_tokens - 1.0) * token)
+    rate, first = (estimate[name]["likely"] for name in ("samples_per_second", "seconds_to_first_token"))
+    later = max(0.0, answer_tokens - 1.0)
+    found = rate * (first + (later * estimate["seconds_per_output_token"]["likely"] if later else 0.0))
     if not isclose(found, in_flight, rel_tol=0.05):
         yield f"{in_flight} requests in flight, but {rate} a second of {found / rate} s"
 
@@ -176,10 +174,7 @@ def impossible_speed(model: Body, workload: Body, estimate: Body, bandwidth: flo
         return  # each token passes through a part of the layers
     weights = model["active_parameters"] - sizes["vocabulary"] * sizes["hidden"]
     gpus = layout["tensor"] * layout["pipeline"]
-    rate, first, token = (
-        estimate[name]["likely"]
-        for name in ("samples_per_second", "seconds_to_first_token", "seconds_per_output_token")
-    )
+    rate, first = (estimate[name]["likely"] for name in ("samples_per_second", "seconds_to_first_token"))
     peak, prompt, answer = estimate["peak_tflops_per_gpu"] * 1e12, workload["input_length"], workload["output_length"]
     if not at_most(2 * weights * (prompt + answer) * rate, peak * gpus * layout["data"]):
         yield f"{rate} requests per second are above the peak"
@@ -188,6 +183,7 @@ def impossible_speed(model: Body, workload: Body, estimate: Body, bandwidth: flo
     bits = BITS.get((workload.get("precision") or [model["published_precision"]])[0], 16)
     if bandwidth is None or answer == 1:
         return
+    token = estimate["seconds_per_output_token"]["likely"]
     # GPUs over which experts are spread read those of a token at the same time.
     routed = _routed_to(sizes) * (1.0 - 1.0 / max(1, min(sizes["experts_per_token"], layout["expert"])))
     seconds = max(0.0, weights - routed) * bits / 8 / layout["tensor"] / (bandwidth * 1e9)
@@ -235,7 +231,7 @@ def _missed_by_load(asked: Body, load: Body) -> Iterator[str]:
     if not load["keeps_limits"]:
         yield f"limits are not kept: {load['reason']}"
     for name in ("seconds_to_first_token", "seconds_per_output_token", "seconds_per_request"):
-        if not at_most(load[name], asked.get(f"max_{name}", inf)):
+        if load[name] is not None and not at_most(load[name], asked.get(f"max_{name}", inf)):
             yield f"{name} is {load[name]}"
     closed = "concurrency" in asked
     if not at_most(load["utilisation"], 1.0 if closed else 1.0 - asked.get("headroom", 0.2)):

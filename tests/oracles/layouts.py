@@ -55,9 +55,9 @@ def every_training_layout(
 ) -> Iterator[Layout]:
     """Raises `QuestionError` when the fixed degrees are impossible."""
     check_fixed(fixed, config, cluster)
-    batch = assumed_batch(config, cluster.gpus)
     for cut in _training_cuts(config, cluster.gpus, cluster.linked_gpus, fixed, across=across):
         tensor, pipeline, context, data, expert = cut
+        batch = int(assumed_batch(config, cluster.gpus, tensor * context))
         share = -(-batch // data)
         for micro in _micro_batches(config, share, fixed) if data <= batch else ():
             accumulation = fixed.accumulation or max(1, -(-share // micro))
@@ -192,8 +192,9 @@ def _virtual_stages(config: TrainingConfig, pipeline: int, accumulation: int, fi
     t = config.model.transformer
     if not (t and config.software.stack.interleaves_stages and pipeline > 1 and accumulation % pipeline == 0):
         return [1]
-    # Where stages have unequal numbers of layers, one with fewer has an empty piece.
     most = -(-t.layers // pipeline)
+    if pipeline * most - t.layers > 2:  # only the first and the last stage may lack a layer
+        return [1]
     return [each for each in {1, 2, most} if most % each == 0]
 
 

@@ -17,7 +17,13 @@ from service.api.estimate.response import (
     rounded,
     shown,
 )
-from service.api.estimate.sentences import COMMITMENT_UNUSED, OWN_MACHINE, fit_change_text, warning_text
+from service.api.estimate.sentences import (
+    COMMITMENT_UNUSED,
+    NO_WORK_IN_HOURS,
+    OWN_MACHINE,
+    fit_change_text,
+    warning_text,
+)
 from service.api.estimate.serving import ServedResponse, served_response
 from service.api.http.body import QuestionRoute
 from service.api.http.computing import in_thread
@@ -33,6 +39,7 @@ from service.domain.bill.verdict import Outcome
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU
 from service.domain.evidence.named import NamedWork
+from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.layouts.would_fit import FitChange
 from service.domain.physics.cluster import Cluster
 from service.domain.units import GIB
@@ -215,10 +222,16 @@ def _shown(value: float | str | bool) -> float | str | bool:
     return rounded(value) if isinstance(value, float) else value
 
 
+def _lacks_work_of_hours(body: EstimateRequest, estimate: JobEstimate | None) -> bool:
+    amount = None if body.workload is None else body.workload.amount
+    return amount is not None and amount.hours_on is not None and estimate is not None and estimate.job.amount is None
+
+
 def _notes(body: EstimateRequest, answer: EstimateAnswer) -> list[str]:
     notes = [OWN_MACHINE] if answer.question.instance_type is None else []
     notes += [] if answer.measured is None else [answer.measured.text]
     assumed = assumed_of(body.checkpoint_of(body.workload), body.workload)
+    notes += [NO_WORK_IN_HOURS] if _lacks_work_of_hours(body, answer.job) else []
     notes += [COMMITMENT_UNUSED] if answer.holds_unused_commitments else []
     notes += [WITHOUT_DATA] if answer.served is not None and answer.question.run.has_data else []
     billed = [bill.option for bill in answer.bills if bill.bill is not None]

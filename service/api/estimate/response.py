@@ -107,9 +107,9 @@ class ModelledEstimateResponse(Described):
     """The stack whose efficiency is assumed; `unknown` is cautious."""
     sample: Annotated[str, Field(description="What one sample is, such as a request or an image.")]
     samples_per_second: BandResponse | None
-    """Samples of training, or requests of inference."""
+    """Samples of training, or requests of inference: of one instance, and in a choice of `POST /recommend` of all."""
     tokens_per_second: BandResponse | None
-    """Output tokens of inference."""
+    """Tokens of training, or output tokens of inference, of the same instances."""
     prefill_tokens_per_second: BandResponse | None
     """Tokens of prompts while engines read prompts only; null for training."""
     seconds_to_first_token: BandResponse | None
@@ -129,7 +129,8 @@ class ModelledEstimateResponse(Described):
     """Energy of a sample at the rated power of the GPUs, or at the measured power that the measurement of `basis`
     states."""
     model_flops_utilisation: float | None
-    """Model FLOPs without recomputation, over the dense peak at the job's precision (MFU)."""
+    """FLOPs of the necessary work over the dense peak at the job's precision (MFU): without recomputation and gradients
+    of frozen weights, and with half of the scores of causal attention. `model_tflops_per_gpu` counts all scores."""
     peak_tflops_per_gpu: float
     """Dense peak at the job's precision."""
     model_tflops_per_gpu: float | None
@@ -220,7 +221,7 @@ def memory_response(memory: MemoryNeed) -> MemoryResponse:
         parts[answered] = parts.get(answered, 0.0) + size / GIB
     return MemoryResponse(
         needed_gib_per_gpu=rounded(memory.needed_bytes / GIB),
-        band_gib_per_gpu=BandResponse.of(memory.band.times(1 / GIB)),
+        band_gib_per_gpu=BandResponse.of(memory.above_weights(memory.band).times(1 / GIB)),
         usable_gib_per_gpu=rounded(memory.usable_bytes / GIB),
         # Rounded down, so that a probability below the one that is asked for is never shown as that one.
         fit_probability=floor(1000 * memory.fit_probability) / 1000,

@@ -22,6 +22,10 @@ from service.domain.statement import Statement
 from service.domain.units import GIB, HOURS_A_MONTH
 
 OWN_MACHINE = "A machine that is described has no seller: its hour costs the given price, and nothing else is known."
+NO_WORK_IN_HOURS = (
+    "The work of the given hours is unknown, because the job is not estimated to run on that machine: an hour of this "
+    "machine is priced, and not the whole job."
+)
 COMMITMENT_UNUSED = "No offer of this machine is under the commitments held, so they change no price."
 MARKET_WORDS = {"on_demand": "on demand", "spot": "at spot", "reserved": "reserved"}
 ENDED = {"closed_to_new": "has admitted no new customers", "retired": "has not been offered"}
@@ -36,12 +40,13 @@ Sentence = str | Callable[..., str]
 
 def _gpu_memory(memory: MemoryNeed, of_cpus: bool) -> str:
     per_gpu = "" if of_cpus else " per GPU"
-    shown, least = memory_response(memory), memory.least_band.times(1 / GIB)
+    shown, least = memory_response(memory), memory.above_weights(memory.least_band).times(1 / GIB)
     if memory.fits:
+        needs = "one request needs" if memory.least_bytes < memory.needed_bytes else "it needs"
         asked = "" if memory.fits_surely else f" and not of {memory.confidence:.0%} as asked"
         return (
-            f"The job fits with a probability of {100 * shown.fit_probability:g}%{asked}: in eight of ten runs it "
-            f"needs {least.low:.1f} to {least.high:.1f} GiB{per_gpu}, and {shown.usable_gib_per_gpu:.1f} can be used."
+            f"The job fits with a probability of {100 * shown.fit_probability:g}%{asked}: in eight of ten runs {needs} "
+            f"{least.low:.1f} to {least.high:.1f} GiB{per_gpu}, and {shown.usable_gib_per_gpu:.1f} can be used."
         )
     needed = f"{shown.needed_gib_per_gpu:.1f}: {_largest_first(shown.parts)}"
     return f"{shown.usable_gib_per_gpu:.1f} GiB{per_gpu} can be used; the job needs {needed}."

@@ -59,7 +59,7 @@ class ServedResponse(Described):
     seconds_to_first_token: float | None
     """Seconds from a request to its first token, waiting included; null for a model that writes no tokens."""
     seconds_per_output_token: float | None
-    """Mean time between two tokens of an answer; null for a model that writes no tokens."""
+    """Mean time between two tokens of an answer; null for a model that writes no tokens, and for answers of one."""
     seconds_per_request: float
     """Seconds from a request to the end of its answer, waiting included."""
 

@@ -1,5 +1,7 @@
 """Translates the load of a request into a load of the domain, with defaults."""
 
+from typing import Any
+
 from service.api.workload.workload import LengthRequest, ServingRequest, WorkloadRequest
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve_model
@@ -14,6 +16,10 @@ USUAL_HEADROOM = 0.2
 USUAL_SECONDS_PER_OUTPUT_TOKEN = 0.1
 """Default limit on the time per token if the caller names no limit on a time: that of MLPerf Inference v5.1 for
 Llama 3.1 8B as a server (published on 2025-09-09, recalled; 0.08 for DeepSeek-R1). People read half as fast."""
+
+USUAL_DRAFT_COST = 0.05
+"""Default time of a drafted token over that of a step where no model drafts: n-grams took less than that in experiments
+of Leviathan, Kalman and Matias (2023, arXiv 2211.17192)."""
 
 RATES = ("requests_per_second", "output_tokens_per_second", "concurrency")
 LIMITS = ("max_seconds_to_first_token", "max_seconds_per_output_token", "max_seconds_per_request")
@@ -34,14 +40,18 @@ OF_A_FIXED_AMOUNT = ("amount", "concurrency", "batch_size", "longest_output_leng
 """Fields of a workload with a fixed number of requests, which contradict a load without an end."""
 
 
-def _with_usual_limit(sent: ServingRequest, model: Model) -> ServingRequest:
-    """Returns a load with the usual limit on the time per token, unless any limit on a time was sent, even as null.
+def _limits(sent: ServingRequest, model: Model, answer: Length) -> dict[str, Any]:
+    """Returns the limits on times: those sent or, unless one was sent, even as null, the usual one of a token.
 
-    Speech has no usual limit, because a transcript is not read while it is written.
+    Speech has no usual limit, because a transcript is not read while it is written. An answer of one token has no time
+    between two of them.
     """
+    limits = {name: getattr(sent, name) for name in LIMITS}
+    if answer.mean <= 1.0:
+        return limits | {"max_seconds_per_output_token": None}
     if not model.generates or model.family == "speech" or not sent.model_fields_set.isdisjoint(LIMITS):
-        return sent
-    return sent.model_copy(update={"max_seconds_per_output_token": USUAL_SECONDS_PER_OUTPUT_TOKEN})
+        return limits
+    return limits | {"max_seconds_per_output_token": USUAL_SECONDS_PER_OUTPUT_TOKEN}
 
 
 def serving_of(work: WorkloadRequest, model: Model, catalog: Catalog) -> Serving | None:
@@ -50,7 +60,7 @@ def serving_of(work: WorkloadRequest, model: Model, catalog: Catalog) -> Serving
     if sent is None:
         return None
     _check(work, sent, model)
-    sent, plain = _with_usual_limit(sent, model), Job("inference", model, sequence_length=work.sequence_length)
+    plain = Job("inference", model, sequence_length=work.sequence_length)
     prompt = _length(work, sent, "input_length", input_length(plain), needed=model.generates)
     answer = _length(work, sent, "output_length", output_length(plain)) if model.generates else Length(1.0)
     rate = sent.requests_per_second or 0.0
@@ -64,8 +74,9 @@ def serving_of(work: WorkloadRequest, model: Model, catalog: Catalog) -> Serving
         answer=answer,
         headroom=usual if sent.headroom is None else sent.headroom,
         drafter=drafter,
-        draft_cost=_draft_cost(sent, drafter, model),
-        **{name: getattr(sent, name) for name in (*LIMITS, *AS_SENT)},
+        draft_cost=USUAL_DRAFT_COST if sent.draft_cost is None and drafter is None else sent.draft_cost,
+        **_limits(sent, model, answer),
+        **{name: getattr(sent, name) for name in AS_SENT},
         **{name: sent_share / 100 for name in PERCENTILES if (sent_share := getattr(sent, name)) is not None},
     )
 
@@ -106,13 +117,6 @@ def _drafter(sent: ServingRequest, catalog: Catalog) -> Model | None:
     if not sent.speculative_acceptance:
         raise QuestionError("A draft model needs workload.serving.speculative_acceptance above 0.", field=field)
     return drafter
-
-
-def _draft_cost(sent: ServingRequest, drafter: Model | None, model: Model) -> float:
-    """Returns the time of a drafted token over the time of a step: as sent, else the ratio of the weights they read."""
-    if drafter is None or "draft_cost" in sent.model_fields_set:
-        return sent.draft_cost
-    return min(1.0, drafter.active_parameters / model.active_parameters)
 
 
 def _check_without_tokens(sent: ServingRequest, model: Model) -> None:

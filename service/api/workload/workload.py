@@ -122,7 +122,7 @@ class ServingRequest(BodyModel):
     """Limit in seconds from a request to its first token. Null: no limit."""
     max_seconds_per_output_token: Positive | None = None
     """Limit in seconds between two tokens of an answer. Default: 0.1, twice as fast as people read, if no limit on a
-    time is sent. Null: no limit."""
+    time is sent. Null: no limit. Answers of one token have no such time."""
     max_seconds_per_request: Positive | None = None
     """Limit in seconds from a request to the end of its answer. Null: no limit."""
     percentile: Percentile = 95
@@ -142,9 +142,9 @@ class ServingRequest(BodyModel):
     """Probability that a drafted token is accepted; 0: no drafts."""
     draft_length: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole)] = 5
     """Tokens that are drafted per step."""
-    draft_cost: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Time of a drafted token over the time of a step. Default: active parameters of `draft_model` over those of the
-    model; 0.05 without a draft model."""
+    draft_cost: Annotated[float | None, Field(ge=0, le=1)] = None
+    """Time of a drafted token over the time of a step. Default: that of the work of `draft_model`; 0.05 without a draft
+    model."""
     draft_model: Name | None = None
     """The model that drafts tokens: its weights at 16 bits and its cache take memory of the same GPUs. Default: none,
     as with n-grams or draft heads of the model itself."""
@@ -274,7 +274,8 @@ class WorkloadRequest(BodyModel):
     """Mean tokens of a sample if padding takes no time, because samples are packed or kernels skip it. Where batches
     are padded, as usual trainers do, leave it out. Default: `sequence_length`."""
     global_batch_size: AtLeastOneOfMany | None = None
-    """Samples per optimizer step. Default: `batch_size` of each GPU, else a usual number."""
+    """Samples per optimizer step. Default: `batch_size` for each GPU, or group of GPUs that share
+    samples (tensor and context parallelism), else a usual number."""
     batch_size: AtLeastOneOfMany | None = None
     """Training: samples per GPU and pass; default: chosen with the layout. Inference: the same as `concurrency`."""
     concurrency: AtLeastOneOfMany | None = None

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.bill.seller_terms import fee_of
-from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import either, resolve
 from service.domain.catalog.offer import MARKETS, Offer
@@ -134,8 +134,9 @@ class _TypeOffers:
         return self.indices[:0] if code is None else self.indices[offers.region[self.indices] == code]
 
     def cheapest_of_each(self, among: OfferIndices) -> list[Offer]:
-        """Returns the cheapest offer of each market and term. The catalog lists known and low prices first."""
+        """Returns the cheapest offer of each market and term, old prices at their high end as in a ranking."""
         offers = self.catalog.offers
+        among = among[np.argsort(offers.usd_per_hour[among] * offers.ranking_factor(among), kind="stable")]
         keys = offers.market[among].astype(np.int64) * (len(offers.terms) + 1) + offers.term[among] + 1
         _, first = np.unique(keys, return_index=True)
         cheapest = [self.catalog.offers.offer(index) for index in among[first].tolist()]
@@ -211,12 +212,17 @@ class GpuHour:
     usd_per_gpu_hour: float
 
 
-def cheapest_gpu_hours(catalog: Catalog, gpu: str, besides: str | None) -> tuple[GpuHour, ...]:
-    """Returns each seller's machine with the cheapest on-demand hour of a GPU; the machine `besides` is left out."""
+def cheapest_gpu_hours(
+    catalog: Catalog, gpu: str, besides: str | None, *, in_cluster: bool = False
+) -> tuple[GpuHour, ...]:
+    """Returns each seller's machine with the cheapest on-demand hour of a GPU; the machine `besides` is left out, and
+    for work `in_cluster` those that form no cluster.
+    """
     by_provider: dict[str, GpuHour] = {}
+    apart = catalog.derive(without_cluster) if in_cluster else None
     for hour in catalog.derive(_gpu_hours, gpu):
         # Hours are in order of price, so the first one of a seller is its cheapest.
-        if hour.instance != besides:
+        if hour.instance != besides and (apart is None or not apart[catalog.index_of[hour.instance]]):
             by_provider.setdefault(hour.instance.partition("/")[0], hour)
     return tuple(by_provider.values())[:MOST_ELSEWHERE]
 

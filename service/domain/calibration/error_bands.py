@@ -101,8 +101,14 @@ class ErrorBands:
         return Band(rate * low, rate, rate * high)
 
     def error_factors(self, kind: StepKind, features: Features, new: Sequence[str]) -> "ErrorFactors":
-        """Returns the factors of low, likely and high rates of a question."""
-        return ErrorFactors(*self.factors(kind, features, new), self.caution(kind, features, new))
+        """Returns the factors of low, likely and high rates of a question.
+
+        A rate with caution is at least as uncertain as it would be if nothing of the question were new.
+        """
+        low, high = self.factors(kind, features, new)
+        known_low, known_high = self.factors(kind, features, ())
+        caution = self.caution(kind, features, new)
+        return ErrorFactors(min(low, caution * known_low), max(high, caution * known_high), caution)
 
     def around(
         self, likely: float, kind: StepKind, features: Features, new: Sequence[str], *, of_rate: bool = True

@@ -51,7 +51,7 @@ def _kind(
 TRAINING = _kind(
     "training",
     {
-        WIDE: ("usual_class", "stack", "family", "measured stack"),
+        WIDE: ("usual_class", "stack", "family", "measured"),
         MIDDLE: (
             "release", "model", "method", "purpose", "architecture precision", "stack precision",
             "stack architecture", "stack family", "release family", "model stack", "method stack", "method usual_class",
@@ -59,7 +59,7 @@ TRAINING = _kind(
         NARROW: (
             # Cards with the same chip differ by their power, which has a term, so little is left for "gpu".
             "gpu", "recipe", "model precision", "model architecture", "stack gpu", "gpu precision", "purpose stack",
-            "checkpointing stack", "zero stack", "#log_gpus several", "measured family",
+            "checkpointing stack", "zero stack", "#log_gpus several", "measured family", "measured stack",
         ),
         0.1: ("#log_gpus measured", "#log_length family", "#log_length stack"),
         0.05: ("#log_gpus stack", "#log_gpus model", "#log_micro stack", "#log_micro model"),
@@ -85,6 +85,7 @@ TRAINING = _kind(
         "optimizer": (1.2, {BROAD: (EVERYTHING,), WIDE: ("usual_class",)}),
         "offload": (1.0, {BROAD: (EVERYTHING,)}),
         "fetch": (1.0, {BROAD: (EVERYTHING,)}),
+        "gather": (1.0, {BROAD: (EVERYTHING,), WIDE: ("stack",)}),
         "step": (1.0, {BROAD: (EVERYTHING, "usual_class")}),
         "input": (0.02, {BROAD: (EVERYTHING, "usual_class"), WIDE: ("stack",)}),
     },

@@ -59,7 +59,8 @@ class TrainingConfig:
     global_batch: int | None = None
     batch_per_gpu: int | None = None
     """Samples of a GPU in one pass, as the caller sets them; None: the layout decides. Without a global batch, a step
-    is one pass of each GPU, because frameworks accumulate no gradients by default.
+    has one micro-batch for each GPU, or group of GPUs that share samples, because frameworks accumulate no gradients by
+    default.
     """
     image_tokens: float = 0.0
     """Mean tokens of a sample that are images; a frozen encoder of images processes them first."""

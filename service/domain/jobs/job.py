@@ -4,10 +4,11 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from service.domain.catalog.hardware import Gpu, peak_flops
+from service.domain.catalog.hardware import CPU, Gpu, peak_flops
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS, bytes_per_value, format_of, runs_as
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import (
+    EXPANDED_BITS,
     QLORA_FORMAT,
     USUAL_CONFIDENCE,
     Config,
@@ -201,11 +202,11 @@ def required_config_on(job: Job, gpu: Gpu) -> Config:
     if config is None:
         near = tuple(sorted(name for name in gpu.rates if gpu.runs(name)))
         asked, known = " or ".join(job.precisions or JOB_PRECISIONS[job.task]), ", ".join(near) or "none we know"
-        raise QuestionError(
-            f"{gpu.name} does not run {asked}; it runs {known}.",
-            field="workload.precision",
-            near=near,
-        )
+        sentence = f"{gpu.name} does not run {asked}; it runs {known}."
+        if gpu.kind == CPU:
+            sentence = f"The rate of {gpu.name} is known in {known} alone, and not in {asked}."
+            sentence += " To store weights in a narrower format, send workload.weight_precision."
+        raise QuestionError(sentence, field="workload.precision", near=near)
     return config
 
 
@@ -407,6 +408,9 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
     if _multiplies_at_16_bits(job, precision, gpu):
         bits, precision = bits or format_of(precision).stored_bits, _sixteen_bits(gpu)
     cache = "fp8" if precision in job.software.stack.fp8_cache_with else None
+    if gpu.kind == CPU and job.model.generates and not (job.software.stack.expands_weights or job.precisions):
+        # Engines keep published weights, and keys and values, at 16 bits also where CPUs multiply in fp32.
+        bits, cache = bits or EXPANDED_BITS, "bf16"
     return InferenceConfig(
         model=job.model,
         precision=precision,

@@ -98,8 +98,8 @@ class Serving:
     """Probability that a drafted token is accepted; 0 without speculative decoding."""
     draft_length: int = 1
     """Tokens that are drafted per decoding step."""
-    draft_cost: float = 0.0
-    """Time to draft a token / time of a decoding step."""
+    draft_cost: float | None = 0.0
+    """Time to draft a token / time of a decoding step; None: the time of the work of `drafter`."""
     drafter: Model | None = None
     """The model that drafts tokens, in the memory of the same GPUs; None if drafts need no model, such as n-grams."""
     adapters: int = 0
@@ -145,12 +145,23 @@ class Serving:
         """Time per generated token, in decoding steps without drafts: (1 + k c) (1 - a) / (1 - a^(k + 1)).
 
         k is `draft_length`, c is `draft_cost`, and a is `speculative_acceptance` (Leviathan, Kalman and Matias 2023,
-        arXiv 2211.17192, Theorem 3.8).
+        arXiv 2211.17192, Theorem 3.8). Without a `draft_cost`, the work of `drafter` is not included.
         """
         if not self.speculative_acceptance:
             return 1.0
-        drafted, accepted = self.draft_length, self.speculative_acceptance
-        return (1.0 + drafted * self.draft_cost) * (1.0 - accepted) / (1.0 - accepted ** (drafted + 1))
+        return (1.0 + self.draft_length * (self.draft_cost or 0.0)) * self._verifications_per_token
+
+    @property
+    def drafts_per_token(self) -> float:
+        """Tokens that `drafter` writes per generated token; 0 where `draft_cost` has their time."""
+        if self.drafter is None or self.draft_cost is not None:
+            return 0.0
+        return self.draft_length * self._verifications_per_token
+
+    @property
+    def _verifications_per_token(self) -> float:
+        accepted = self.speculative_acceptance
+        return (1.0 - accepted) / (1.0 - accepted ** (self.draft_length + 1))
 
     @property
     def percentiles(self) -> Mapping[str, float]:

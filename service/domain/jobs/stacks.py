@@ -3,13 +3,10 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal
 
-from service.domain.catalog.names import LONGEST_NAME, VERY_CLOSE
-
-# Digits behind letters are no version but part of a name, such as FSDP2.
-_VERSION = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)*)")
+# Digits behind other words are no version but part of a name, such as FSDP2 and ZeRO-3.
+_VERSION = re.compile(r"[\s(:=-]*(?:version|release|rel\.?|v)?[\s.]*(\d+(?:\.\d+)*)(?=\W|$|rc|[ab]\d|post|dev)")
 _REQUIREMENT = re.compile(r"\s*([^<>=!~@\[\s]+)\s*(?:\[[^\]]*\])?\s*([<>=!~@]*)(.*)", re.DOTALL)
 
 
@@ -99,6 +96,8 @@ class Stack:
     1F1B), which shortens the bubble."""
     loops_over_experts: bool = False
     """Routed experts are computed one after another, each with kernels of its own, and not by one grouped product."""
+    gathers_matrices: bool = False
+    """With ZeRO-3, each weight matrix is gathered by itself, as DeepSpeed does, and not a layer at a time (FSDP)."""
     splits_layers: bool = False
     """By default, each GPU has whole layers, and the GPUs work one after another."""
     disaggregates: bool = False
@@ -160,8 +159,22 @@ STACKS = (
     Stack("torchtune", _EAGER, half_weights=True, expands_weights=True, static_batches=True),
     Stack("litgpt-generate", _EAGER, static_batches=True),
     Stack("litgpt", _EAGER, ("lit-gpt",), keeps_gathered_weights=True, static_batches=True),
-    Stack("llama-factory", _EAGER, ("llamafactory",), expands_weights=True, loops_over_experts=True),
-    Stack("axolotl", _EAGER, half_weights=True, expands_weights=True, loops_over_experts=True),
+    Stack(
+        "llama-factory",
+        _EAGER,
+        ("llamafactory",),
+        expands_weights=True,
+        loops_over_experts=True,
+        gathers_matrices=True,
+    ),
+    Stack(
+        "axolotl",
+        _EAGER,
+        half_weights=True,
+        expands_weights=True,
+        loops_over_experts=True,
+        gathers_matrices=True,
+    ),
     # Its checkpointing and loss fit QLoRA of 70B with 12,106 tokens into 48 GB (its blog on Llama 3.3).
     Stack(
         "unsloth",
@@ -268,14 +281,16 @@ STACKS = (
     Stack("deepspeed-inference", _ENGINE, static_batches=True),
     Stack("fastertransformer", _ENGINE, ("ft",), static_batches=True),
     Stack("deepspeed-mii", _ENGINE, ("mii",)),
-    Stack("deepspeed", _FSDP),
+    Stack("deepspeed", _FSDP, gathers_matrices=True),
     Stack(
         "transformers",
         _EAGER,
         (
             "accelerate",
             "hugging-face",
+            "hugging-face-transformers",
             "huggingface",
+            "ms-swift",
             "hf",
             "peft",
             "trl",
@@ -287,6 +302,7 @@ STACKS = (
         expands_weights=True,
         static_batches=True,
         loops_over_experts=True,
+        gathers_matrices=True,
         splits_layers=True,  # device_map of Accelerate
     ),
     # OpenAI's own program transcribes one window of 30 s after another.
@@ -345,7 +361,8 @@ STACKS = (
     Stack("hai-llm", _MEGATRON),
 )
 _BY_ID = {stack.id: stack for stack in STACKS}
-_BY_NAME = _BY_ID | {alias: stack for stack in STACKS for alias in stack.aliases}
+STACKS_BY_NAME = _BY_ID | {alias: stack for stack in STACKS for alias in stack.aliases}
+"""Stacks by their names and by other names."""
 
 _STACKS_BY_FIRST_RELEASE: Mapping[str, tuple[tuple[tuple[int, ...], str], ...]] = {
     # Versions from 17 on are years: NVIDIA's containers of PyTorch. PyTorch itself has fused attention since 2.0.
@@ -438,8 +455,8 @@ def software_called(text: str | None) -> SoftwareStack:
     if not text:
         return UNKNOWN
     whole = re.sub(r"[ _]+", "-", text.strip().lower())
-    name, version = (whole, "") if whole in _BY_NAME else _split(text)
-    stack = _BY_NAME.get(name)
+    name, version = (whole, "") if whole in STACKS_BY_NAME else _split(text)
+    stack = STACKS_BY_NAME.get(name)
     if stack is None:
         return UNKNOWN
     if version and stack.id in _STACKS_BY_FIRST_RELEASE:
@@ -481,44 +498,6 @@ def software_name(name: str, known: Collection[str]) -> str | None:
     return next((spelling for spelling in names if spelling in known), None)
 
 
-_ENGINES_OF_SERVERS: Mapping[str, tuple[str, ...]] = {
-    "nim": ("tensorrt-llm", "vllm", "sglang"),  # NVIDIA's page on the profiles of NIM for LLMs, 2026-03-03
-    "dynamo": ("sglang", "tensorrt-llm", "vllm"),  # its README of 2026
-    "triton": ("tensorrt", "onnxruntime", "pytorch", "tensorflow", "vllm"),  # README of its backends
-    # Recalled on 2026-11-24.
-    "torchserve": ("pytorch", "torchscript", "torch-compile"),
-    "litserve": ("pytorch",),
-    "kserve": ("vllm", "transformers"),  # the two backends of its Hugging Face runtime
-    "djl": ("vllm", "tensorrt-llm"),  # the engines of its LMI containers
-    "lmi": ("vllm", "tensorrt-llm"),
-    "ray": ("vllm", "sglang"),  # Ray Serve LLM
-    "aibrix": ("vllm",),
-    "bentoml": ("vllm", "sglang"),
-    "openllm": ("vllm",),
-    "xinference": ("vllm", "sglang", "transformers", "llama.cpp"),
-    "localai": ("llama.cpp", "vllm"),
-    "tabbyapi": ("exllamav3", "exllamav2"),
-    # Recalled on 2026-11-26.
-    "aphrodite": ("vllm",),
-    "gpustack": ("vllm", "sglang", "llama.cpp"),
-    "jetstream": ("maxtext",),
-    "fastembed": ("onnxruntime",),
-    "xdit": ("pytorch",),
-}
-"""By a word of the name of a server, the stacks that do its work: which of them is for the caller to say."""
-
-
-def similar_stacks(name: str) -> tuple[str, ...]:
-    """Returns the stacks that a server of this name runs, or else the one whose name differs by a letter or two.
-
-    Names that are less similar may be those of software without a stack.
-    """
-    words = (word.removesuffix("server") for word in re.findall("[a-z]+", name.lower()))
-    if server := next((word for word in words if word in _ENGINES_OF_SERVERS), None):
-        return _ENGINES_OF_SERVERS[server]
-    return tuple(get_close_matches(name.lower()[:LONGEST_NAME], _BY_NAME, n=1, cutoff=VERY_CLOSE))
-
-
 def aliases_of(name: str) -> list[str]:
     """Returns the other names of a piece of software, sorted."""
     stack = _BY_ID.get(name)
@@ -531,6 +510,6 @@ def _split(text: str) -> tuple[str, str]:
     if requirement is None:
         return "", ""
     name, operator, rest = requirement.groups()
-    version = _VERSION.search(rest)
+    version = _VERSION.match(rest)
     # A version behind `<` or `!` is excluded, so it is not the one that runs.
     return name, version[1] if version and "<" not in operator and "!" not in operator else ""

@@ -122,22 +122,27 @@ def crosses_slow_links(tensor: Number, linked_gpus: Number) -> Number:
 
 def usual_batch(model: Model, method: Method, purpose: str, sequence_length: int) -> int:
     """Returns the samples of a usual optimizer step; for sequences a power of two with about the usual tokens."""
+    if method == "full" and model.family in USUAL_SAMPLES_PER_FULL_STEP:
+        return USUAL_SAMPLES_PER_FULL_STEP[model.family]
     if model.transformer is not None and sequence_length:
         tokens = USUAL_TOKENS_PER_STEP.get(purpose, USUAL_TOKENS_PER_TUNING_STEP)
         return 1 << (max(1, tokens // sequence_length).bit_length() - 1)
-    usual = USUAL_SAMPLES_PER_STEP[method]
-    return USUAL_SAMPLES_PER_FULL_STEP.get(model.family, usual) if method == "full" else usual
+    return USUAL_SAMPLES_PER_STEP[method]
 
 
-def assumed_batch(config: TrainingConfig, gpus: int) -> int:
-    """Returns the global batch: the caller's, else the caller's batch per GPU on all GPUs, else a usual one.
+def assumed_batch(config: TrainingConfig, gpus: Number, sharing: Number) -> Number:
+    """Returns the global batch of a layout on this number of GPUs, of which each group of `sharing` works on the same
+    samples: the caller's, else one micro-batch of the caller's size for each group, else a usual one.
 
     A usual batch is rounded so that every GPU gets the same number of samples.
     """
     if config.global_batch:
-        return config.global_batch
+        return float(config.global_batch)
+    if config.batch_per_gpu:
+        return gpus / sharing * config.batch_per_gpu
     usual = usual_batch(config.model, config.method, config.task, config.sequence_length)
-    return gpus * (config.batch_per_gpu or max(1, round(usual / gpus)))
+    of_each: Number = np.maximum(1.0, np.round(usual / gpus))
+    return gpus * of_each
 
 
 def memory_savings(config: TrainingConfig, fixed: FixedLayout, highest: int) -> list[MemorySaving]:
@@ -165,7 +170,8 @@ def training_candidates(
     `savings` returns the pairs of ZeRO stage and checkpointing to try, up to a highest stage.
     """
     degrees = degrees_of(config, shapes, fixed)
-    batch = np.array([float(assumed_batch(config, gpus)) for gpus, _, _ in shapes])[degrees["shape"]]
+    gpus = np.array([float(gpus) for gpus, _, _ in shapes])[degrees["shape"]]
+    batch = np.broadcast_to(assumed_batch(config, gpus, degrees["tensor"] * degrees["context"]), len(gpus))
     degrees["group"] = 2 * degrees.pop("shape") + degrees.pop("crossing")
     by_group = np.argsort(degrees["group"], kind="stable")
     batch, degrees = batch[by_group], {name: column[by_group] for name, column in degrees.items()}
@@ -348,7 +354,7 @@ def _virtual_stages(
         return slice(None), np.full(len(pipeline), float(fixed.virtual_stages or 1))
     # Numbers between these made the fastest of 40 layouts 0.2 % faster on average, and the search twice as long.
     layers = np.ceil(t.layers / pipeline)
-    rounds = (pipeline > 1) & (accumulation % pipeline == 0)
+    rounds = (pipeline > 1) & (accumulation % pipeline == 0) & (pipeline * layers - t.layers <= 2)
     one, two = np.ones(len(layers)), np.full(len(layers), 2.0)
     tried = np.column_stack([one > 0, rounds & (layers % 2 == 0), rounds & (layers > 2)])
     row, piece = np.nonzero(tried)

@@ -320,6 +320,20 @@ def _parameters_per_expert(model: Model) -> float:
     return (model.parameters - model.active_parameters) / (t.experts - t.experts_per_token)
 
 
+def weight_matrices(t: Transformer, *, apart: bool) -> int:
+    """Returns the weight matrices of all layers, as their software stores them: those of the experts `apart`, or those
+    of all experts of a layer in one.
+    """
+    attention = 5 if t.mla_kv_rank else 4
+    ffn = 3 if t.gated else 2
+    experts = (t.experts if apart else 1) + t.shared_experts
+    return (
+        attention * (t.attending_layers + t.cross_layers)
+        + 2 * t.ssm_layers
+        + ffn * (t.ffn_layers - t.moe_layers + experts * t.moe_layers)
+    )
+
+
 # FLOPs: 2 for a multiply-accumulate
 
 

@@ -55,7 +55,9 @@ TERMS_BY_BOTTLENECK = {
     "gpu_memory_bandwidth": (
         "memory", "power", "weights", "cache", "vocabulary", "prefill_memory", "pass", "optimizer",
     ),
-    "host_overhead": ("launch", "routing", "step", "offload", "fetch", "request", "prompt_launch", "prompt_routing"),
+    "host_overhead": (
+        "launch", "routing", "step", "offload", "fetch", "gather", "request", "prompt_launch", "prompt_routing",
+    ),
     "communication": ("tensor", "latency", "context", "expert", "pipeline", "data"),
     "pipeline_bubble": ("bubble",),
     "input": ("input",),
@@ -128,6 +130,10 @@ class MemoryNeed:
     def least_band(self) -> Band:
         """The band of the least bytes."""
         return self.band.times(self.least_bytes / self.needed_bytes)
+
+    def above_weights(self, band: Band) -> Band:
+        """Returns a band of bytes whose low end is at least the weights, which are counted and not estimated."""
+        return replace(band, low=max(band.low, min(self.weight_bytes, band.likely)))
 
     @property
     def fit_probability(self) -> float:
@@ -387,5 +393,5 @@ def _estimate_generation(
         # Prompts get the caution of answers, so that rate x time of a request equals the requests in flight.
         prefill_tokens_per_second=of_first.around(prefill).with_likely(prefill * caution),
         seconds_to_first_token=of_first.around(first, of_rate=False).with_likely(first / caution),
-        seconds_per_output_token=per_token,
+        seconds_per_output_token=per_token if config.output_length > 1.0 else None,
     )

@@ -178,7 +178,8 @@ class TokenTimes:
     """Likely times of the tokens of answers: at the percentile of the question, and as means over all requests."""
 
     seconds_to_first_token: float
-    seconds_per_output_token: float
+    seconds_per_output_token: float | None
+    """None where answers have a single token."""
     mean_to_first_token: float
     mean_per_token: float
 
@@ -373,7 +374,9 @@ def served_load(
         utilisation=float(served.utilisation[0]),
         requests_per_second=rate,
         seconds_per_request=request,
-        tokens=TokenTimes(first, token, float(times.mean_first_token[0]), float(times.mean_per_token[0]))
+        tokens=TokenTimes(
+            first, token if tokens > 1.0 else None, float(times.mean_first_token[0]), float(times.mean_per_token[0])
+        )
         if generates
         else None,
         prompt_share=readers / instances if readers else prompt / (prompt + decode) if generates else 1.0,

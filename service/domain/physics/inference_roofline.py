@@ -10,6 +10,7 @@ from service.domain.arrays import Indices, Number
 from service.domain.calibration.coefficients import StepKind
 from service.domain.jobs.config import EXPANDED_BITS, InferenceConfig
 from service.domain.models.counts import (
+    cache_bytes_read,
     experts_touched,
     indexer_flops,
     logits_per_token,
@@ -25,7 +26,7 @@ from service.domain.models.counts import (
 )
 from service.domain.models.model import Transformer
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.memory import adapter_bytes, cache_bytes_of_step
+from service.domain.physics.memory import DRAFTER_BYTES, adapter_bytes, cache_bytes_of_step
 from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, spread_of_experts
 from service.domain.physics.resources import (
     Demands,
@@ -43,7 +44,9 @@ from service.domain.physics.training_roofline import (
     ROUTING_SECONDS,
     bytes_moved_forward,
     kernels_forward,
+    kernels_per_pass,
     layer_bytes,
+    layers_by_traffic,
 )
 
 REQUEST_SECONDS = 1e-5
@@ -51,27 +54,6 @@ REQUEST_SECONDS = 1e-5
 
 ARRIVAL_SECONDS = 1e-2
 """Nominal seconds of a request on its way to the engine and back: HTTP, tokenisation, queues between processes."""
-
-ATTENTION_KERNELS = 7
-"""Kernels of an attention: normalisation, product for queries, keys and values, rotation, write to the cache,
-attention, output product and sum. All counts of kernels are of the operations of a layer in vLLM (approximate)."""
-
-LATENT_ATTENTION_KERNELS = 12
-"""Kernels of MLA, which projects queries and the cache in two products each, with a normalisation between them, and
-multiplies by the projections of keys and values before and after the attention."""
-
-STATE_SPACE_KERNELS = 9
-"""Kernels of a state space, with its convolution, its gates and the update of its state."""
-
-FFN_KERNELS = 5
-"""Kernels of a dense FFN: normalisation, two products, activation and sum."""
-
-EXPERT_KERNELS = 18
-"""Kernels of an FFN with routed experts: choosing them, sorting the tokens by expert, formats of the values, two
-grouped products, activation, and adding up the results."""
-
-SHARED_EXPERT_KERNELS = 4
-"""Kernels of the shared experts, next to routed ones."""
 
 ADAPTER_KERNELS_PER_LAYER = 8
 """Kernels that LoRA adapters add to a layer: down to the rank and up from it, for each of four matrix products. In a 7B
@@ -85,18 +67,6 @@ TOKENS_PER_STEP = 8192.0
 
 USUAL_FORWARD_BATCH = 128.0
 """Samples in a forward pass by default (assumed: large enough to fill a GPU)."""
-
-
-def kernels_per_pass(t: Transformer) -> float:
-    """Returns the kernels that a pass of a language model starts, counted by kind of layer (nominal)."""
-    mixer = LATENT_ATTENTION_KERNELS if t.mla_kv_rank else ATTENTION_KERNELS
-    experts = EXPERT_KERNELS + SHARED_EXPERT_KERNELS * (t.shared_experts > 0)
-    return (
-        mixer * (t.attending_layers + t.cross_layers)
-        + STATE_SPACE_KERNELS * t.ssm_layers
-        + FFN_KERNELS * (t.ffn_layers - t.moe_layers)
-        + experts * t.moe_layers
-    )
 
 
 def kernels_of_step(t: Transformer) -> float:
@@ -201,19 +171,27 @@ def step_weights(config: InferenceConfig, layout: AnyLayout, running: Number) ->
 def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
     """Bytes of the weights that a GPU moves in a step, and of the adapter of each request.
 
-    With speculative decoding, a step yields several tokens of each request.
+    With speculative decoding, a step yields several tokens of each request, and a draft model moves its weights for
+    each token that it drafts.
     """
     load = config.any_load
     read = weight_bytes(config, layout, step_weights(config, layout, running), alone=config.writes_tokens_alone)
     if load.adapters:
         read = read + np.minimum(running, load.adapters) * adapter_bytes(config) / layout.tensor
-    return read * load.steps_per_token
+    read = read * load.steps_per_token
+    if load.drafter is not None:
+        read = read + load.drafts_per_token * multiplied_parameters(load.drafter) * DRAFTER_BYTES / layout.tensor
+    return read
 
 
 def step_unpacking_flops(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
     """Returns the operations outside of matrix engines with which a step unpacks its weights."""
     unpacked = step_weights(config, layout, running) - wide_weights(config, layout)
     return config.formats.unpacking_flops * unpacked * config.any_load.steps_per_token
+
+
+def _drafter(config: InferenceConfig) -> Transformer | None:
+    return None if config.any_load.drafter is None else config.any_load.drafter.transformer
 
 
 def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
@@ -225,10 +203,14 @@ def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
     assert t is not None
     sublayers = sublayers_of_step(t)
     adapters = ADAPTER_KERNELS_PER_LAYER * sublayers / 2 * (config.any_load.adapters > 0)
-    kernels = kernels_of_step(t) + kernels_of_experts(config, config.required_requests or 1.0)
+    kernels = steps * (kernels_of_step(t) + kernels_of_experts(config, config.required_requests or 1.0) + adapters)
+    sums = steps * sublayers
+    drafter, drafts = _drafter(config), config.any_load.drafts_per_token
+    if drafter is not None:
+        kernels, sums = kernels + drafts * kernels_of_step(drafter), sums + drafts * sublayers_of_step(drafter)
     return {
-        ("launch", "seconds"): steps * (kernels + adapters) * LAUNCH_SECONDS,
-        ("latency", "seconds"): steps * sublayers * HOP_SECONDS * (layout.tensor > 1),
+        ("launch", "seconds"): kernels * LAUNCH_SECONDS,
+        ("latency", "seconds"): sums * HOP_SECONDS * (layout.tensor > 1),
         # Each stage of a pipeline schedules requests of its own.
         ("step", "seconds"): steps * 1e-3 * layout.pipeline,
     }
@@ -245,10 +227,17 @@ def request_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Num
     assert t is not None
     tokens, mean_context = steps * config.any_load.tokens_verified, config.input_length + config.output_length / 2
     multiplied = multiplied_parameters(config.model) * written_share(config.model)
-    products = 2.0 * multiplied + indexer_flops(t, mean_context)
+    products = tokens * (2.0 * multiplied + indexer_flops(t, mean_context))
+    cached = steps * cache_bytes_of_step(config, mean_context, layout.tensor)
+    drafter, load = _drafter(config), config.any_load
+    if drafter is not None and load.drafter is not None:
+        products += load.drafts_per_token * 2.0 * multiplied_parameters(load.drafter)
+        cached = cached + load.drafts_per_token * cache_bytes_read(
+            drafter, mean_context, config.formats.cache_bytes, layout.tensor
+        )
     return {
-        ("cache", "memory"): steps * cache_bytes_of_step(config, mean_context, layout.tensor) / layout.pipeline,
-        ("matrix", "flops"): tokens * products / gpus,
+        ("cache", "memory"): cached / layout.pipeline,
+        ("matrix", "flops"): products / gpus,
         ("request", "seconds"): steps * REQUEST_SECONDS,
         ("vocabulary", "memory"): tokens * t.vocabulary * 4 * 3 / gpus,
         **_links(config, layout, linked_gpus, tokens, sublayers_of_step(t)),
@@ -289,11 +278,13 @@ def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Numb
         attention -= config.known_prompt * mean_attention_flops_per_token(reading, config.known_prompt)
     images = min(config.image_tokens, tokens) * (config.model.other_flops_per_sample or 0.0)
     routed = 2.0 * tokens * routed_parameters(config.model)
+    drafter = config.any_load.drafter
+    drafted = 0.0 if drafter is None else 2.0 * tokens * multiplied_parameters(drafter)
     return {
-        ("prefill", "flops"): (2.0 * tokens * multiplied - routed + images) / gpus,
+        ("prefill", "flops"): (2.0 * tokens * multiplied - routed + images + drafted) / gpus,
         ("prefill_experts", "flops"): routed / gpus,
         ("attention", "wide_flops"): attention / gpus,
-        ("prefill_memory", "memory"): LAYER_BYTES_PER_VALUE * tokens * t.hidden * reading.sublayers / 2 / gpus,
+        ("prefill_memory", "memory"): LAYER_BYTES_PER_VALUE * tokens * t.hidden * layers_by_traffic(reading) / gpus,
         **_links(config, layout, linked_gpus, tokens, reading.sublayers),
     }
 

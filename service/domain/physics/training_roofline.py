@@ -19,11 +19,13 @@ from service.domain.models.counts import (
     network_flops,
     routed_layers,
     routed_share,
+    weight_matrices,
     written_values,
 )
 from service.domain.models.model import Model, Transformer
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import (
+    RECIPES,
     SELECTED_SHARE,
     frozen_weight_bytes,
     learned_routed_share,
@@ -38,11 +40,36 @@ from service.domain.physics.resources import GRADIENTS, Demands, StepTerms, idea
 LAUNCH_SECONDS = 5e-6
 """Nominal CPU seconds to start one kernel; the coefficient of the term scales them to the real time of each stack."""
 
-KERNELS_PER_LAYER_FORWARD = 12
-"""Kernels in a forward pass through a transformer layer (nominal, as the seconds of each are)."""
+ATTENTION_KERNELS = 7
+"""Kernels of an attention: normalisation, product for queries, keys and values, rotation, write to the cache,
+attention, output product and sum. All counts of kernels are of the operations of a layer in vLLM (approximate)."""
+
+LATENT_ATTENTION_KERNELS = 12
+"""Kernels of MLA, which projects queries and the cache in two products each, with a normalisation between them, and
+multiplies by the projections of keys and values before and after the attention."""
+
+STATE_SPACE_KERNELS = 9
+"""Kernels of a state space, with its convolution, its gates and the update of its state."""
+
+FFN_KERNELS = 5
+"""Kernels of a dense FFN: normalisation, two products, activation and sum."""
+
+EXPERT_KERNELS = 18
+"""Kernels of an FFN with routed experts: choosing them, sorting the tokens by expert, formats of the values, two
+grouped products, activation, and adding up the results."""
+
+SHARED_EXPERT_KERNELS = 4
+"""Kernels of the shared experts, next to routed ones."""
+
+KERNELS_PER_LAYER_FORWARD = ATTENTION_KERNELS + FFN_KERNELS
+"""Kernels in a forward pass through a layer of attention and a dense FFN (nominal, as the seconds of each are)."""
 
 ROUTING_SECONDS = 1e-3
 """Nominal CPU seconds to route one expert layer of one micro-batch: sorting, counting, waiting for sizes."""
+
+GATHER_SECONDS = 5e-4
+"""Nominal CPU seconds to gather one matrix of a layer: LoRA of Qwen-72B (400 matrices, three times each) with sequences
+of 512 tokens takes about 0.8 s longer on four A100 than its work and its bytes do (Qwen's README)."""
 
 KERNELS_PER_WEIGHT_LAYER = 4.6
 """Kernels in a forward pass per convolution, with its normalisation, activation and sum: about 250 in ResNet-50."""
@@ -101,7 +128,7 @@ def image_flops_per_sample(config: TrainingConfig) -> float:
     return config.image_tokens * (config.model.other_flops_per_sample or 0.0)
 
 
-OUTSIDE_OF_STAGES = frozenset({GRADIENTS, "optimizer", "offload", "fetch", "step", "input"})
+OUTSIDE_OF_STAGES = frozenset({GRADIENTS, "optimizer", "offload", "fetch", "gather", "step", "input"})
 """Terms of a step for which stages of a pipeline are not estimated to wait. The others, of the work of its
 micro-batches, include the idle time of the stages.
 """
@@ -125,7 +152,21 @@ def _transformer_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
         step = {key: with_bubble * amount for key, amount in step.items()}
     exchanges = 1.0 + (layout.accumulation - 1.0) * (layout.zero_stage >= 3)
     step |= {key: exchanges * amount for key, amount in _gradient_demands(config, layout, linked_gpus).items()}
-    return step | _optimizer_demands(config, layout) | _fetched(config, layout) | {("step", "seconds"): 1e-3}
+    step |= _optimizer_demands(config, layout) | _fetched(config, layout) | _gathered_one_by_one(config, layout)
+    return step | {("step", "seconds"): 1e-3}
+
+
+def _gathered_one_by_one(config: TrainingConfig, layout: AnyLayout) -> Demands:
+    """Seconds in which stacks that gather the matrices of ZeRO-3 one after another do so: forward, backward, and in
+    each other forward pass of a micro-batch.
+    """
+    t, software = config.model.transformer, config.software
+    if t is None or not software.stack.gathers_matrices:
+        return {}
+    sharded = (layout.zero_stage >= 3) & (layout.data * layout.context > 1)
+    matrices = weight_matrices(t, apart=software.loops_over_experts) / layout.pipeline * sharded
+    gathers = matrices * (2.0 + layout.checkpoints("full") + config.has_reference) * layout.accumulation
+    return {("gather", "seconds"): gathers * GATHER_SECONDS}
 
 
 def _fetched(config: TrainingConfig, layout: AnyLayout) -> Demands:
@@ -177,13 +218,14 @@ def _demands_of_micro_batches(config: TrainingConfig, layout: AnyLayout, linked_
     of_images = image_flops_per_sample(config) / length
     matrix = (2.0 * multiplied_parameters(model) * (passes(config) + again) + of_images) * share
     width = t.expert_ffn or t.hidden
-    here = t.layers / layout.pipeline
     routed = routed_layers(model) / layout.pipeline
-    # Per layer, 4 messages (6 when recomputing) of 2 bytes per token and hidden value (Megatron-LM, SC'21).
+    # Per attention, state space or FFN, 2 messages (3 when recomputing) of a token's values (Megatron-LM, SC'21).
     forward_again = recompute + config.has_reference
-    messages = (4.0 + 2.0 * forward_again) * (2.0 * t.hidden) * tokens * here
+    messages = (2.0 + forward_again) * (activation_bytes(config.precision) * t.hidden) * tokens
+    messages = messages * t.sublayers / layout.pipeline
     rounds = layout.accumulation
-    kernels = KERNELS_PER_LAYER_FORWARD * (here + _experts_apart(config, layout, tokens / rounds))
+    kernels = kernels_per_pass(t) / layout.pipeline
+    kernels = kernels + KERNELS_PER_LAYER_FORWARD * _experts_apart(config, layout, tokens / rounds)
     stored = model.parameters * bytes_per_value(config.weight_precision or "bf16")
     return {
         ("matrix", "flops"): matrix,
@@ -201,6 +243,27 @@ def _demands_of_micro_batches(config: TrainingConfig, layout: AnyLayout, linked_
         ),
         **_stage_demands(layout, linked_gpus, tokens * t.hidden * (2.0 + config.has_reference)),
     }
+
+
+def kernels_per_pass(t: Transformer) -> float:
+    """Returns the kernels that a forward pass of a language model starts, counted by kind of layer (nominal)."""
+    mixer = LATENT_ATTENTION_KERNELS if t.mla_kv_rank else ATTENTION_KERNELS
+    experts = EXPERT_KERNELS + SHARED_EXPERT_KERNELS * (t.shared_experts > 0)
+    return (
+        mixer * (t.attending_layers + t.cross_layers)
+        + STATE_SPACE_KERNELS * t.ssm_layers
+        + FFN_KERNELS * (t.ffn_layers - t.moe_layers)
+        + experts * t.moe_layers
+    )
+
+
+def layers_by_traffic(t: Transformer) -> float:
+    """Returns the layers of attention and FFN that move as many bytes as all layers do.
+
+    Attention or an FFN alone, of which each layer of a hybrid has one, counts as half of one. A state space counts as a
+    whole one: with twice the width of the model, as in Mamba-2, it writes about as many values as both together.
+    """
+    return (t.sublayers + t.ssm_layers) / 2
 
 
 def _experts_apart(config: TrainingConfig, layout: AnyLayout, tokens: Number) -> Number:
@@ -246,7 +309,8 @@ def _stage_demands(layout: AnyLayout, linked_gpus: Number, values: Number) -> De
 def _bytes_moved(config: TrainingConfig, t: Transformer, length: float) -> float:
     """Bytes per token: activations of all passes, logits, and without FlashAttention the attention scores."""
     value = activation_bytes(config.precision)
-    layers = layer_bytes(t, length, fused=config.flash_attention) * t.layers * traversals(config) * value / 2
+    layers = layer_bytes(t, length, fused=config.flash_attention)
+    layers *= layers_by_traffic(t) * traversals(config) * value / 2
     return layers + 12.0 * 2 * logits_per_token(t)
 
 
@@ -281,11 +345,11 @@ def _gradient_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Nu
     GPUs with the same experts are a whole expert group apart, so that a node holds only one or a few of them. Each of
     these sends a larger part of its gradients over the network than a GPU does for the other parameters.
     """
-    # Gradients have 2 bytes. ZeRO-3 also gathers weights, which makes 1.5 times the volume (arXiv 1910.02054). It
-    # gathers frozen weights as they are stored: twice, which is the volume of an all-reduce, or once for a reference
-    # model.
+    # ZeRO-3 also gathers weights, which are as wide as gradients: 1.5 times the volume (arXiv 1910.02054). It gathers
+    # frozen weights as they are stored: twice, which is the volume of an all-reduce, or once for a reference model.
     gathers = layout.zero_stage >= 3
-    learned = 2.0 * trainable_parameters(config) * (1.0 + 0.5 * gathers)
+    _, gradient_bytes, _ = RECIPES[config.recipe]
+    learned = gradient_bytes * trainable_parameters(config) * (1.0 + 0.5 * gathers)
     frozen = frozen_weight_bytes(config) * gathers * ((config.method != "full") + 0.5 * config.has_reference)
     model_ranks = layout.tensor * layout.pipeline
     ranks, linked_ranks = layout.data * layout.context, linked_gpus // layout.tensor

@@ -55,6 +55,8 @@ class Situation:
     """Bits of a weight where they are stored in another format than that precision."""
     other: InstanceType | None = None
     """The machine of the best choice with another GPU."""
+    not_faster: frozenset[str] = frozenset()
+    """Other GPUs, by id, with which a choice is estimated to be no faster than the first one."""
     nodes: int = 1
     instances: int = 1
     current: InstanceType | None = None
@@ -62,6 +64,8 @@ class Situation:
     """Whether the CPUs of the first choice decode the samples and are too few."""
     part: float | None = None
     """The part of a card that may be enough, as a fraction of 1."""
+    utilisation: float = 0.0
+    """The share of its highest rate that a load takes of the first choice; 0 without a load."""
     cut_over_gpus: bool = False
     """Whether one GPU does not hold the model."""
     distributes: bool = False
@@ -103,6 +107,9 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         context=context,
         current=None if current is None else catalog.instance_types[catalog.index_of[current]],
         part=_part_of_a_card(context, top, modelled),
+        utilisation=0.0
+        if modelled is None or modelled.estimate.served is None
+        else modelled.estimate.served.utilisation,
         cut_over_gpus=modelled is not None and modelled.estimate.layout.spreads_model,
         distributes=config is not None and config.software.stack.stack_class.distributes,
     )
@@ -117,6 +124,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         precision=context.asked_precision or (top.precision if modelled is None else modelled.precision),
         weight_bits=config.weight_bits if isinstance(config, InferenceConfig) else None,
         other=_first_with_another_gpu(choices),
+        not_faster=_not_faster(choices),
         nodes=top.nodes,
         instances=top.instances,
         is_managed=work is not None and work.bill.option is not None and work.bill.option.service is not None,
@@ -146,6 +154,15 @@ def _advice(situation: Situation, catalog: Catalog) -> Iterator[Statement[Advice
 def _first_with_another_gpu(choices: tuple[Choice, ...]) -> InstanceType | None:
     top, *others = [choice.instance_type for choice in choices]
     return next((other for other in others if top.gpu and other.gpu and other.gpu.id != top.gpu.id), None)
+
+
+def _not_faster(choices: tuple[Choice, ...]) -> frozenset[str]:
+    rates = [
+        (choice.instance_type.gpu, estimate.samples_per_second.likely / (choice.nodes * choice.instances))
+        for choice in choices
+        if isinstance(estimate := choice.estimate, WorkEstimate) and estimate.samples_per_second is not None
+    ]
+    return frozenset(gpu.id for gpu, rate in rates if gpu is not None and rate <= rates[0][1])
 
 
 def _part_of_a_card(context: WorkContext, top: Choice | None, modelled: JobEstimate | None) -> float | None:
@@ -207,14 +224,28 @@ def _fractional_gpu(situation: Situation, catalog: Catalog) -> Figures | None:
     if least is None:
         return None
 
+    top, gpu = situation.top, situation.gpu
+    asked = situation.context.part_of_gpu is not None or top is None or gpu is None or not gpu.memory_gb
+    usd = np.inf if asked or top is None else catalog.on_demand_prices[catalog.index_of[top.id]]
+
     def suffices(machine: InstanceType) -> bool:
-        return machine.gpu is not None and machine.gpu.fraction < 1 and machine.whole_gpus >= least
+        part = machine.gpu
+        if part is None or part.fraction == 1:
+            return False
+        if asked or top is None or gpu is None:
+            return machine.whole_gpus >= least
+        card = catalog.reference.gpus.get(part.partition_of or part.id, part)
+        peak = machine.whole_gpus * max((card.tflops(name) or 0.0 for name in USUAL_PRECISIONS), default=0.0)
+        has_room = (part.memory_gb or 0.0) * machine.gpu_count >= least * (gpu.memory_gb or 0.0)
+        return has_room and peak >= situation.utilisation * best_peak(top)
 
     is_whole = situation.gpu is None or situation.gpu.fraction == 1
     part = _cheapest(situation, catalog, suffices) if is_whole else None
+    if part is not None and part[0] >= usd:
+        part = None
     if part is not None and part[1].gpu is not None:
-        gpu = part[1].gpu
-        card = catalog.reference.gpus.get(gpu.partition_of or gpu.id, gpu).name
+        sold = part[1].gpu
+        card = catalog.reference.gpus.get(sold.partition_of or sold.id, sold).name
     services = [
         (service.name, service.description, event.starts_on if event.state in ENDED else None)
         for service in catalog.reference.services
@@ -378,6 +409,7 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
         for card in cards
         if card[2] >= WORTH_A_CHANGE * now
         and card[0].gpu is not None
+        and card[0].gpu.id not in situation.not_faster
         and (card[0].gpu.memory_bandwidth_gb_per_second or 0.0) >= bandwidth / WORTH_A_CHANGE
     ]
     memory, speed = min(larger, key=itemgetter(1), default=None), min(faster, key=itemgetter(2), default=None)

@@ -16,7 +16,7 @@ from service.domain.evidence.published import Evidence
 from service.domain.jobs.job import Job
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
-from service.domain.money import Micros
+from service.domain.money import MICRO, Micros
 from service.domain.physics.cluster import Cluster
 from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.recommend.objective import Objective
@@ -54,6 +54,39 @@ class Limits(NamedTuple):
     def in_dollars(self) -> bool:
         """Whether prices decide if the limits are kept."""
         return self.budget_usd is not None or self.max_usd_per_million_tokens is not None
+
+
+class LimitKind(NamedTuple):
+    """A limit that a plan keeps or misses."""
+
+    code: str
+    """The code of the rejection of types that miss it."""
+    parts: int
+    """A relaxation rounds the limit up to a multiple of 1 / `parts` of its unit."""
+    prefix: str = ""
+    """Path to the field, from the constraints of the question."""
+    over_least: float = 1.0
+    """A relaxation in multiples of the least figure that any number of instances has, if the question does not limit
+    their number."""
+
+
+TIME_OVER_LEAST = 1.5
+"""A proposed limit on a time, in multiples of the least time (assumed): only thousands of idle instances keep the least
+itself."""
+
+LIMITS_BY_FIELD = {
+    "max_seconds_to_first_token": LimitKind("too_slow_first_token", 10_000, "workload.serving.", TIME_OVER_LEAST),
+    "max_seconds_per_output_token": LimitKind("too_slow_per_token", 100_000, "workload.serving.", TIME_OVER_LEAST),
+    "max_seconds_per_request": LimitKind("too_slow_per_request", 1000, "workload.serving.", TIME_OVER_LEAST),
+    "max_instances": LimitKind("max_instances", 1),
+    "deadline_hours": LimitKind("deadline_hours", 1000),
+    "budget_usd": LimitKind("budget_usd", 100),
+    "max_usd_per_million_tokens": LimitKind("usd_per_million_tokens", MICRO),
+}
+"""The limits on a plan, by the field of the question that states each one.
+
+A plan must keep all of them. An instance type may have plans that keep each limit, and none that keeps all at once. It
+is rejected for the first limit in this order that no plan keeps together with the limits above."""
 
 
 class WorkContext(NamedTuple):

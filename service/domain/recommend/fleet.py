@@ -315,7 +315,8 @@ class _MorePrecisions:
         most = max(range(len(jobs)), key=lambda index: admits[index].bit_count(), default=None)
         if most is None or not admits[most]:
             return None
-        return Relaxation({"workload.precision": [*jobs[most].precisions]}, rejected.only(admits[most]))
+        to: dict[str, object] = {"workload.precision": [*jobs[most].precisions]}
+        return Relaxation(to, rejected.only(admits[most]), jobs[most])
 
 
 @dataclass(frozen=True, slots=True)

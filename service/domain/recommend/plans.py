@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,10 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import MARKETS
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job, tokens_per_sample
-from service.domain.jobs.serving import Serving
+from service.domain.jobs.serving import MOST_INSTANCES, Serving
 from service.domain.money import MICRO
 from service.domain.physics.load import TIMES, keeps_limits
-from service.domain.recommend.answer import Limits
+from service.domain.recommend.answer import LIMITS_BY_FIELD, Limits
 from service.domain.recommend.fleet import FleetEstimate, estimate_fleet, estimate_types, gpu_counts
 from service.domain.recommend.objective import Figures, Objective, compared, scores
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers
@@ -36,31 +36,6 @@ SPOT = MARKETS.index("spot")
 SPEED_CRITERIA = frozenset({"hours", "samples_per_second"})
 """Criteria that more instances improve."""
 
-
-class LimitKind(NamedTuple):
-    """A limit that a plan keeps or misses."""
-
-    code: str
-    """The code of the rejection of types that miss it."""
-    parts: int
-    """A relaxation rounds the limit up to a multiple of 1 / `parts` of its unit."""
-    prefix: str = ""
-    """Path to the field, from the constraints of the question."""
-
-
-LIMITS_BY_FIELD = {
-    "max_seconds_to_first_token": LimitKind("too_slow_first_token", 10_000, "workload.serving."),
-    "max_seconds_per_output_token": LimitKind("too_slow_per_token", 100_000, "workload.serving."),
-    "max_seconds_per_request": LimitKind("too_slow_per_request", 1000, "workload.serving."),
-    "max_instances": LimitKind("max_instances", 1),
-    "deadline_hours": LimitKind("deadline_hours", 1000),
-    "budget_usd": LimitKind("budget_usd", 100),
-    "max_usd_per_million_tokens": LimitKind("usd_per_million_tokens", MICRO),
-}
-"""The limits on a plan, by the field of the question that states each one.
-
-A plan must keep all of them. An instance type may have plans that keep each limit, and none that keeps all at once. It
-is rejected for the first limit in this order that no plan keeps together with the limits above."""
 
 LIMITS_OF_A_LOAD = tuple(Serving().limits)
 """Limits of a load, in the order of the columns of `load.Served`."""
@@ -476,7 +451,8 @@ def limit_checks(
         np.fmin.at(least, candidates.instance_type[shown], kept.least[shown])
         fails = ends & (~among(kept.keeps) | among(kept.keeps_earlier) & ~among(kept.keeps_with_earlier))
         kind = LIMITS_BY_FIELD[field]
-        rule = _LimitRelaxation(kind.prefix + field, kind.parts, fails, least, ~among(plans.keeps))
+        over_least = 1.0 if limits.max_instances < MOST_INSTANCES else kind.over_least
+        rule = _LimitRelaxation(kind.prefix + field, kind.parts, over_least, fails, least, ~among(plans.keeps))
         return Check(kind.code, "constraint", fails, rule, of_plans=True, changes_plans=True)
 
     of_limits = [check(field, kept) for field, kept in plans.kept.items()]
@@ -505,10 +481,11 @@ class _Resuming:
 
 @dataclass(frozen=True, slots=True)
 class _LimitRelaxation:
-    """Raises a limit to the least value that admits something, rounded up to a multiple of 1 / `parts`."""
+    """Raises a limit to the least value that admits something, or to a multiple of it, rounded up to 1 / `parts`."""
 
     name: str
     parts: int
+    over_least: float
     fails: TypeSet
     least: Floats
     miss_any: TypeSet
@@ -519,7 +496,7 @@ class _LimitRelaxation:
         if not np.isfinite(least).any():
             return None
         # Rounded up, so that the proposed limit admits the plan although it has few digits.
-        limit = np.ceil(least.min() * self.parts) / self.parts
+        limit = np.ceil(self.over_least * least.min() * self.parts) / self.parts
         limit = int(limit) if self.parts == 1 else float(limit)
         return Relaxation({self.name: limit}, rejected.only(self.miss_any & types_where(self.least <= limit)))
 

@@ -1,6 +1,7 @@
 """The rejections of an answer with what would admit more, and the offers nearest to the limits of a job."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -8,10 +9,18 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.jobs.job import Job
-from service.domain.recommend.answer import Explained, Limits, RankedOffer, Rejection, RelaxationOutcome
+from service.domain.recommend.answer import (
+    LIMITS_BY_FIELD,
+    Explained,
+    Limits,
+    RankedOffer,
+    Rejection,
+    RelaxationOutcome,
+)
 from service.domain.recommend.basis import Basis, best_by, known, rank_by, ranked_offer, select_by
+from service.domain.recommend.fleet import estimate_types
 from service.domain.recommend.objective import OBJECTIVES
-from service.domain.recommend.plans import LIMITS_BY_FIELD, Planner, plans_of
+from service.domain.recommend.plans import Planner, plans_of
 from service.domain.recommend.ranking import Ranked
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers
@@ -200,8 +209,12 @@ def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> t
 
 
 def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> RelaxationOutcome | None:
-    to, admitted = relaxation
-    if basis.planner is not None and not _has_own_estimates(basis.planner, to):
+    to, admitted, job = relaxation
+    if basis.planner is not None and job is not None:
+        fleet = basis.planner.fleet
+        other = catalog.derive(estimate_types, job, fleet.counts, admitted.types, cache=catalog.outlooks)
+        basis = basis._replace(planner=replace(basis.planner, fleet=other))
+    elif basis.planner is not None and not _has_own_estimates(basis.planner, to):
         basis = basis._replace(planner=_with_limits(basis.planner, to, catalog))
         admitted = _keeping_limits(basis, admitted, catalog)
     if not admitted.types:

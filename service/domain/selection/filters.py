@@ -71,8 +71,8 @@ def range_checks(
     if at_least is not None:
         yield Check(f"min_{name}", "hardware", below, MoveLimit(f"min_{name}", "min", below, index))
     if at_most is not None:
-        # A maximum below one GPU admits machines without a GPU; a relaxation to whole GPUs must not be suggested.
-        movable = above & index.below(1.0) if name == "gpu_count" and at_most < 1.0 else above
+        # A maximum of 0 asks for machines without a GPU, for which whole GPUs are no small change.
+        movable = above & index.below(1.0) if name == "gpu_count" and at_most == 0 else above
         yield Check(f"max_{name}", "hardware", above, MoveLimit(f"max_{name}", "max", movable, index))
     if unknown:
         dropped = {field: None for field, limit in limits.items() if limit is not None}

@@ -13,6 +13,7 @@ import numpy as np
 
 from service.domain.arrays import Indices, Mask
 from service.domain.catalog.catalog import Catalog
+from service.domain.jobs.job import Job
 from service.domain.selection.offers import (
     AdmittedOffers,
     CheapestOffers,
@@ -37,6 +38,8 @@ class Relaxation(NamedTuple):
 
     to: dict[str, object]
     admitted: AdmittedOffers
+    job: Job | None = None
+    """The job with the change, if offers must be ranked by its estimates; None for those of the question."""
 
 
 class RelaxationRule(Protocol):

@@ -499,6 +499,7 @@ def test_a_step_of_the_batch_of_each_gpu_is_stated(client: TestClient) -> None:
     [
         ("faster-rcnn-resnet50-fpn", {}, 64),
         ("rnnt", {}, 256),
+        ("whisper-large-v3", {}, 256),
         ("unet3d", {}, 32),
         ("resnet-50", {}, 1024),
         ("llama-3.1-8b", {"sequence_length": 4096}, 256),
@@ -713,3 +714,70 @@ def test_qlora_without_a_stack_is_no_faster_than_with_the_usual_ones(client: Tes
         return answer
 
     assert rate() < min(rate(framework=name) for name in ("pytorch", "transformers"))
+
+
+@pytest.mark.parametrize(
+    ("software", "precision", "gib"),
+    [("llama.cpp", [], 0.92), ("llama.cpp", ["fp32"], 1.84), ("transformers", [], 1.84)],
+)
+def test_engines_keep_weights_at_16_bits_on_cpus(
+    client: TestClient, software: str, precision: list[str], gib: float
+) -> None:
+    """Half a billion weights, which Transformers expands to the format of the arithmetic."""
+    work = {"task": "inference", "model": "qwen2.5-0.5b", "precision": precision, "software": {"engine": software}}
+    lengths = {"concurrency": 1, "input_length": 200, "output_length": 100}
+    answer = post_estimate(client, {"workload": work | lengths, "machine": "aws/c5.4xlarge"})
+    assert answer["estimate"]["memory"]["parts"]["weights"] == pytest.approx(gib, rel=0.06)
+
+
+def test_a_format_whose_rate_is_unknown_on_cpus_is_not_said_to_be_impossible(client: TestClient) -> None:
+    work = {"task": "inference", "model": "qwen2.5-0.5b", "precision": ["bf16"]}
+    problem = client.post("/estimate", json={"workload": work, "machine": "aws/m7i.2xlarge"}).json()
+    assert problem["status"] == 422
+    assert "known in fp32 alone" in problem["detail"]
+    assert "does not run" not in problem["detail"]
+
+
+@pytest.mark.parametrize("concurrency", [1, 128])
+def test_memory_of_inference_is_never_said_to_be_less_than_the_weights(client: TestClient, concurrency: int) -> None:
+    work = {"task": "inference", "model": "deepseek-r1", "software": {"engine": "sglang"}, "concurrency": concurrency}
+    lengths = {"input_length": 1000, "output_length": 1000}
+    machine = {"gpu": "h20-96gb", "gpu_count": 8, "interconnect": "nvswitch"}
+    answer = post_estimate(client, {"workload": work | lengths, "machine": machine})
+    memory = answer["estimate"]["memory"]
+    assert memory["band_gib_per_gpu"]["low"] >= memory["parts"]["weights"]
+    text = next(each["text"] for each in answer["warnings"] if each["code"] == "gpu_memory")
+    least = float(text.partition("needs ")[2].partition(" ")[0])
+    assert least >= round(memory["parts"]["weights"], 1)
+    assert ("one request needs" in text) == (concurrency > 1)
+
+
+def test_the_overhead_of_a_run_does_not_depend_on_the_stack_that_is_named(client: TestClient) -> None:
+    """All trainers of language models evaluate, save and start."""
+    work = {"task": "training", "model": "llama-3-8b", "method": "lora", "precision": "bf16", "sequence_length": 2048}
+    amount = {"global_batch_size": 64, "amount": {"tokens": 1e9}}
+    shares = [
+        post_estimate(client, {"workload": {**work, **amount, "software": software}, "machine": "aws/p4d.24xlarge"})[
+            "estimate"
+        ]["overhead_beyond_steps"]
+        for software in ({}, {"framework": "pytorch"}, {"framework": "transformers"}, {"framework": "axolotl"})
+    ]
+    assert max(shares) < min(shares) + 0.05
+
+
+def test_hours_on_a_machine_that_does_not_run_the_job_are_said_to_be_no_work(client: TestClient) -> None:
+    hours = {"hours_on": {"instance": "aws/p3.2xlarge", "hours": 40}}
+    work = {"task": "training", "model": "bert-large", "precision": ["bf16"], "amount": hours}
+    answer = post_estimate(client, {"workload": work, "machine": "aws/g5.xlarge", "market": "on_demand"})
+    assert any("The work of the given hours is unknown" in note for note in answer["notes"])
+    known = post_estimate(client, {"workload": work | {"precision": ["fp16"]}, "machine": "aws/g5.xlarge"})
+    assert not any("hours is unknown" in note for note in known["notes"])
+
+
+@pytest.mark.parametrize(("nodes", "marketplace"), [(1, True), (16, False)])
+def test_machines_that_form_no_cluster_are_not_offered_elsewhere(
+    client: TestClient, nodes: int, marketplace: bool
+) -> None:
+    body = {"workload": {"task": "training", "model": "llama-3.1-70b"}, "machine": "aws/p5.48xlarge", "nodes": nodes}
+    sellers = {each["instance"].partition("/")[0] for each in post_estimate(client, body)["elsewhere"]}
+    assert bool(sellers & {"vast", "runpod"}) is marketplace

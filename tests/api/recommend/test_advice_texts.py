@@ -32,7 +32,7 @@ A100 = gpu(
 A10G = gpu("a10g", rates=(rate("fp32", "native", 32.0), rate("bf16", "accelerated", 70.0)), memory_gb=24.0)
 MLU = gpu("mlu", vendor="cambricon", architecture="mluv02", kind="npu", rates=(rate("int8", "accelerated", 128.0),))
 PRO = gpu("pro", vendor="amd", architecture="rdna", positioned_for="graphics", rates=(rate("fp32", "native", 7.0),))
-PART = gpu("a10g-1of4", fraction=0.25, partition_of="a10g", rates=())
+PART = gpu("a10g-1of4", fraction=0.25, memory_gb=6, partition_of="a10g", rates=())
 
 P4D = instance_type("p4d.24xlarge", gpu=A100, gpu_count=8)
 P4D_PREVIEW = instance_type("p4de.24xlarge", gpu=A100, gpu_count=16, lifecycle=(event("preview"),))

@@ -171,7 +171,7 @@ def test_an_engine_keeps_the_laws_of_a_queue_as_requests_grow(
             ]
             assert not found, f"{found}\n{requests} of {json.dumps(body)}"
         for few, many in pairwise(estimates):
-            for figure in ("tokens_per_second", "seconds_per_output_token"):
+            for figure in ("tokens_per_second", *(["seconds_per_output_token"] if work["output_length"] > 1 else [])):
                 assert many[figure]["likely"] >= few[figure]["likely"] * (1 - ROUNDED), f"{figure}\n{json.dumps(body)}"
     assert answered > ASKED / SHARES / 3
 

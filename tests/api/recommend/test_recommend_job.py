@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from service.api.recommend.response import RecommendResponse, ratio
 from tests.api.answers import get_json, post_estimate, post_recommend, ranked_factor
 from tests.api.raw_asgi import recommend
-from tests.builders.request_bodies import Body, question, relaxed
+from tests.builders.request_bodies import Body, changed, question, relaxed
 
 LLAMA = {"model": "llama-3.1-8b", "precision": ["bf16"], "sequence_length": 4096, "global_batch_size": 64}
 TOKENS = {"amount": {"tokens": 1e9}}
@@ -820,3 +820,29 @@ def test_every_choice_shards_offloaded_weights(client: TestClient) -> None:
     assert offloaded["counts"]["admitted"] > plain["counts"]["admitted"]
     assert {choice["estimate"]["layout"]["zero_stage"] for choice in offloaded["choices"]} == {3}
     assert offloaded["choices"][0]["usd_per_hour"] < plain["choices"][0]["usd_per_hour"]
+
+
+def test_the_best_of_another_precision_is_the_best_in_that_precision(client: TestClient) -> None:
+    """Machines without a GPU run fp32 alone, and the cheapest of them per hour is not the cheapest for the job."""
+    work = {"task": "training", "model": "efficientnet-b0", "precision": ["fp16"], "global_batch_size": 64}
+    body = {"workload": {**work, "amount": {"samples": 50000, "epochs": 20}}, "constraints": {"max_gpu_count": 0}}
+    change = next(each["relax"] for each in post_recommend(client, body)["rejections"] if each["code"] == "precision")
+    again = post_recommend(client, changed(body, workload__precision=change["to"]["workload.precision"]))
+    best, first = change["best"], again["choices"][0]
+    assert best["instance"] == f"{first['provider']}/{first['instance']}"
+
+
+def test_a_limit_on_a_time_is_relaxed_to_what_a_sensible_number_of_instances_keeps(client: TestClient) -> None:
+    load = {
+        "requests_per_second": 20,
+        "input_length": 4000,
+        "output_length": 300,
+        "max_seconds_per_output_token": 0.005,
+    }
+    work = {"task": "inference", "model": "llama-3.1-405b", "precision": ["bf16"], "software": {"engine": "vllm"}}
+    body = {"workload": {**work, "serving": load}}
+    rejections = post_recommend(client, body)["rejections"]
+    change = next(each["relax"] for each in rejections if each["code"] == "too_slow_per_token")["to"]
+    limit = change["workload.serving.max_seconds_per_output_token"]
+    again = post_recommend(client, changed(body, workload__serving__max_seconds_per_output_token=limit))
+    assert max(choice["serving"]["utilisation"] for choice in again["choices"]) > 0.1

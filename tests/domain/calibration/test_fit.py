@@ -191,6 +191,18 @@ def test_an_unknown_stack_is_estimated_with_caution() -> None:
     assert bands.around(10.0, KIND, {"family": "llm"}, ("model",)).likely == 10.0
 
 
+def test_a_rate_with_caution_has_a_band_on_both_sides() -> None:
+    """The errors of the group of the band are within 5 %, and its caution of a half is below all of them."""
+    errors = [Miss(KIND, {"family": "llm"}, (), (i - 50) / 1000) for i in range(101)]
+    unnamed = [Miss(KIND, {"family": "llm"}, ("stack",), log(0.5))] * 20
+    bands = calibration_of(fitted_bands(errors, unnamed)).bands
+    rate = bands.around(10.0, KIND, {"family": "llm"}, ("stack",))
+    known = bands.around(10.0, KIND, {"family": "llm"}, ())
+    assert rate.likely == pytest.approx(5.0, rel=1e-3)
+    assert rate.low == pytest.approx(5.0 * known.low / known.likely, rel=1e-3)
+    assert rate.high == known.high
+
+
 def test_the_caution_is_of_a_family_and_a_new_family_takes_that_of_all() -> None:
     """The family with few runs takes 20 / (20 + 15) of its own median, and the rest of the median of all."""
     llms, detectors = (

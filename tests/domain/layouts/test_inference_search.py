@@ -191,7 +191,9 @@ def test_figures_are_finite_and_parts_add_up(
     assume(found.step is not None)
     assert found.step is not None
     assert found.step.seconds == pytest.approx(sum(found.step.parts.values()))
-    for band in (found.tokens_per_second, found.seconds_to_first_token, found.seconds_per_output_token):
+    assert (found.seconds_per_output_token is None) == (work.output_length <= 1)
+    between = [] if found.seconds_per_output_token is None else [found.seconds_per_output_token]
+    for band in (found.tokens_per_second, found.seconds_to_first_token, *between):
         assert band is not None
         assert 0 < band.low <= band.likely <= band.high
         assert isfinite(band.high)

@@ -256,6 +256,26 @@ def test_a_caller_may_cross_slow_links() -> None:
     assert found.layout.tensor == 8
 
 
+@pytest.mark.parametrize(("layers", "pieces"), [(128, 8), (126, 8), (122, 1)])
+def test_only_the_first_and_the_last_piece_of_a_pipeline_may_be_empty(layers: int, pieces: int) -> None:
+    """16 stages of 8 layers, of which 6 would lack one."""
+    t = replace(GPT_175B, layers=layers)
+    many = cluster(gpu_with_peaks(memory_gb=80, tflops=989, bandwidth=3350), nodes=256, link=900, network_gbps=3200)
+    work = training(model=model(t, 175e9), sequence_length=2048, global_batch=256)
+    fixed = FixedLayout(tensor=8, pipeline=16, micro_batch=1)
+    found = best_layout(UNFITTED, replace(work, software=SoftwareStack("megatron-lm")), many, fixed)
+    assert found.layout.virtual_stages == pieces
+
+
+@pytest.mark.parametrize(("tensor", "context"), [(1, 1), (2, 1), (4, 2)])
+def test_gpus_that_share_samples_share_a_micro_batch(tensor: int, context: int) -> None:
+    """They are no reason to accumulate gradients."""
+    fixed = FixedLayout(tensor=tensor, context=context, pipeline=1, micro_batch=3)
+    layout = best_layout(UNFITTED, replace(training(), global_batch=None, batch_per_gpu=3), cluster(), fixed).layout
+    assert layout.accumulation == 1
+    assert layout.global_batch == 3 * 8 // (tensor * context)
+
+
 def test_stages_are_interleaved_where_the_stack_can_and_few_micro_batches_leave_bubbles() -> None:
     """GPT-3 on 1,344 nodes of 8 H100 had 8 pieces on each of 6 stages in MLPerf, for 6 micro-batches of one sample."""
     many = cluster(gpu_with_peaks(memory_gb=80, tflops=989, bandwidth=3350), nodes=1344, link=900, network_gbps=3200)

@@ -20,7 +20,6 @@ from service.domain.physics.inference_roofline import (
     arrival_demands,
     forward_demands,
     forward_terms,
-    kernels_per_pass,
     pass_demands,
     prompt_demands,
     request_demands,
@@ -29,7 +28,7 @@ from service.domain.physics.inference_roofline import (
 )
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.resources import Demands, seconds_per_flop
-from service.domain.physics.training_roofline import training_demands
+from service.domain.physics.training_roofline import kernels_per_pass, training_demands
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster
 from tests.builders.gpus import rate, unknown_gpu

@@ -1,6 +1,7 @@
 """Ideal seconds of the parts of a training step."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from service.domain.jobs.stacks import software_called
 from service.domain.models.counts import routed_share
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.training_roofline import (
+    GATHER_SECONDS,
     OPTIMIZER_BYTES,
     OUTSIDE_OF_STAGES,
     training_demands,
@@ -207,7 +209,7 @@ def test_the_optimizer_steps_each_parameter_once_where_zero_shards_its_states(ex
 
 @pytest.mark.parametrize("software", ["transformers", "transformers==4.57.6", "llama-factory"])
 def test_a_stack_that_computes_experts_one_after_another_starts_the_kernels_of_each(software: str) -> None:
-    """The 64 experts of a layer start 64 times the kernels of the layer; few tokens touch only some of them."""
+    """Each of the 64 experts of a layer starts as many kernels as a dense layer; few tokens touch only some of them."""
     assert MIXTRAL.transformer is not None
     many, layout = replace(MIXTRAL, transformer=replace(MIXTRAL.transformer, experts=64)), Layout(data=8)
 
@@ -217,9 +219,10 @@ def test_a_stack_that_computes_experts_one_after_another_starts_the_kernels_of_e
 
     grouped = launches("transformers==5.1.0")
     assert grouped == launches("megatron-core") == launches("unsloth")
-    assert launches(software) == pytest.approx(65 * grouped)
-    assert launches(software, length=1) == pytest.approx((1 + 2) * grouped)
-    assert launches(software, replace(layout, expert=8)) == pytest.approx(9 * grouped)
+    of_dense_layers = grouped * (7 + 5) / (7 + 18)  # kernels of an attention and a dense FFN, or of grouped experts
+    assert launches(software) - grouped == pytest.approx(64 * of_dense_layers)
+    assert launches(software, length=1) - grouped == pytest.approx(2 * of_dense_layers)
+    assert launches(software, replace(layout, expert=8)) - grouped == pytest.approx(8 * of_dense_layers)
 
 
 def test_recomputing_starts_the_kernels_of_a_forward_pass_again() -> None:
@@ -235,6 +238,56 @@ def test_zero_3_sends_half_as_much_again_as_plain_data_parallelism() -> None:
     """Section 7 of the ZeRO paper (1910.02054): gradients of 2 bytes per parameter in a ring of 8."""
     sent = [training_demands(training(), Layout(data=8, zero_stage=stage), 8)["data", "link"] for stage in range(4)]
     assert sent == pytest.approx([2 * 7 / 8 * 8.03e9 * size for size in (2, 2, 2, 3)])
+
+
+def test_gradients_of_training_in_32_bits_take_twice_the_bytes() -> None:
+    mixed, single = (
+        training_demands(replace(training(), recipe=recipe), Layout(data=8, zero_stage=3), 8)["data", "link"]
+        for recipe in ("mixed", "single")
+    )
+    assert single == pytest.approx(2 * mixed)
+
+
+def test_a_hybrid_has_one_sublayer_per_layer() -> None:
+    """Each of its layers is an attention, a state space or an FFN, where a layer usually has two of them."""
+    states: dict[str, Any] = {"ssm_heads": 8, "ssm_head_size": 64, "ssm_state": 128, "ssm_groups": 8}
+    hybrid = replace(LLAMA_3_8B, attention_layers=8, ssm_layers=8, **states)
+    whole, half = (
+        training_demands(training(model=model(t, 8.03e9)), Layout(data=4, tensor=2), 8) for t in (LLAMA_3_8B, hybrid)
+    )
+    assert half["tensor", "link"] == pytest.approx(whole["tensor", "link"] / 2)
+    kernels = 8 * 7 + 8 * 9 + 16 * 5  # of attentions, state spaces and FFNs
+    assert half["launch", "seconds"] / whole["launch", "seconds"] == pytest.approx(kernels / (32 * (7 + 5)))
+
+
+GATHERED_APART = ("deepspeed", "transformers", "llama-factory", "axolotl")
+"""Stacks whose ZeRO-3 is that of DeepSpeed."""
+
+
+@pytest.mark.parametrize("software", [*GATHERED_APART, "torchtitan", "pytorch"])
+def test_deepspeed_gathers_each_matrix_of_zero_3_by_itself(software: str) -> None:
+    """Llama 3 8B has 7 matrices in each of 32 layers. FSDP gathers whole layers."""
+
+    def seconds(layout: Layout) -> float:
+        demands = training_demands(training(software=software_called(software)), layout, 8)
+        return float(demands.get(("gather", "seconds"), 0.0))
+
+    sharded = Layout(data=8, zero_stage=3, accumulation=4)
+    expected = 4 * 2 * 7 * 32 * GATHER_SECONDS if software in GATHERED_APART else 0.0
+    assert seconds(sharded) == pytest.approx(expected)
+    assert seconds(replace(sharded, activation_checkpointing="full")) == pytest.approx(1.5 * expected)
+    assert seconds(replace(sharded, zero_stage=2)) == seconds(replace(sharded, data=1)) == 0.0
+
+
+def test_experts_that_are_computed_apart_are_gathered_apart() -> None:
+    assert MIXTRAL.transformer is not None
+    layout, t = Layout(data=8, zero_stage=3), MIXTRAL.transformer
+    apart, together = (
+        training_demands(training(model=MIXTRAL, software=software_called(name)), layout, 8)["gather", "seconds"]
+        for name in ("transformers==4.57.6", "transformers==5.1.0")
+    )
+    matrices = 3 * (t.experts - 1) * t.moe_layers
+    assert apart - together == pytest.approx(2 * matrices * GATHER_SECONDS)
 
 
 @pytest.mark.parametrize("nodes", [2, 4])

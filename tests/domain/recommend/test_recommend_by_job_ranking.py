@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from service.domain.bill.interruption import Checkpoints
 from service.domain.catalog.hardware import InstanceType
 from service.domain.jobs.job import Job, tokens_per_sample
-from service.domain.recommend.answer import Answer, Choice, Limits, Question
+from service.domain.recommend.answer import LIMITS_BY_FIELD, Answer, Choice, Limits, Question
 from service.domain.recommend.fleet import node_counts
 from service.domain.recommend.objective import NEEDS_PRICE, OBJECTIVES
-from service.domain.recommend.plans import LIMITS_BY_FIELD
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
 from tests.builders.calibrations import FITTED

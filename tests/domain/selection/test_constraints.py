@@ -58,12 +58,14 @@ def test_a_most_is_raised_to_the_nearest_above(world: Catalog) -> None:
     assert names(found.admitted.types, world) == {"middle"}
 
 
-def test_a_maximum_below_one_gpu_is_raised_to_parts_of_gpus_alone() -> None:
-    """With a whole GPU, the question no longer asks for machines without one."""
+def test_a_maximum_of_no_gpu_is_raised_to_parts_of_gpus_alone_and_a_part_to_a_whole_one() -> None:
+    """With a whole GPU, a question for machines without one would be another question."""
     half = instance_type("half", gpu=gpu("half-16gb"), gpu_count=0.5)
     known = catalog(instance_types=(*ALL, half))
     assert relaxed(Constraints(at_most={"gpu_count": 0}), "max_gpu_count", known).to == {"max_gpu_count": 0.5}
-    assert relaxed_check(the_check(Constraints(at_most={"gpu_count": 0.5}), "max_gpu_count", known), known) is None
+    assert relaxed(Constraints(at_most={"gpu_count": 0.5}), "max_gpu_count", known).to == {"max_gpu_count": 1.0}
+    whole = catalog(instance_types=ALL)
+    assert relaxed_check(the_check(Constraints(at_most={"gpu_count": 0}), "max_gpu_count", whole), whole) is None
 
 
 def test_dropping_a_range_lets_in_the_unknown_and_what_missed_it(world: Catalog) -> None:
