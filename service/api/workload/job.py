@@ -15,8 +15,22 @@ from service.api.workload.workload import (
 )
 from service.domain.bill.hours_on import amount_of_hours
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.names import either, published_model, resolve, resolve_instance, resolve_model, unknown
-from service.domain.catalog.precision import FASTER_PRECISIONS, FORMATS, SINGLE_PRECISIONS, USUAL_PRECISIONS
+from service.domain.catalog.names import (
+    either,
+    format_in_name,
+    published_model,
+    resolve,
+    resolve_instance,
+    resolve_model,
+    unknown,
+)
+from service.domain.catalog.precision import (
+    FASTER_PRECISIONS,
+    FORMATS,
+    SINGLE_PRECISIONS,
+    USUAL_PRECISIONS,
+    gguf_bits,
+)
 from service.domain.catalog.software_support import classical_libraries
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
@@ -63,8 +77,7 @@ OTHER_OPTIMIZERS = {
 """Names that trainers use → the optimizer with the same states. A fused kernel has no states of its own."""
 
 HINT_ON_WEIGHT_BITS = (
-    "For a format that is not listed, such as those of GGUF, send workload.weight_bits instead: the bits of its file "
-    "over the parameters."
+    "For a format that is not listed, send workload.weight_bits instead: the bits of its file over the parameters."
 )
 HINTS_ON_FORMATS = {"weight_precision": HINT_ON_WEIGHT_BITS, "kv_cache_precision": ""}
 """For each field that names a format: what to send instead of an unknown one."""
@@ -91,7 +104,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog, layout: FixedLayoutRequest |
     framework = software_called(work.software.framework).using(
         each.name for each in work.software.libraries if each.required
     )
-    model = published_model(_model(work.model, catalog), catalog)
+    model = _in_named_format(published_model(_model(work.model, catalog), catalog), work)
     like = model_like(model, catalog.reference.models.values()) if _lacks_dimensions(model, work) else None
     model = model if like is None else with_dimensions_of(like, model)
     serving = serving_of(work, model, catalog)
@@ -122,7 +135,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog, layout: FixedLayoutRequest |
         dimensions_of=None if like is None else like.name,
         unrecognised_software=unrecognised,
         similar_stacks=tuple(near for name in unrecognised for near in similar_stacks(name)),
-        **{name: getattr(work, name) for name in AS_SENT},
+        **({name: getattr(work, name) for name in AS_SENT} | _named_weights(work)),
     )
     _check_preferences(work, model)
     _check_pairs(work)
@@ -176,6 +189,29 @@ def _faster_formats(work: WorkloadRequest, named: tuple[str, ...], catalog: Cata
     faster = FASTER_PRECISIONS.get(named[0], ()) if named and work.precision_flexible else ()
     usual = set(JOB_PRECISIONS[work.task]) & set(USUAL_PRECISIONS if work.code_changes else SINGLE_PRECISIONS)
     return numerics_of(work).tolerated((name for name in faster if name in usual and name not in named), catalog)
+
+
+def _in_named_format(model: Model, work: WorkloadRequest) -> Model:
+    """Returns the model as published in the number format that its name in the question has, if any."""
+    named = format_in_name(_name_alone(work.model) or "")
+    return model if named is None or gguf_bits(named) else replace(model, published_precision=named)
+
+
+def _named_weights(work: WorkloadRequest) -> dict[str, Any]:
+    """Returns the format of the weights that the name of the model has, unless the caller states another.
+
+    Raises `QuestionError` for training on a GGUF file.
+    """
+    named = format_in_name(_name_alone(work.model) or "")
+    if named is None or work.weight_precision is not None or work.weight_bits is not None:
+        return {}
+    bits = gguf_bits(named)
+    if bits is None:
+        # Without a precision, that of the published weights counts.
+        return {"weight_precision": named} if work.task == "inference" and work.precision else {}
+    if work.task == "training":
+        raise QuestionError("Weights in a GGUF file do not train: name the model alone.", field="workload.model")
+    return {"weight_bits": bits}
 
 
 def _as_published(work: WorkloadRequest, model: Model) -> tuple[str, ...]:
@@ -288,14 +324,25 @@ def _check_sample(work: WorkloadRequest, job: Job) -> None:
         )
 
 
+def _dimensions(sent: ModelDimensionsRequest) -> dict[str, Any]:
+    return {name: value for name in DIMENSIONS if (value := getattr(sent, name, None)) is not None}
+
+
+def _name_alone(sent: str | ModelDimensionsRequest | None) -> str | None:
+    """Returns the name of a model of the catalog; None for a description. An object may have nothing but a name."""
+    if sent is None or isinstance(sent, str):
+        return sent
+    is_described = sent.huggingface_config is not None or sent.parameters is not None or bool(_dimensions(sent))
+    return None if is_described else sent.name
+
+
 def _model(sent: str | ModelDimensionsRequest, catalog: Catalog) -> Model:
     """Returns the model of the catalog, or the one that is described."""
     if isinstance(sent, str):
         return resolve_model(sent, catalog, "workload.model")
-    dimensions = {name: value for name in DIMENSIONS if (value := getattr(sent, name, None)) is not None}
-    # An object with nothing but a name means the model of the catalog.
-    if sent.huggingface_config is None and sent.name is not None and not dimensions and sent.parameters is None:
-        return resolve_model(sent.name, catalog, "workload.model.name")
+    dimensions = _dimensions(sent)
+    if (named := _name_alone(sent)) is not None:
+        return resolve_model(named, catalog, "workload.model.name")
     try:
         return _described(sent, dimensions, catalog)
     except QuestionError as error:

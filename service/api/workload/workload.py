@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from service.api.catalog.filters import PrecisionName, Precisions, PrecisionSupport, Task
 from service.api.http.fields import (
@@ -19,6 +19,7 @@ from service.api.http.fields import (
 )
 from service.api.workload.described_model import ModelDimensionsRequest
 from service.api.workload.software import SoftwareRequest, Words
+from service.domain.catalog.precision import gguf_bits
 from service.domain.jobs.config import PREFERENCE_LOSSES, USUAL_CONFIDENCE
 from service.domain.physics.memory import OPTIMIZER_STATES
 
@@ -242,7 +243,8 @@ class WorkloadRequest(BodyModel):
     code_changes: bool = True
     """Whether `precision_flexible` may use formats that need changes of the code; without them, only TF32 counts."""
     weight_precision: PrecisionName | None = None
-    """Format of the stored weights, such as `int4` or `fp8`. Default: the same as `precision`."""
+    """Format of the stored weights, such as `int4` or `fp8`, or of their file (`q4_k_m`, which becomes `weight_bits`).
+    Default: the same as `precision`."""
     weight_bits: Annotated[float | None, Field(ge=0.5, le=64)] = None
     """Bits per stored weight, including its scales, such as 4.85. Default: those of `weight_precision`."""
     kv_cache_precision: PrecisionName | None = None
@@ -327,3 +329,15 @@ class WorkloadRequest(BodyModel):
     fault_tolerant: bool | None = None
     """Whether an interrupted run can resume. True admits spot by default; null admits it only if `market` names it."""
     checkpoint: CheckpointRequest = CheckpointRequest()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_bits_of_gguf(cls, sent: Any) -> Any:
+        """Replaces a format of GGUF files by its bits per weight: such a name is no precision of a GPU."""
+        if not isinstance(sent, dict) or sent.get("task") != "inference" or sent.get("weight_bits") is not None:
+            return sent
+        for field in ("weight_precision", "precision"):
+            match sent.get(field):
+                case str(name) | [str(name)] if (bits := gguf_bits(name)) is not None:
+                    return {key: value for key, value in sent.items() if key != field} | {"weight_bits": bits}
+        return sent

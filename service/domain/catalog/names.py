@@ -6,6 +6,7 @@ from difflib import SequenceMatcher, get_close_matches
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
+from service.domain.catalog.precision import gguf_bits
 from service.domain.errors import UnknownName
 from service.domain.groups import grouped
 from service.domain.models.described import recognised
@@ -37,6 +38,14 @@ _ENDING_OF_A_FORMAT = re.compile(
     r"|i?q\d(?:-k)?(?:-(?:xxs|xs|nl|[sml01]))?))+$"
 )
 """Endings of published names for the weights of the same model in another number format; the last line is for GGUF."""
+
+_FORMATS_OF_ENDINGS = {
+    **dict.fromkeys(("awq", "awq-int4", "gptq-int4", "int4", "w4a16"), "int4"),
+    **dict.fromkeys(("gptq-int8", "w8a16"), "int8"),
+    **dict.fromkeys(("bnb-4bit", "nf4"), "nf4"),
+    **{name: name for name in ("fp8", "mxfp4", "nvfp4")},
+}
+"""Endings of published names that settle the number format of the weights."""
 
 MODELS_CAN_BE_DESCRIBED = (
     "A workload can describe any other model: by its config.json as model.huggingface_config, by its dimensions, or by "
@@ -254,9 +263,11 @@ def resolve_model(name: str, catalog: Catalog, field: str = "model") -> Model:
     model_id = _model_id(folded, spellings)
     if model_id is not None:
         return catalog.reference.models[model_id]
-    # The number format decides speed and memory, so the caller has to state it in a field of its own.
     # Ollama writes sizes and formats after a colon; a name without a format means 4 bits there.
     if (base := _model_id(_ENDING_OF_A_FORMAT.sub("", folded.replace(":", "-")), spellings)) is not None:
+        if format_in_name(name) is not None:
+            return catalog.reference.models[base]
+        # The number format decides speed and memory, so the caller has to state it in a field of its own.
         raise UnknownName(
             f"'{name}' is {base} with its weights in another format: name the model {base}, and the format in "
             "workload.precision, or in workload.weight_precision or workload.weight_bits where it only stores them.",
@@ -264,6 +275,17 @@ def resolve_model(name: str, catalog: Catalog, field: str = "model") -> Model:
             near=(base,),
         )
     raise unknown("model", name, spellings, field, MODELS_CAN_BE_DESCRIBED)
+
+
+def format_in_name(name: str) -> str | None:
+    """Returns the format of numbers, or of GGUF files, in the name of a quantised release such as `Qwen3-32B-AWQ`.
+
+    None if the name has none, or one that does not settle the format.
+    """
+    ending = _ENDING_OF_A_FORMAT.search(fold_model(name[:LONGEST_NAME]).replace(":", "-"))
+    words = ending[0].strip("-.").replace(".", "-") if ending else ""
+    plain = words.removeprefix("quantized-").removeprefix("gguf-").removesuffix("-gguf").removesuffix("-dynamic")
+    return _FORMATS_OF_ENDINGS.get(plain) or (plain if gguf_bits(plain) else None)
 
 
 def _model_id(folded: str, spellings: Mapping[str, str]) -> str | None:

@@ -76,6 +76,45 @@ FORMATS = {
 }
 _UNKNOWN_FORMAT = NumberFormat(16.0)
 
+GGUF_BITS = {
+    "iq1_s": 2.0042,
+    "iq1_m": 2.146,
+    "iq2_xxs": 2.3824,
+    "iq2_xs": 2.5882,
+    "iq2_s": 2.7403,
+    "iq2_m": 2.9294,
+    "iq3_xxs": 3.2548,
+    "iq3_xs": 3.4977,
+    "iq3_s": 3.6606,
+    "iq3_m": 3.7628,
+    "iq4_xs": 4.4597,
+    "iq4_nl": 4.6818,
+    "q2_k_s": 2.9697,
+    "q2_k": 3.1593,
+    "q3_k_s": 3.6429,
+    "q3_k_m": 3.91,
+    "q3_k_l": 4.2979,
+    "q4_0": 4.5,
+    "q4_1": 5.0,
+    "q4_k_s": 4.6672,
+    "q4_k_m": 4.8944,
+    "q5_0": 5.5,
+    "q5_1": 6.0,
+    "q5_k_s": 5.5704,
+    "q5_k_m": 5.7036,
+    "q6_k": 6.5633,
+    "q8_0": 8.5008,
+}
+"""Format of a GGUF file → bits over all of its weights, for Llama 3.1 8B (llama.cpp, `tools/quantize/README.md` of
+2026). Files of other models differ by a few percent, since tables of tokens have another share of them. Of `q3_k_m` the
+figure is that of Llama 2 7B, and of formats like `q4_0` those of their blocks of 32."""
+
+
+def gguf_bits(name: str) -> float | None:
+    """Returns the bits per weight of a format of GGUF files; None for other names."""
+    return _GGUF_NAMES.get(_folded(name).removeprefix("gguf").removesuffix("gguf").strip(":."))
+
+
 SPELLINGS = {
     "half": "fp16",
     "float16": "fp16",
@@ -114,6 +153,7 @@ def _folded(name: str) -> str:
 
 _SEPARATORS = re.compile(r"[-_ ]")
 _NAMES = {_folded(name): meant for name, meant in (*SPELLINGS.items(), *((each, each) for each in FORMATS))}
+_GGUF_NAMES = {_folded(name): bits for name, bits in GGUF_BITS.items()}
 _AMBIGUOUS = {_folded(name): meant for name, meant in SEVERAL_MEANINGS.items()}
 
 

@@ -35,6 +35,7 @@ from service.domain.recommend.fleet import FleetEstimate, estimate_on
 from service.domain.recommend.objective import NEEDS_PRICE
 from service.domain.recommend.plans import Planner
 from service.domain.recommend.warnings import host_needs, warnings_on
+from service.domain.selection.requirements import run_in_full
 from service.domain.statement import Statement, statement
 
 _RANKED = tuple(column.name for column in fields(RankedOffer))
@@ -96,7 +97,7 @@ class Completer:
             yield statement(ReasonCode.PRECISION, precision=offer.precision, tflops=offer.speed)
         if self.planner is not None and work is not None:
             yield from _work_reasons(offer, work, self.planner)
-        if software := [each.software for each in (self.context.needs.framework, self.context.needs.engine) if each]:
+        if software := run_in_full(self.context.needs, self.catalog.index_of[offer.instance_type.id], self.catalog):
             yield statement(ReasonCode.SOFTWARE, software=software)
         yield from _link_reasons(offer.instance_type)
         needed, vcpus = host.needed_vcpus, offer.instance_type.vcpus

@@ -26,7 +26,7 @@ class ReasonCode(MeaningfulCode):
     ONLY_CHOICE = auto(), "Nothing else satisfies the constraints."
     MEASURED = auto(), "The rate that was measured on this machine under the workload's name."
     SCALED = auto(), "The rate that was measured under the workload's name, scaled from the most similar machine."
-    SOFTWARE = auto(), "The requested software is known to run there."
+    SOFTWARE = auto(), "The requested software is known to run there in full."
     INTERCONNECT = auto(), "How the GPUs of one machine are linked."
     RANKED_AT_HIGH_PRICE = auto(), "No recent observation confirms the price, so it ranks at its high end."
     SPARE_VCPUS = (

@@ -159,6 +159,12 @@ def not_run(needs: Requirements, index: int, catalog: Catalog) -> list[str]:
     return [needed.software for needed in needs.software if _support(needed, index, catalog) not in RUNS]
 
 
+def run_in_full(needs: Requirements, index: int, catalog: Catalog) -> list[str]:
+    """Returns the framework and the engine that run in full on an instance type."""
+    named = (needed for needed in (needs.framework, needs.engine) if needed)
+    return [needed.software for needed in named if _support(needed, index, catalog) == "yes"]
+
+
 def partly_run(needs: Requirements, index: int, catalog: Catalog) -> list[tuple[str, str | None]]:
     """Returns software that runs only in part on an instance type, or is optional and does not run, with notes."""
     partly = [needed for needed in needs.software if _support(needed, index, catalog) == "partly"]

@@ -374,7 +374,7 @@ def test_formats_of_weights_and_cache_have_the_names_that_engines_give_them(
         ("gptq", "write int4 or int8"),
         ("W8A8", "write int8 or fp8"),
         ("4-bit", "write int4 or nf4"),
-        ("q4_k_m", "workload.weight_bits"),
+        ("q4_k_z", "workload.weight_bits"),
     ],
 )
 def test_a_format_that_the_name_does_not_settle_is_answered_with_what_to_send(
@@ -437,15 +437,14 @@ def test_a_network_without_tokens_in_an_engine_of_language_models_is_stated(
 @pytest.mark.parametrize(
     ("name", "model"),
     [
-        ("Qwen/Qwen3-32B-AWQ", "qwen3-32b"),
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ", "qwen2.5-72b"),
         ("nvidia/DeepSeek-R1-FP4", "deepseek-v3"),
-        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", "llama-3.1-8b"),
-        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", "qwen2.5-72b"),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w8a8", "llama-3.1-8b"),
+        ("bartowski/Meta-Llama-3.1-8B-Instruct-GGUF", "llama-3.1-8b"),
         ("llama3.1:8b", "llama-3.1-8b"),
-        ("llama3.1:70b-instruct-q4_K_M", "llama-3.1-70b"),
     ],
 )
-def test_a_quantised_release_is_answered_with_its_model_and_where_to_name_the_format(
+def test_a_release_whose_name_leaves_the_format_open_is_answered_with_its_model_and_where_to_name_it(
     client: TestClient, name: str, model: str
 ) -> None:
     answer = client.post(
@@ -455,6 +454,57 @@ def test_a_quantised_release_is_answered_with_its_model_and_where_to_name_the_fo
     (error,) = answer.json()["errors"]
     assert (error["field"], error["near"]) == ("workload.model", [model])
     assert "workload.weight_precision" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "formats"),
+    [
+        ("Qwen/Qwen3-32B-AWQ", "qwen3-32b", {"precision": ["int4"]}),
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", "qwen2.5-72b", {"precision": ["int4"]}),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", "llama-3.1-8b", {"precision": ["int4"]}),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", "llama-3.1-8b", {"precision": ["fp8"]}),
+        ("unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", "llama-3.1-8b", {"precision": ["nf4"]}),
+        ("llama3.1:70b-instruct-q4_K_M", "llama-3.1-70b", {"weight_bits": 4.8944}),
+    ],
+)
+@pytest.mark.parametrize("named", [{}, {"precision": ["bf16"]}, {"weight_precision": "fp8"}], ids=str)
+def test_the_name_of_a_quantised_release_states_its_format(
+    client: TestClient, name: str, model: str, formats: dict[str, Any], named: dict[str, Any]
+) -> None:
+    """A precision that is named as well is that of the arithmetic, and a format of the weights that is named wins."""
+    if "weight_precision" in named:
+        same = named
+    elif "precision" in named and "precision" in formats:
+        same = {**named, "weight_precision": formats["precision"][0]}
+    else:
+        same = {**named, **formats}
+    work = {"task": "inference", "concurrency": 2, "input_length": 100, "output_length": 100}
+    released, plain = (
+        post_estimate(client, {"workload": {**work, **each}, "machine": "aws/p5.48xlarge"})["estimate"]
+        for each in ({"model": name, **named}, {"model": model, **same})
+    )
+    assert released == plain
+
+
+def test_adapters_on_a_quantised_release_keep_its_format_and_a_gguf_file_does_not_train(client: TestClient) -> None:
+    work = {"task": "training", "method": "lora", "model": "unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit"}
+    parts = post_estimate(client, {"workload": work, "machine": "aws/g6.xlarge"})["estimate"]["memory"]["parts"]
+    assert 5 < parts["weights"] < 6.5
+    file = {"workload": {**work, "model": "llama3.1:70b-instruct-q4_K_M"}, "machine": "aws/g6.xlarge"}
+    assert "do not train" in client.post("/estimate", json=file).json()["detail"]
+
+
+@pytest.mark.parametrize("name", ["q4_k_m", "Q4_K_M", "GGUF Q4_K_M"])
+@pytest.mark.parametrize("field", ["weight_precision", "precision"])
+def test_a_format_of_gguf_files_is_its_bits(client: TestClient, name: str, field: str) -> None:
+    lengths = {"concurrency": 1, "input_length": 100, "output_length": 100, "software": {"engine": "llama.cpp"}}
+    work = {"task": "inference", "model": "llama-3.1-8b", **lengths}
+    named, bits = (
+        post_estimate(client, {"workload": {**work, **each}, "machine": {"gpu": "rtx-4090-24gb"}})["estimate"]
+        for each in ({field: name if field == "weight_precision" else [name]}, {"weight_bits": 4.8944})
+    )
+    assert named == bits
+    assert named["memory"]["parts"]["weights"] == pytest.approx(4.58, rel=0.01)  # its file, by llama.cpp
 
 
 @pytest.mark.parametrize(("name", "model"), [("XLM-R", "xlm-roberta-large"), ("xlm-r-base", "xlm-roberta-base")])

@@ -70,7 +70,11 @@ WORLD = catalog(
     priced(PARTLY, 1.0, kind="assumed", note="as in May"), priced(OTHER, 20.0),
     providers={"aws": provider(spot_term="Spot")},
     calibration=FITTED, measurements=(MEASURED,), interruption_priors=(PRIOR,), priors=RULES,
-    software=(software_rule("pytorch", "partly"), software_rule("pytorch", "no", scope_value="cambricon")),
+    software=(
+        software_rule("pytorch", "partly"),
+        software_rule("pytorch", "no", scope_value="cambricon"),
+        software_rule("jax", "yes"),
+    ),
 )  # fmt: skip
 
 SUSPECT = catalog(
@@ -111,6 +115,7 @@ FEEDING = SampleLoading(samples_per_second_per_vcpu=0.001, sample_mb=1e6)
 LOADING = SampleLoading(from_local_disks=True, single_threaded=True)
 ANSWERS: dict[str, Callable[[], Answer]] = {
     "peaks": lambda: ask(precisions=("bf16",), needs=PYTORCH, loading=LOADING),
+    "software that runs in full": lambda: ask(needs=Requirements(framework=Requirement("jax", EVERY))),
     "software that the machine in use lacks": lambda: ask(
         needs=Requirements(framework=Requirement("mxnet", EVERY)), current_instance=P4D.id
     ),
