@@ -37,6 +37,9 @@ from service.domain.units import SECONDS_AN_HOUR
 MAX_NODES = 10_000
 """The highest number of nodes that a question may ask for."""
 
+MOST_TIMES_THE_NODES = 64
+"""Most nodes that a relaxation proposes, in multiples of the maximum that was asked for (assumed)."""
+
 HALVINGS_OF_A_PROMPT = 10
 """Halvings in the search for the longest prompt that has room, down to a thousandth of the requested length."""
 
@@ -230,8 +233,9 @@ class _MoreMemory:
     def _with_more_nodes(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         job, least, most = self.fleet.job, min(self.fleet.counts), max(self.fleet.counts)
         # Numbers of nodes that were tried before admit nothing.
-        untried = tuple(count for count in node_counts(least, MAX_NODES) if count > most)
-        while (most := 2 * most) <= MAX_NODES:
+        last = min(MAX_NODES, MOST_TIMES_THE_NODES * most)
+        untried = tuple(count for count in node_counts(least, last) if count > most)
+        while (most := 2 * most) <= last:
             more, untried = _up_to(most, untried)
             if relaxation := self.relaxation({"max_nodes": most}, job, more, rejected, catalog):
                 return relaxation

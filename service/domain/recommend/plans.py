@@ -450,6 +450,8 @@ def limit_checks(
         least = np.full(count, np.inf)  # infinite for types that no change of this limit admits
         np.fmin.at(least, candidates.instance_type[shown], kept.least[shown])
         fails = ends & (~among(kept.keeps) | among(kept.keeps_earlier) & ~among(kept.keeps_with_earlier))
+        # More instances may keep a limit on a time that those allowed miss.
+        fails |= ends & ~among(plans.keeps) & types_where(np.isfinite(least))
         kind = LIMITS_BY_FIELD[field]
         over_least = 1.0 if limits.max_instances < MOST_INSTANCES else kind.over_least
         rule = _LimitRelaxation(kind.prefix + field, kind.parts, over_least, fails, least, ~among(plans.keeps))

@@ -92,7 +92,7 @@ class FailedConstraint(NamedTuple):
     def relax(self, catalog: Catalog, preferred: Preference) -> Relaxation | None:
         """Returns the smallest change that admits some of the types; None if no change does."""
         offers = self.helped or self.rejected
-        if self.rule is None or not self.fails & self.rejected.types:
+        if self.rule is None or not self.fails & offers.types:
             return None
         if isinstance(self.rule, AddWord):
             return self.rule.relax(offers, preferred)

@@ -846,3 +846,19 @@ def test_a_limit_on_a_time_is_relaxed_to_what_a_sensible_number_of_instances_kee
     limit = change["workload.serving.max_seconds_per_output_token"]
     again = post_recommend(client, changed(body, workload__serving__max_seconds_per_output_token=limit))
     assert max(choice["serving"]["utilisation"] for choice in again["choices"]) > 0.1
+
+
+def test_more_instances_are_offered_where_the_allowed_ones_miss_a_limit_on_a_time(client: TestClient) -> None:
+    """Two are too slow, and no limit on a time alone admits them: thousands of nodes of small GPUs were offered."""
+    limits = {"max_seconds_per_output_token": 0.02, "max_seconds_to_first_token": 0.3}
+    load = {"requests_per_second": 50, "input_length": 2000, "output_length": 500, **limits}
+    work = {"task": "inference", "model": "llama-3.3-70b", "precision": ["fp8"], "software": {"engine": "vllm"}}
+    body = {"workload": {**work, "serving": load}, "constraints": {"max_instances": 2}}
+    answer = post_recommend(client, body)
+    assert not answer["choices"]
+    offered = {each["code"]: each["relax"] for each in answer["rejections"] if each["relax"]}
+    more = offered["max_instances"]
+    again = post_recommend(client, relaxed(body, more["to"]))
+    assert again["counts"]["admitted"] == more["admits"]
+    assert all(choice["instances"] <= more["to"]["max_instances"] for choice in again["choices"])
+    assert not [each for each in offered.values() if each["to"].get("max_nodes", 1) > 64]
