@@ -1,6 +1,7 @@
 """Reads a job from a file of YAML 1.2 or JSON: the body of `POST /estimate`, with the limits of the command line."""
 
 from datetime import date
+from math import isfinite
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -9,7 +10,7 @@ from ruamel.yaml.error import YAMLError
 
 
 class JobFileWrong(Exception):
-    """The file cannot be read as a job; the message says why."""
+    """The file, or a limit next to it, cannot be read as a job; the message says why."""
 
 
 def read_job(text: str | bytes) -> dict[str, Any]:
@@ -31,6 +32,9 @@ def with_limits(
     body: dict[str, Any], baseline: float | None = None, fail_above: float | None = None, budget: float | None = None
 ) -> dict[str, Any]:
     """Returns the body with the given limits, which override those of the file. Raises `JobFileWrong`."""
+    for option, limit in (("--baseline", baseline), ("--fail-above", fail_above), ("--budget", budget)):
+        if limit is not None and not isfinite(limit):
+            raise JobFileWrong(f"{option} must be a finite number.")
     limits = {"usd": baseline, "fail_above_percent": fail_above}
     given = {name: value for name, value in limits.items() if value is not None}
     limited = body if budget is None else {**body, "budget_usd": budget}

@@ -91,6 +91,16 @@ def test_what_cannot_be_answered_exits_with_2_and_a_sentence(
     assert "Traceback" not in answer
 
 
+@pytest.mark.parametrize("option", ["--budget", "--baseline", "--fail-above"])
+def test_a_limit_that_is_no_number_is_refused_by_its_name(
+    job: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    assert main(["estimate", "--file", str(job), option, "nan"]) == 2
+    answer = capsys.readouterr().err
+    assert option in answer
+    assert "finite" in answer
+
+
 def test_a_silent_service_and_a_missing_file_exit_with_2(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", "--file", str(job), "--url", "http://127.0.0.1:9"]) == 2
     assert "http://127.0.0.1:9 does not answer" in capsys.readouterr().err

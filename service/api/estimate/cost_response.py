@@ -322,7 +322,7 @@ class VerdictResponse(Described):
         return cls(
             sentence=verdict_text(verdict, month),
             usd=shown(verdict.usd),
-            change_percent=None if change is None else round(change, 2),
+            change_percent=None if change is None else round(change, 2) + 0.0,  # no negative zero
             market=offer.market if offer is not None else None if entry is None else "on_demand",
             **shown_fields(offer, "term", "region"),
         )

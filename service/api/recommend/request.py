@@ -23,7 +23,7 @@ from service.api.workload.requirements import (
     unknown_software,
 )
 from service.api.workload.workload import WorkloadRequest
-from service.domain.bill.payment_options import markets_of_service
+from service.domain.bill.payment_options import markets_of_service, markets_rented
 from service.domain.bill.run import BilledRun
 from service.domain.bill.seller_terms import known_storage_class
 from service.domain.catalog.catalog import Catalog, with_hosts
@@ -156,12 +156,16 @@ class RecommendRequest(BillingRequest):
 
 def _markets(request: RecommendRequest, run: BilledRun, catalog: Catalog) -> tuple[str, ...]:
     """Returns the markets that take part: those requested, without spot if it is left out; else the usual ones."""
-    asked = _markets_asked(request, catalog)
+    service = service_of(request, catalog)
+    rented = markets_of_service(catalog, service)
+    asked = markets_rented(catalog, service, _markets_asked(request, catalog), "constraints.market")
     if _leaves_spot_out(request, catalog):
         return tuple(market for market in asked if market != "spot")
     # Reserved offers commit to a term, so they are admitted only if the caller names or holds them.
     usual = ("on_demand", "spot") if request.workload.fault_tolerant else ("on_demand",)
-    return asked or markets_of_service(catalog, service_of(request, catalog)) or (*usual, *run.commitments_held)
+    if asked or not rented:
+        return asked or (*usual, *run.commitments_held)
+    return tuple(market for market in usual if market in rented) or rented
 
 
 def _markets_asked(request: RecommendRequest, catalog: Catalog) -> tuple[str, ...]:

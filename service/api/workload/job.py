@@ -83,7 +83,7 @@ HINTS_ON_FORMATS = {"weight_precision": HINT_ON_WEIGHT_BITS, "kv_cache_precision
 """For each field that names a format: what to send instead of an unknown one."""
 
 AS_SENT = (
-    "weight_precision", "weight_bits", "trainable_parameters", "sequence_length", "mean_length", "flash_attention",
+    "trainable_parameters", "sequence_length", "mean_length", "flash_attention",
     "mixed_precision", "chunked_loss", "fused_optimizer", "offload_activations", "offload_optimizer",
     "offload_parameters", "image_tokens", "denoising_steps", "guidance", "memory_confidence",
 )  # fmt: skip
@@ -93,7 +93,7 @@ AS_SENT = (
 def job_of(work: WorkloadRequest, catalog: Catalog, layout: FixedLayoutRequest | None = None) -> Job | None:
     """Returns the job; None without a model, or if the task cannot be estimated. Raises `QuestionError`."""
     for field, hint in HINTS_ON_FORMATS.items():
-        if (name := getattr(work, field)) is not None and name not in FORMATS:
+        if (name := getattr(work, field)) is not None and name not in FORMATS and not (hint and gguf_bits(name)):
             raise unknown("number format", name, FORMATS, f"workload.{field}", hint)
     _check_classical(work, catalog)
     optimizer = _listed("optimizer", _optimizer_called(work.optimizer or "adamw"), OPTIMIZER_STATES)
@@ -135,7 +135,8 @@ def job_of(work: WorkloadRequest, catalog: Catalog, layout: FixedLayoutRequest |
         dimensions_of=None if like is None else like.name,
         unrecognised_software=unrecognised,
         similar_stacks=tuple(near for name in unrecognised for near in similar_stacks(name)),
-        **({name: getattr(work, name) for name in AS_SENT} | _named_weights(work)),
+        **{name: getattr(work, name) for name in AS_SENT},
+        **_weights(work),
     )
     _check_preferences(work, model)
     _check_pairs(work)
@@ -197,21 +198,22 @@ def _in_named_format(model: Model, work: WorkloadRequest) -> Model:
     return model if named is None or gguf_bits(named) else replace(model, published_precision=named)
 
 
-def _named_weights(work: WorkloadRequest) -> dict[str, Any]:
-    """Returns the format of the weights that the name of the model has, unless the caller states another.
+def _weights(work: WorkloadRequest) -> dict[str, Any]:
+    """Returns the format of the weights as sent, or else as the name of the model has it; of GGUF files the bits.
 
     Raises `QuestionError` for training on a GGUF file.
     """
-    named = format_in_name(_name_alone(work.model) or "")
-    if named is None or work.weight_precision is not None or work.weight_bits is not None:
-        return {}
-    bits = gguf_bits(named)
+    sent = {"weight_precision": work.weight_precision, "weight_bits": work.weight_bits}
+    named = None if work.weight_bits else format_in_name(_name_alone(work.model) or "")
+    bits = gguf_bits(work.weight_precision or named or "")
     if bits is None:
         # Without a precision, that of the published weights counts.
-        return {"weight_precision": named} if work.task == "inference" and work.precision else {}
+        by_name = work.weight_precision is None and work.task == "inference" and bool(work.precision)
+        return sent | ({"weight_precision": named} if by_name else {})
     if work.task == "training":
-        raise QuestionError("Weights in a GGUF file do not train: name the model alone.", field="workload.model")
-    return {"weight_bits": bits}
+        field = "model" if work.weight_precision is None else "weight_precision"
+        raise QuestionError("Weights in a GGUF file do not train.", field=f"workload.{field}")
+    return {"weight_precision": None, "weight_bits": work.weight_bits or bits, "bits_of_file": True}
 
 
 def _as_published(work: WorkloadRequest, model: Model) -> tuple[str, ...]:

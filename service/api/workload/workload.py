@@ -243,7 +243,7 @@ class WorkloadRequest(BodyModel):
     code_changes: bool = True
     """Whether `precision_flexible` may use formats that need changes of the code; without them, only TF32 counts."""
     weight_precision: PrecisionName | None = None
-    """Format of the stored weights, such as `int4` or `fp8`, or of their file (`q4_k_m`, which becomes `weight_bits`).
+    """Format of the stored weights, such as `int4` or `fp8`, or of their GGUF file, such as `q4_k_m`.
     Default: the same as `precision`."""
     weight_bits: Annotated[float | None, Field(ge=0.5, le=64)] = None
     """Bits per stored weight, including its scales, such as 4.85. Default: those of `weight_precision`."""
@@ -332,12 +332,12 @@ class WorkloadRequest(BodyModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_bits_of_gguf(cls, sent: Any) -> Any:
-        """Replaces a format of GGUF files by its bits per weight: such a name is no precision of a GPU."""
-        if not isinstance(sent, dict) or sent.get("task") != "inference" or sent.get("weight_bits") is not None:
-            return sent
-        for field in ("weight_precision", "precision"):
-            match sent.get(field):
-                case str(name) | [str(name)] if (bits := gguf_bits(name)) is not None:
-                    return {key: value for key, value in sent.items() if key != field} | {"weight_bits": bits}
+    def _with_format_of_file(cls, sent: Any) -> Any:
+        """Takes a format of GGUF files in `precision` as that of the weights: it is no precision of a GPU."""
+        if isinstance(sent, dict) and sent.get("task") == "inference" and sent.get("weight_precision") is None:
+            match sent.get("precision"):
+                case str(name) | [str(name)] if gguf_bits(name) is not None:
+                    return {key: value for key, value in sent.items() if key != "precision"} | {
+                        "weight_precision": name
+                    }
         return sent

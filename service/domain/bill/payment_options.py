@@ -22,8 +22,12 @@ OfferIndices: TypeAlias = NDArray[Any]
 MOST_ELSEWHERE = 3
 """Most machines with the same GPU that an estimate names."""
 
-MARKETS_OF_SERVICES: dict[str | None, tuple[str, ...]] = {"managed_spot": ("spot",)}
-"""Markets in which a managed service of a kind rents machines; services of other kinds rent in all markets."""
+MARKETS_OF_SERVICES: dict[str | None, tuple[str, ...]] = {
+    "managed_spot": ("spot",),
+    "managed_training": ("on_demand", "spot"),
+}
+"""Markets in which a managed service of a kind rents machines: commitments to plain machines do not cover it (SageMaker
+has savings plans of its own). Services of other kinds rent in all markets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +50,20 @@ def payment_options(
     """Returns the cheapest offer of each market and term, in each of the requested regions, or else in any region.
 
     `markets` are markets or terms. Without any, all markets and terms are options, and for training also the seller's
-    managed services. Raises `QuestionError` for a region without the type, and for a market that none of them has.
+    managed services. Raises `QuestionError` for a region without the type, for a market that none of them has, and for
+    one in which the service does not rent.
     """
-    markets = markets or markets_of_service(catalog, service)
+    rented = markets_of_service(catalog, service)
+    markets = markets_rented(catalog, service, markets)
     offers = _TypeOffers(catalog, instance_type)
     asked = [_region_sold(offers, region) for region in regions]
     options = [
         PaymentOption(offer, service)
         for among in ([offers.in_region(region) for region in asked] if regions else [offers.indices])
         for offer in offers.cheapest_of_each(among)
-        if not markets or {offer.market, offer.term} & set(markets)
+        if not (markets or rented) or {offer.market, offer.term} & set(markets or rented)
     ]
-    for market in markets:
+    for market in markets or rented[:1]:
         if not any(market in (option.offer.market, option.offer.term) for option in options):
             raise _not_sold(offers, market, regions)
     # A caller who names a market does not ask for a managed service in that market.
@@ -99,6 +105,21 @@ def markets_of_service(catalog: Catalog, service: str | None) -> tuple[str, ...]
     """Returns the markets in which a managed service rents; empty for all markets, and without a service."""
     kind = next((each.kind for each in catalog.reference.services if each.id == service), None)
     return MARKETS_OF_SERVICES.get(kind, ())
+
+
+def markets_rented(
+    catalog: Catalog, service: str | None, markets: Sequence[str], field: str = "market"
+) -> tuple[str, ...]:
+    """Returns those of some markets and terms in which a managed service rents; all of them without a service.
+
+    Raises `QuestionError` if it rents in none of them.
+    """
+    rented = markets_of_service(catalog, service)
+    kept = tuple(market for market in markets if not rented or market in rented)
+    if markets and not kept:
+        sentence = f"{service} rents machines as {either(rented)}, and not as {either(markets)}."
+        raise QuestionError(sentence, field=field, near=rented)
+    return kept
 
 
 def regions_with(catalog: Catalog, instance_type: InstanceType, place: str, regions: Sequence[str]) -> tuple[str, ...]:
@@ -180,7 +201,9 @@ def _not_offered(offers: _TypeOffers, place: str, region: str) -> QuestionError:
         advice = f"Of {len(near)} regions that have it, the nearest is {near[0]}."
     else:
         advice = f"{instance_type.provider} has one price for {instance_type.id} everywhere: leave the region out."
-    return QuestionError(f"{instance_type.id} is not offered in {place}. {advice}", field="region", near=near[:3])
+    return QuestionError(
+        f"The catalog has no offer of {instance_type.id} in {place}. {advice}", field="region", near=near[:3]
+    )
 
 
 def _not_sold(offers: _TypeOffers, market: str, regions: Sequence[str]) -> QuestionError:

@@ -74,6 +74,8 @@ class Job:
     """Independent runs at the same time, each on nodes of its own."""
     weight_precision: str | None = None
     weight_bits: float | None = None
+    bits_of_file: bool = False
+    """Whether `weight_bits` are those of a GGUF file."""
     method: Method = "full"
     optimizer: str = "adamw"
     purpose: Literal["pretrain", "finetune"] | None = None
@@ -415,6 +417,7 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
         model=job.model,
         precision=precision,
         weight_bits=bits,
+        bits_of_file=job.bits_of_file,
         expansion=_expansion(job, stored),
         unpacking_flops=format_of(stored).unpacking_flops,
         kv_precision=job.kv_precision or cache,

@@ -358,7 +358,7 @@ def served_load(
     seconds = replicas.seconds(np.clip(times.running, 1.0, room))
     tokens, running, copies = serving.answer.mean, float(times.running[0]), instances * count
     prompt = float(np.asarray(seconds.prompt)[0])
-    decode = tokens * float(np.asarray(seconds.step / max(1.0, running) + seconds.request)[0])
+    decode = tokens * float(np.asarray(seconds.step / max(1.0, running) + seconds.request)[0]) if tokens > 1.0 else 0.0
     readers, rate = float(served.prefill[0]), float(served.rate[0]) * copies
     shares = serving.percentiles
     first, token, request = (float(figure(times, shares[name])[0]) for name, (_, figure) in TIMES.items())

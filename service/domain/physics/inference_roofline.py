@@ -148,7 +148,7 @@ def wide_weights(config: InferenceConfig, layout: AnyLayout) -> Number:
     output projection as it was (see `stored_weight_bytes`). A model with an encoder counts none.
     """
     t = config.model.transformer
-    if t is None or t.encoder_layers or config.software.stack.bits_of_whole_file:
+    if t is None or t.encoder_layers or config.has_mean_bits:
         return 0.0
     return (np.asarray(config.formats.bits_read) < 8) * logits_per_token(t) * t.hidden / layout.tensor
 

@@ -401,16 +401,20 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
         for card in catalog.derive(_single_cards, top.provider, top.service, gpu.kind, situation.context.task)
         if card[0].gpu is not None and (needed is None or not gpu.runs(needed) or card[0].gpu.runs(needed))
     ]
-    larger, now = [card for card in cards if card[1] > gpu.memory_gb], best_peak(top)
+    now, bandwidth = best_peak(top), gpu.memory_bandwidth_gb_per_second or 0.0
     # A card with a higher peak but slower memory is slower at much of deep learning.
-    bandwidth = gpu.memory_bandwidth_gb_per_second or 0.0
-    faster = [
+    not_slower = [
         card
         for card in cards
-        if card[2] >= WORTH_A_CHANGE * now
+        if card[2] >= now / WORTH_A_CHANGE
         and card[0].gpu is not None
-        and card[0].gpu.id not in situation.not_faster
         and (card[0].gpu.memory_bandwidth_gb_per_second or 0.0) >= bandwidth / WORTH_A_CHANGE
+    ]
+    larger = [card for card in cards if card[1] > gpu.memory_gb * (1.0 if card in not_slower else WORTH_A_CHANGE)]
+    faster = [
+        card
+        for card in not_slower
+        if card[2] >= WORTH_A_CHANGE * now and card[0].gpu and card[0].gpu.id not in situation.not_faster
     ]
     memory, speed = min(larger, key=itemgetter(1), default=None), min(faster, key=itemgetter(2), default=None)
     if memory is None and speed is None:

@@ -510,7 +510,15 @@ WRONG: dict[str, tuple[Body, str, str]] = {
         {"hours": 1, "machine": "lambda/gpu_8x_a100", "region": "us-east-1"}, "region", "leave the region out",
     ),
     "a continent without it": (
-        {"hours": 1, "machine": "lambda/gpu_8x_a100", "region": "Europe"}, "region", "is not offered in Europe.",
+        {"hours": 1, "machine": "lambda/gpu_8x_a100", "region": "Europe"}, "region",
+        "has no offer of lambda/gpu_8x_a100 in Europe.",
+    ),
+    "a commitment to plain machines under a service": (
+        changed(HOURS, managed_service="sagemaker-training", market="reserved"), "market", "and not as reserved.",
+    ),
+    "managed spot on demand": (
+        changed(HOURS, managed_service="sagemaker-managed-spot-training", market="on_demand"),
+        "market", "rents machines as spot",
     ),
     "unknown service": (changed(HOURS, managed_service="sagemaker"), "managed_service", "sagemaker-training"),
     "a market of one's own": (

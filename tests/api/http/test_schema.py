@@ -82,7 +82,7 @@ BEYOND_A_SCHEMA = re.compile(
     r"|both or neither"
     r"|needs the model's parameters|leave the parameters out|describes the whole model|belong to|No layout|more than"
     r"|Several providers"
-    r"|is not offered in|is not sold as|No offer of|a price of its own|A load needs|unit of the rate|A run lasts"
+    r"|has no offer of|is not sold as|No offer of|a price of its own|A load needs|unit of the rate|A run lasts"
     r"|That is .* combinations"
     r"|steps need|is not a version|nested more than|reads at (most|least)|a number beyond|a day is written"
     r"|names '.*' twice|are impossible on|The config does not have|has no tokens|An amount in tokens",
