@@ -21,7 +21,7 @@ from service.domain.catalog.names import (
     resolve_instances,
     resolve_providers,
 )
-from service.domain.catalog.precision import precision_called
+from service.domain.catalog.precision import gguf_bits, precision_called
 from service.domain.catalog.regions import resolve_countries, resolve_regions
 from service.domain.catalog.software_support import software_names
 from service.domain.jobs.stacks import software_name
@@ -35,6 +35,14 @@ PrecisionSupport = Literal["accelerated", "native", "any"]
 PrecisionName = Annotated[Name, AfterValidator(precision_called)]
 Precisions = Annotated[Names, AfterValidator(lambda names: tuple(map(precision_called, names)))]
 """Precisions by any of their names; a name with two meanings is an error."""
+
+
+def format_of_file(precision: object) -> str | None:
+    """Returns the format of GGUF files that the precision of a request names alone; None for other precisions."""
+    match precision:
+        case str(name) | [str(name)] if gguf_bits(name) is not None:
+            return name
+    return None
 
 
 def _column_fields() -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from service.api.catalog.filters import PrecisionName, Precisions, PrecisionSupport, Task
+from service.api.catalog.filters import PrecisionName, Precisions, PrecisionSupport, Task, format_of_file
 from service.api.http.fields import (
     LARGEST,
     Amount,
@@ -19,7 +19,6 @@ from service.api.http.fields import (
 )
 from service.api.workload.described_model import ModelDimensionsRequest
 from service.api.workload.software import SoftwareRequest, Words
-from service.domain.catalog.precision import gguf_bits
 from service.domain.jobs.config import PREFERENCE_LOSSES, USUAL_CONFIDENCE
 from service.domain.physics.memory import OPTIMIZER_STATES
 
@@ -334,10 +333,9 @@ class WorkloadRequest(BodyModel):
     @classmethod
     def _with_format_of_file(cls, sent: Any) -> Any:
         """Takes a format of GGUF files in `precision` as that of the weights: it is no precision of a GPU."""
-        if isinstance(sent, dict) and sent.get("task") == "inference" and sent.get("weight_precision") is None:
-            match sent.get("precision"):
-                case str(name) | [str(name)] if gguf_bits(name) is not None:
-                    return {key: value for key, value in sent.items() if key != "precision"} | {
-                        "weight_precision": name
-                    }
-        return sent
+        if not isinstance(sent, dict) or sent.get("task") != "inference" or sent.get("weight_precision") is not None:
+            return sent
+        name = format_of_file(sent.get("precision"))
+        if name is None:
+            return sent
+        return {key: value for key, value in sent.items() if key != "precision"} | {"weight_precision": name}
