@@ -192,9 +192,14 @@ def _faster_formats(work: WorkloadRequest, named: tuple[str, ...], catalog: Cata
     return numerics_of(work).tolerated((name for name in faster if name in usual and name not in named), catalog)
 
 
+def _format_named(work: WorkloadRequest) -> str | None:
+    """Returns the number format that the name of the model in the question has, if any."""
+    return format_in_name(_name_alone(work.model) or "")
+
+
 def _in_named_format(model: Model, work: WorkloadRequest) -> Model:
     """Returns the model as published in the number format that its name in the question has, if any."""
-    named = format_in_name(_name_alone(work.model) or "")
+    named = _format_named(work)
     return model if named is None or gguf_bits(named) else replace(model, published_precision=named)
 
 
@@ -204,7 +209,7 @@ def _weights(work: WorkloadRequest) -> dict[str, Any]:
     Raises `QuestionError` for training on a GGUF file.
     """
     sent = {"weight_precision": work.weight_precision, "weight_bits": work.weight_bits}
-    named = None if work.weight_bits else format_in_name(_name_alone(work.model) or "")
+    named = None if work.weight_bits else _format_named(work)
     bits = gguf_bits(work.weight_precision or named or "")
     if bits is None:
         # Without a precision, that of the published weights counts.

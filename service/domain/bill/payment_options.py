@@ -55,13 +55,14 @@ def payment_options(
     """
     rented = markets_of_service(catalog, service)
     markets = markets_rented(catalog, service, markets)
+    wanted = set(markets or rented)
     offers = _TypeOffers(catalog, instance_type)
     asked = [_region_sold(offers, region) for region in regions]
     options = [
         PaymentOption(offer, service)
         for among in ([offers.in_region(region) for region in asked] if regions else [offers.indices])
         for offer in offers.cheapest_of_each(among)
-        if not (markets or rented) or {offer.market, offer.term} & set(markets or rented)
+        if not wanted or {offer.market, offer.term} & wanted
     ]
     for market in markets or rented[:1]:
         if not any(market in (option.offer.market, option.offer.term) for option in options):
