@@ -61,6 +61,11 @@ class ModelResponse(ResponseModel):
     sample: str = Field(description="What one sample is, such as `token` or `image 1024x1024`.")
     forward_flops_per_sample: float | None
     """2 x multiply-accumulates of one forward pass; generating a sample may take several."""
+    attention_flops_per_sample: float | None
+    """FLOPs of a pass that grow with the square of a sample's tokens; null: unknown, or they follow from `dimensions`.
+    With them, `workload.sample` can have another size."""
+    text_token_share: float | None
+    """Share of the tokens of a pass that are text; null: none are."""
     activation_values_per_sample: float | None
     """Values that the layers write for one sample."""
     saved_values_per_sample: float | None
@@ -83,6 +88,8 @@ class ModelResponse(ResponseModel):
     """Parameters outside of the main network: text encoders and image decoders, or the image encoder."""
     other_flops_per_sample: float | None
     """FLOPs of `other_parameters`; in a language model, for each token of an image."""
+    text_flops_per_sample: float | None
+    """FLOPs of `other_parameters` that read texts, whatever the size of an image."""
     audio_seconds_per_sample: float | None
     """Length of the audio of a sample; null for a model that reads no audio."""
     dimensions: TransformerResponse | None = Field(validation_alias="transformer")

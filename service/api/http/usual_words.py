@@ -67,7 +67,7 @@ _TABLE = {
     "cpu_offload offload offload_param": "offload_parameters offload_optimizer offload_activations",
     "bs batchsize": "batch_size global_batch_size",
     "compile torch_compile": "framework",
-    "resolution image_size frames": "sample",
+    "resolution image_size imgsz img_size crop_size frames": "sample",
     "params num_parameters": "parameters",
     "trials sweep": "concurrent_runs",
     "workers": "vcpus_per_gpu",

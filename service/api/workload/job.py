@@ -36,7 +36,7 @@ from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.checks import check_job
 from service.domain.jobs.config import PREFERENCE_LOSSES
-from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task
+from service.domain.jobs.job import IN_STEPS, JOB_PRECISIONS, Amount, Job, Task
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
 from service.domain.jobs.similar_stacks import similar_stacks
@@ -44,6 +44,7 @@ from service.domain.jobs.stacks import UNKNOWN, software_called, software_name
 from service.domain.models.described import DIMENSIONS, described, model_like, recognised, with_dimensions_of
 from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model
+from service.domain.models.sample_size import of_size, takes_sizes
 from service.domain.physics.memory import OPTIMIZER_STATES
 from service.domain.units import SECONDS_AN_HOUR
 from service.domain.versions import split_requirement
@@ -104,7 +105,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog, layout: FixedLayoutRequest |
     framework = software_called(work.software.framework).using(
         each.name for each in work.software.libraries if each.required
     )
-    model = _in_named_format(published_model(_model(work.model, catalog), catalog), work)
+    model = _in_named_format(_of_size(published_model(_model(work.model, catalog), catalog), work), work)
     like = model_like(model, catalog.reference.models.values()) if _lacks_dimensions(model, work) else None
     model = model if like is None else with_dimensions_of(like, model)
     serving = serving_of(work, model, catalog)
@@ -195,6 +196,17 @@ def _faster_formats(work: WorkloadRequest, named: tuple[str, ...], catalog: Cata
 def _format_named(work: WorkloadRequest) -> str | None:
     """Returns the number format that the name of the model in the question has, if any."""
     return format_in_name(_name_alone(work.model) or "")
+
+
+def _of_size(model: Model, work: WorkloadRequest) -> Model:
+    """Returns the model for samples of the size that the workload states. Raises `QuestionError`."""
+    if work.sample is None:
+        return model
+    size, _, _ = work.sample.partition(IN_STEPS)
+    try:
+        return of_size(model, size)
+    except QuestionError as error:
+        raise error.at("workload.sample") from None
 
 
 def _in_named_format(model: Model, work: WorkloadRequest) -> Model:
@@ -325,9 +337,12 @@ def _check_sample(work: WorkloadRequest, job: Job) -> None:
     for name in ("denoising_steps", "guidance"):
         if getattr(work, name) is not None and job.model.steps_per_sample is None:
             raise QuestionError(f"{job.model.name} has no denoising steps: leave {name} out.", field=f"workload.{name}")
-    if work.sample is not None and work.sample != job.sample_name:
+    known = (None, job.sample_name, *((job.model.sample,) if job.has_fixed_sample else ()))
+    if work.sample not in known:
+        other = ", or send another size in this form" if takes_sizes(job.model) else ""
         raise QuestionError(
-            f"A sample of this workload is: {job.sample_name}. Leave workload.sample out.", field="workload.sample"
+            f"A sample of this workload is: {job.sample_name}. Leave workload.sample out{other}.",
+            field="workload.sample",
         )
 
 

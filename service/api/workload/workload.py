@@ -214,7 +214,10 @@ class WorkloadRequest(BodyModel):
     measurements under its `name`, or else by peaks and prices."""
     sample: Annotated[
         Words | None,
-        Field(description="What one sample is, such as `image 1024x1024 in 30 steps`. Default: as the model has it."),
+        Field(
+            description="What one sample is, such as `image 1024x1024 in 30 steps`. Networks over images take other "
+            "sizes too: `image 512x512`, `video 1280x720 of 49 frames`. Default: as the model has it."
+        ),
     ] = None
     name: Name | None = None
     """Your name for the workload: measurements under that name replace or scale the estimate."""

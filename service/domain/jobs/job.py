@@ -42,6 +42,9 @@ _KEPT_UNDER_ADAPTERS = frozenset({"int4", "int8", "nf4", "nf4-dq"})
 PEFT on quantization). Weights in 8-bit and 4-bit floats are first expanded to 16 bits (OpenAI's guide to fine-tuning
 gpt-oss, conversion of DeepSeek-V3)."""
 
+IN_STEPS = " in "
+"""Between the sample of a diffusion model and its denoising steps: `image 512x512 in 30 steps`."""
+
 _USUAL_SEQUENCE = 2048
 """Default tokens of a training sequence, unless the model reads fewer: the usual length from GPT-3 to Llama 1."""
 
@@ -166,7 +169,8 @@ class Job:
         """A sample of this job in words, such as `sequence of 2048 tokens`."""
         model, steps = self.model, _denoising_steps(self)
         if model.sample not in ("token", "sequence"):
-            return f"{model.sample} in {steps:g} steps" if self.task == "inference" and steps > 1 else model.sample
+            is_denoised = self.task == "inference" and steps > 1
+            return f"{model.sample}{IN_STEPS}{steps:g} steps" if is_denoised else model.sample
         if model.transformer is None:
             return model.sample
         if self.task == "inference":

@@ -55,11 +55,13 @@ def described(
         raise ImpossibleModel("forward_flops_per_sample needs the model's parameters as well.", field="parameters")
     elif parameters is not None and family == "llm" and forward_flops_per_sample is None:
         active = active_parameters or parameters
-        model = Model("custom", "custom", "llm", parameters, active, None, 2 * active, "token")
+        model = Model("custom", "custom", "llm", parameters, active, None, 2 * active)
     elif parameters is not None and forward_flops_per_sample is not None:
         family_by_flops = "cnn" if forward_flops_per_sample > CNN_ABOVE * parameters else "other"
         active = active_parameters or parameters
-        model = Model("custom", "custom", family_by_flops, parameters, active, None, forward_flops_per_sample, "sample")
+        model = Model(
+            "custom", "custom", family_by_flops, parameters, active, None, forward_flops_per_sample, sample="sample"
+        )
     else:
         raise ImpossibleModel(
             "The model's description is incomplete: name one of GET /models, or give layers, hidden and heads of a "

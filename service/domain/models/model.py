@@ -222,6 +222,12 @@ class Model:
     transformer: Transformer | None = None
     forward_flops_per_sample: float | None = None
     """FLOPs of a forward pass over a sample: 2 x multiply-accumulates. None if they follow from the dimensions."""
+    attention_flops_per_sample: float | None = None
+    """FLOPs of a forward pass in products of tokens with each other, which grow with the square of a sample's tokens; 0
+    without attention. None: unknown, so that samples have one size, or they follow from the dimensions."""
+    text_token_share: float | None = None
+    """Share of the tokens of a forward pass that are text, whose number does not grow with the size of an image; None
+    for a model without them."""
     sample: str = "token"
     """The unit of work, such as `token`, `sequence of 512 tokens` or `image 224x224`."""
     input_tokens_per_sample: float | None = None
@@ -247,6 +253,8 @@ class Model:
     encoder of a language model."""
     other_flops_per_sample: float | None = None
     """FLOPs of these networks per sample; in a language model, per token of an image in the prompt."""
+    text_flops_per_sample: float | None = None
+    """Part of `other_flops_per_sample` that reads texts, and does not grow with the size of an image."""
     audio_seconds_per_sample: float | None = None
     """Length of the audio of a sample; None for a model that reads no audio."""
     published_precision: str | None = None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from service.domain.arrays import Number
 from service.domain.jobs.config import Config, TrainingConfig
+from service.domain.models.sample_size import SampleSize
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import (
     figures,
@@ -30,8 +31,14 @@ LOADER_BYTES = 0.3e9
 TOKEN_BYTES = 8.0
 """Bytes of a token id: 64-bit integers in PyTorch."""
 
-SAMPLE_BYTES = 3 * 224 * 224 * 4.0
-"""Bytes of a decoded image of the usual size: 224 x 224 pixels of three colours in fp32."""
+PIXEL_BYTES = 3 * 4.0
+"""Bytes of a decoded pixel: three colours in fp32."""
+
+SAMPLE_BYTES = 224 * 224 * PIXEL_BYTES
+"""Bytes of a sample of unknown size: those of an image of the usual size (assumed)."""
+
+IDS_BYTES = (26 + 13) * TOKEN_BYTES
+"""Bytes of a sample of a recommender: the categories and numbers of the data set of Criteo."""
 
 GRADIENT_BYTES = 4.0
 """Bytes per parameter of gradients on the host: fp32."""
@@ -69,7 +76,7 @@ def host_parts(config: Config, gpus_per_node: Number, nodes: Number, micro_batch
     """Bytes that a node needs, by purpose."""
     parts: dict[str, Number] = {"processes": gpus_per_node * PROCESS_BYTES}
     if isinstance(config, TrainingConfig):
-        batch = micro_batch * (config.sequence_length * TOKEN_BYTES or SAMPLE_BYTES)
+        batch = micro_batch * _sample_bytes(config)
         parts["data_loading"] = gpus_per_node * LOADERS_PER_GPU * (LOADER_BYTES + PREFETCHED_BATCHES * batch)
         # An offloaded optimizer takes its gradients along: 16 bytes per parameter of mixed-precision Adam in all.
         paged = optimizer_state_bytes(config) - resident_state_bytes(config)
@@ -78,3 +85,12 @@ def host_parts(config: Config, gpus_per_node: Number, nodes: Number, micro_batch
         if offloaded:
             parts["offload"] = offloaded * OFFLOAD_BUFFERS / nodes
     return parts
+
+
+def _sample_bytes(config: TrainingConfig) -> float:
+    """Returns the bytes of a sample that a loader has prepared."""
+    if (size := SampleSize.of(config.model.sample)) is not None:
+        return size.pixels * PIXEL_BYTES
+    if config.model.family == "recommender":
+        return IDS_BYTES
+    return config.sequence_length * TOKEN_BYTES or SAMPLE_BYTES

@@ -132,9 +132,37 @@ def test_the_question_of_an_answer_says_what_a_sample_is_and_can_be_sent_back(cl
     assert post_recommend(client, asked)["choices"] == answer["choices"]
 
 
+def test_images_of_another_size_are_asked_for_by_their_sample(client: TestClient) -> None:
+    at_512 = inference(client, "flux.1-dev", L40S, sample="image 512x512")
+    assert at_512["sample"] == "image 512x512 in 28 steps"
+    assert rate(client, "flux.1-dev-512", L40S) == pytest.approx(at_512["samples_per_second"]["likely"], rel=0.05)
+    assert at_512["samples_per_second"]["likely"] > 2.5 * rate(client, "flux.1-dev", L40S)
+    in_words = inference(client, "flux.1-dev", L40S, sample=at_512["sample"])
+    assert in_words == at_512
+    assert rate(client, "yolov8n", sample="image 1280x1280") < rate(client, "yolov8n") / 2
+
+
+def test_training_on_larger_images_takes_longer_and_more_memory(client: TestClient) -> None:
+    def trained(sample: str) -> dict[str, Any]:
+        work = {"task": "training", "model": "vit-b-16", "sample": sample, "batch_size": 64}
+        body = {"workload": work, "machine": L4, "layout": {"activation_checkpointing": "none"}}
+        estimate: dict[str, Any] = post_estimate(client, body)["estimate"]
+        return estimate
+
+    usual, larger = trained("image 224x224"), trained("image 384x384")
+    assert 2.5 < usual["samples_per_second"]["likely"] / larger["samples_per_second"]["likely"] < 4
+    assert larger["memory"]["parts"]["activations"] > 2.5 * usual["memory"]["parts"]["activations"]
+
+
 @pytest.mark.parametrize(
     ("field", "work"),
     [
+        ("workload.sample", {"model": "sam-vit-b", "sample": "image 512x512"}),
+        ("workload.sample", {"model": "resnet-50", "sample": "image 0x0"}),
+        ("workload.sample", {"model": "resnet-50", "sample": "image 99999x99999x99999"}),
+        ("workload.sample", {"model": "wan2.1-t2v-14b", "sample": "video 99999x99999 of 99999 frames"}),
+        ("workload.sample", {"model": "sdxl", "sample": "image 512x512 in 7 steps"}),
+        ("workload.sample", {"model": "llama-3.1-8b", "sample": "image 512x512"}),
         ("workload.denoising_steps", {"model": "llama-3.1-8b", "denoising_steps": 20}),
         ("workload.guidance", {"model": "resnet-50", "guidance": True}),
         ("workload.amount.audio_hours", {"model": "sdxl", "amount": {"audio_hours": 1}}),
