@@ -34,6 +34,11 @@ def names(items: list[Any]) -> set[str]:
     return {f"{item['provider']}/{item['name']}" for item in items}
 
 
+def full_name(item: Any) -> str:
+    """The instance type of a choice or an offer, as `provider/name`."""
+    return f"{item['provider']}/{item['instance']}"
+
+
 def ranked_factor(price: Any) -> float:
     """The price that ranks as a factor of the believed one: an old price ranks at its high end."""
     return price["usd_per_hour_high"] / price["usd_per_hour"] if price["old"] and price["usd_per_hour"] else 1.0

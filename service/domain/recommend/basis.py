@@ -30,7 +30,7 @@ from service.domain.recommend.plans import SPOT, Planner, keeping_otherwise, lim
 from service.domain.recommend.ranking import Ranked, rank
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, offer_choice
-from service.domain.selection.relax import Check
+from service.domain.selection.relax import ChangeOfWork, Check
 from service.domain.selection.requirements import NOTHING, Requirements, requirement_checks
 from service.domain.selection.selection import Selection, select
 from service.domain.typeset import TypeSet, types_where
@@ -47,10 +47,22 @@ SERIAL_TASKS = frozenset({"sequential", "development"})
 """Tasks that more cores do not speed up: every host is as fast as one core, so the price decides."""
 
 
+class PeaksAsked(NamedTuple):
+    """What determines the precision that a ranking by peaks assumes on each instance type."""
+
+    task: str
+    precisions: tuple[str, ...]
+    """Those that the caller names."""
+    usual: tuple[str, ...]
+    """Those of which the fastest counts if the caller names none; empty: the usual ones of the task."""
+    support: SupportAsked
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Peaks:
     """The precision that the ranking assumes on each instance type, and the peak in it."""
 
+    asked: PeaksAsked
     peak: Floats
     assumed: tuple[tuple[str | None, float | None], ...]
     """Precision and peak of each type; None where a type has none or it is unknown."""
@@ -78,12 +90,19 @@ class Basis(NamedTuple):
             planner = replace(planner, objective=objective, limits=planner.limits if limits is None else limits)
         return self._replace(objective=objective, planner=planner)
 
+    def after(self, change: ChangeOfWork, types: TypeSet, catalog: Catalog) -> "Basis":
+        """Returns the basis after a change of the question, to rank these types."""
+        if self.peaks is not None and change.precisions:
+            return self._replace(peaks=assumed_peaks(self.peaks.asked._replace(precisions=change.precisions), catalog))
+        return self if self.planner is None else self._replace(planner=self.planner.after(change, types, catalog))
+
 
 def basis_of(question: Question, catalog: Catalog) -> Basis:
     """Returns the basis of a question's ranking; estimates the fleet if there is a job."""
     if question.work.job is None:
         support = question.constraints.precision_support
-        peaks = assumed_peaks(question.work.task, question.precisions, question.usual, support, catalog)
+        asked = PeaksAsked(question.work.task, question.precisions, question.usual, support)
+        peaks = assumed_peaks(asked, catalog)
         most = question.limits.max_instances if "constraints.max_instances" in question.given else None
         return Basis(question.objective, None, peaks, question.nodes[0], question.work.concurrent_runs, most)
     fleet = _fleet(question.work.job, question.name, node_counts(*question.nodes), catalog)
@@ -228,15 +247,13 @@ def ranked_offer(
 # Peaks
 
 
-def assumed_peaks(
-    task: str, precisions: tuple[str, ...], usual: tuple[str, ...], support: SupportAsked, catalog: Catalog
-) -> Peaks:
+def assumed_peaks(asked: PeaksAsked, catalog: Catalog) -> Peaks:
     """Returns the precision in which the workload would run on each type, and its peak; cached.
 
     It is the first of the caller's `precisions` that the type runs at a known peak, else the first that it runs.
     Without `precisions`, it is the fastest of `usual`, or of the usual ones of the task if `usual` is empty too.
     """
-    return catalog.derive(_find_peaks, task, precisions, usual, support)
+    return catalog.derive(_find_peaks, asked)
 
 
 def usual_precisions(task: str, catalog: Catalog) -> tuple[str, ...]:
@@ -287,16 +304,16 @@ def known(value: float) -> float | None:
     return None if isnan(value) else value
 
 
-def _find_peaks(
-    catalog: Catalog, task: str, precisions: tuple[str, ...], usual: tuple[str, ...], support: SupportAsked
-) -> Peaks:
+def _find_peaks(catalog: Catalog, asked: PeaksAsked) -> Peaks:
+    task, precisions, usual, support = asked
     names = precisions or usual or usual_precisions(task, catalog)
     if not names:
         vcpus = catalog.columns.numbers["vcpus"]
         if task in SERIAL_TASKS:
             # One core, or less on a machine with less.
             vcpus = np.minimum(vcpus, 1.0)
-        return Peaks(vcpus, tuple((None, known(peak)) for peak in vcpus.tolist()), types_where(np.isnan(vcpus)))
+        pairs = tuple((None, known(peak)) for peak in vcpus.tolist())
+        return Peaks(asked, vcpus, pairs, types_where(np.isnan(vcpus)))
     enough = np.array([level in ENOUGH[support] for level in SUPPORT_LEVELS] + [False])
     types = len(catalog.instance_types)
     peak, chosen = np.full(types, np.nan), np.full(types, -1)
@@ -307,5 +324,5 @@ def _find_peaks(
         taken = enough[catalog.columns.support[name]] & better
         peak[taken], chosen[taken] = tflops[taken], code
     assumed = [None if code < 0 else names[code] for code in chosen.tolist()]
-    pairs = tuple(zip(assumed, map(known, peak.tolist()), strict=True))
-    return Peaks(peak, pairs, types_where(np.isnan(peak) & (chosen >= 0)))
+    of_types = tuple(zip(assumed, map(known, peak.tolist()), strict=True))
+    return Peaks(asked, peak, of_types, types_where(np.isnan(peak) & (chosen >= 0)))

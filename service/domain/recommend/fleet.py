@@ -30,7 +30,7 @@ from service.domain.layouts.job_estimate import JobEstimate, at_rate, estimate_j
 from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.physics.parallelism import Layout
 from service.domain.selection.offers import AdmittedOffers
-from service.domain.selection.relax import Check, Relaxation
+from service.domain.selection.relax import ChangeOfWork, Check, Relaxation
 from service.domain.typeset import TypeSet, mask_of, types_where
 from service.domain.units import SECONDS_AN_HOUR
 
@@ -217,12 +217,12 @@ class _MoreMemory:
         if confidence is None:
             return None
         to: dict[str, object] = {"workload.memory_confidence": confidence}
+        job = replace(fleet.job, memory_confidence=confidence)
         if self.keeping is not None:
-            job = replace(fleet.job, memory_confidence=confidence)
             return self.relaxation(to, job, fleet.counts, rejected, catalog)
         blocked = rejected.types & fleet.blockers.for_now
         admits = catalog.derive(_types_that_fit_with, fleet, confidence, blocked, cache=catalog.outlooks)
-        return Relaxation(to, rejected.only(admits)) if admits else None
+        return Relaxation(to, rejected.only(admits), ChangeOfWork(job)) if admits else None
 
     def _in_any_layout(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         fleet = self.fleet
@@ -261,7 +261,8 @@ class _MoreMemory:
         # To find whether a further type runs the job takes less time than the rates of all rejected types.
         if not self.helped(job, counts, rejected, catalog):
             return None
-        return Relaxation(to, rejected.only(self._admitted(job, counts, rejected, catalog)))
+        admitted = self._admitted(job, counts, rejected, catalog)
+        return Relaxation(to, rejected.only(admitted), ChangeOfWork(job, counts=counts))
 
     def helped(self, job: Job, counts: tuple[int, ...], rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
         """Returns the types that do not run the job now, and run another on some of the numbers of nodes, within the
@@ -320,7 +321,7 @@ class _MorePrecisions:
         if most is None or not admits[most]:
             return None
         to: dict[str, object] = {"workload.precision": [*jobs[most].precisions]}
-        return Relaxation(to, rejected.only(admits[most]), jobs[most])
+        return Relaxation(to, rejected.only(admits[most]), ChangeOfWork(jobs[most]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +380,10 @@ class _FewerRequests:
         most = np.where(catalog.mask(rejected.types & self.fails), most, 0.0)
         if self.limited or not most.any():
             return None
-        return Relaxation({"workload.concurrency": int(most.max())}, rejected.only(types_where(most == most.max())))
+        fewer = int(most.max())
+        admitted = rejected.only(types_where(most == most.max()))
+        change = ChangeOfWork(replace(self.fleet.job, concurrency=float(fewer)))
+        return Relaxation({"workload.concurrency": fewer}, admitted, change)
 
 
 def _types_within_limits(

@@ -24,11 +24,11 @@ from service.domain.jobs.job import Job, tokens_per_sample
 from service.domain.jobs.serving import MOST_INSTANCES, Serving
 from service.domain.money import MICRO
 from service.domain.physics.load import TIMES, keeps_limits
-from service.domain.recommend.answer import LIMITS_BY_FIELD, Limits
-from service.domain.recommend.fleet import FleetEstimate, estimate_fleet, estimate_types, gpu_counts
+from service.domain.recommend.answer import LIMITS_BY_FIELD, LimitKind, Limits
+from service.domain.recommend.fleet import FleetEstimate, estimate_types, gpu_counts
 from service.domain.recommend.objective import Figures, Objective, compared, scores
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers
-from service.domain.selection.relax import Check, Relaxation
+from service.domain.selection.relax import RESUMING, ChangeOfWork, Check, Relaxation
 from service.domain.typeset import TypeSet, mask_of, types_where
 from service.domain.units import SECONDS_AN_HOUR
 
@@ -63,13 +63,19 @@ class Planner:
         has_checkpoints = self.checkpoints.interval_seconds != inf
         return self if has_checkpoints else replace(self, checkpoints=self.checkpoints._replace(interval_seconds=None))
 
-    def under(self, changed: Mapping[str, Any], catalog: Catalog) -> "Planner":
-        """Returns the planner with some limits changed. Limits on times decide how many instances a budget pays for."""
-        limited, job = replace(self, limits=self.limits._replace(**changed)), self.fleet.job
-        if not self.limits.in_dollars or TIMES.keys().isdisjoint(changed) or not isinstance(job, Job):
-            return limited
-        job = replace(job, serving=job.serving and replace(job.serving, **changed))
-        return replace(limited, fleet=estimate_fleet(job, self.fleet.counts, catalog))
+    def after(self, change: ChangeOfWork, types: TypeSet, catalog: Catalog) -> "Planner":
+        """Returns the planner after a change of the question, with the job on these types alone if it changes."""
+        planner = self.resumable if change.resumes else self
+        planner = replace(planner, limits=self.limits._replace(**dict[str, Any](change.limits)))
+        job = change.job or self.fleet.job
+        if isinstance(job, Job) and job.serving is not None:
+            # The instances and the layout of a load keep its limits on times.
+            times: dict[str, Any] = {field: limit for field, limit in change.limits.items() if field in TIMES}
+            job = replace(job, serving=replace(job.serving, **times)) if times else job
+        if isinstance(job, NamedWork) or job is self.fleet.job:
+            return planner
+        counts = change.counts or self.fleet.counts
+        return replace(planner, fleet=catalog.derive(estimate_types, job, counts, types, cache=catalog.outlooks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,7 +460,7 @@ def limit_checks(
         fails |= ends & ~among(plans.keeps) & types_where(np.isfinite(least))
         kind = LIMITS_BY_FIELD[field]
         over_least = 1.0 if limits.max_instances < MOST_INSTANCES else kind.over_least
-        rule = _LimitRelaxation(kind.prefix + field, kind.parts, over_least, fails, least, ~among(plans.keeps))
+        rule = _LimitRelaxation(field, kind, over_least, fails, least, ~among(plans.keeps))
         return Check(kind.code, "constraint", fails, rule, of_plans=True, changes_plans=True)
 
     of_limits = [check(field, kept) for field, kept in plans.kept.items()]
@@ -478,15 +484,15 @@ class _Resuming:
             return None
         keeps = plans_of(self.planner.resumable, self.candidates, catalog).keeps
         types = rejected.types & self.fails & self.candidates.types_at(keeps, rejected.limit)
-        return Relaxation({"workload.fault_tolerant": True}, rejected.only(types)) if types else None
+        return Relaxation({"workload.fault_tolerant": True}, rejected.only(types), RESUMING) if types else None
 
 
 @dataclass(frozen=True, slots=True)
 class _LimitRelaxation:
     """Raises a limit to the least value that admits something, or to a multiple of it, rounded up to 1 / `parts`."""
 
-    name: str
-    parts: int
+    field: str
+    kind: LimitKind
     over_least: float
     fails: TypeSet
     least: Floats
@@ -498,9 +504,11 @@ class _LimitRelaxation:
         if not np.isfinite(least).any():
             return None
         # Rounded up, so that the proposed limit admits the plan although it has few digits.
-        limit = np.ceil(self.over_least * least.min() * self.parts) / self.parts
-        limit = int(limit) if self.parts == 1 else float(limit)
-        return Relaxation({self.name: limit}, rejected.only(self.miss_any & types_where(self.least <= limit)))
+        parts = self.kind.parts
+        limit = np.ceil(self.over_least * least.min() * parts) / parts
+        limit = int(limit) if parts == 1 else float(limit)
+        admitted = rejected.only(self.miss_any & types_where(self.least <= limit))
+        return Relaxation({self.kind.prefix + self.field: limit}, admitted, ChangeOfWork(limits={self.field: limit}))
 
 
 def keeping_otherwise(

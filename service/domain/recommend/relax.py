@@ -1,16 +1,13 @@
 """The rejections of an answer with what would admit more, and the offers nearest to the limits of a job."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog
-from service.domain.jobs.job import Job
 from service.domain.recommend.answer import (
-    LIMITS_BY_FIELD,
     Explained,
     Limits,
     RankedOffer,
@@ -18,29 +15,18 @@ from service.domain.recommend.answer import (
     RelaxationOutcome,
 )
 from service.domain.recommend.basis import Basis, best_by, known, rank_by, ranked_offer, select_by
-from service.domain.recommend.fleet import estimate_types
 from service.domain.recommend.objective import OBJECTIVES
-from service.domain.recommend.plans import Planner, plans_of
+from service.domain.recommend.plans import plans_of
 from service.domain.recommend.ranking import Ranked
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers
-from service.domain.selection.relax import FailedConstraint, Relaxation
+from service.domain.selection.relax import RESUMING, FailedConstraint, Relaxation
 from service.domain.selection.requirements import Requirements
 from service.domain.selection.selection import OFFER_CODES, Selection
 from service.domain.typeset import first_of, union
 
 SOME = 3
 """Most instance types that a rejection names."""
-
-CHANGES_OF_JOB = {
-    "max_nodes", "workload.concurrency", "workload.memory_confidence", "workload.kv_cache_precision",
-    "workload.input_length", "workload.precision",
-    "workload.serving.input_length", "layout",
-}  # fmt: skip
-"""Fields that change the job: a relaxation of one of these has counted the types that it admits by new estimates."""
-
-RESUME = "workload.fault_tolerant"
-"""Field that says whether a run can resume after an interruption."""
 
 HOPELESS = 100.0
 """Weight of a missed constraint that no change of the question can relax; other constraints weigh 1."""
@@ -171,14 +157,12 @@ def _relaxed(
     """
     preferred = partial(_preferred, basis, catalog)
     relaxation = constraint.relax(catalog, preferred)
-    if relaxation is None or resuming is None or constraint is resuming or RESUME not in relaxation.to:
+    if relaxation is None or resuming is None or constraint is resuming or relaxation.work != RESUMING:
         return relaxation
     resumed = resuming.relax(catalog, preferred)
-    return (
-        relaxation
-        if resumed is None
-        else Relaxation(relaxation.to, relaxation.admitted.joined(resumed.admitted, catalog))
-    )
+    if resumed is None:
+        return relaxation
+    return relaxation._replace(admitted=relaxation.admitted.joined(resumed.admitted, catalog))
 
 
 def _preferred(basis: Basis, catalog: Catalog, offers: AdmittedOffers) -> int | None:
@@ -209,14 +193,9 @@ def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> t
 
 
 def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> RelaxationOutcome | None:
-    to, admitted, job = relaxation
-    if basis.planner is not None and job is not None:
-        fleet = basis.planner.fleet
-        other = catalog.derive(estimate_types, job, fleet.counts, admitted.types, cache=catalog.outlooks)
-        basis = basis._replace(planner=replace(basis.planner, fleet=other))
-    elif basis.planner is not None and not _has_own_estimates(basis.planner, to):
-        basis = basis._replace(planner=_with_limits(basis.planner, to, catalog))
-        admitted = _keeping_limits(basis, admitted, catalog)
+    to, admitted, change = relaxation
+    basis = basis if change is None else basis.after(change, admitted.types, catalog)
+    admitted = _keeping_limits(basis, admitted, catalog)
     if not admitted.types:
         return None
     index, offer = best_by(basis, admitted, catalog)
@@ -229,18 +208,3 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
         usd_per_hour=known(catalog.offers.usd_per_hour.item(offer)),
         has_price=bool(admitted.types & admitted.cheapest.priced),
     )
-
-
-def _has_own_estimates(planner: Planner, to: Mapping[str, Any]) -> bool:
-    """Returns whether a relaxation counts by its own estimates, such as one that joins machines that are apart."""
-    job = planner.fleet.job
-    joins = "allow_marketplace_clusters" in to and isinstance(job, Job) and not job.marketplace_clusters
-    return joins or bool(to.keys() & CHANGES_OF_JOB)
-
-
-def _with_limits(planner: Planner, to: Mapping[str, Any], catalog: Catalog) -> Planner:
-    """Returns the planner with what a relaxation changes: limits on the whole job, and whether the job can resume."""
-    fields = {path.rpartition(".")[2]: value for path, value in to.items()}
-    changed = {name: value for name, value in fields.items() if name in LIMITS_BY_FIELD}
-    resumed = planner.resumable if RESUME in to else planner
-    return resumed.under(changed, catalog) if changed else resumed

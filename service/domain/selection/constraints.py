@@ -20,7 +20,7 @@ from service.domain.catalog.software_support import (
 )
 from service.domain.selection.filters import flag_checks, range_checks, word_check
 from service.domain.selection.offers import AdmittedOffers, OfferConstraints
-from service.domain.selection.relax import BestOption, Check, Relaxation, drop
+from service.domain.selection.relax import BestOption, ChangeOfWork, Check, Relaxation, drop
 from service.domain.typeset import TypeSet, types_where, union
 
 NO_LIMITS: Mapping[str, Any] = MappingProxyType({})
@@ -159,7 +159,9 @@ class _NearestPrecision(NamedTuple):
         nearest = min(admits, key=lambda name: (
             name not in USUAL_PRECISIONS, abs(format_of(name).stored_bits - bits), -admits[name].bit_count()
         ))  # fmt: skip
-        return Relaxation({"workload.precision": [*self.precisions, nearest]}, rejected.only(admits[nearest]))
+        precisions = (*self.precisions, nearest)
+        change = ChangeOfWork(precisions=precisions)
+        return Relaxation({"workload.precision": [*precisions]}, rejected.only(admits[nearest]), change)
 
 
 def without_gpu(catalog: Catalog) -> TypeSet:

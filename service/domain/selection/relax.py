@@ -38,8 +38,26 @@ class Relaxation(NamedTuple):
 
     to: dict[str, object]
     admitted: AdmittedOffers
+    work: "ChangeOfWork | None" = None
+    """What the change does to the work that is ranked; None for a change of constraints alone."""
+
+
+class ChangeOfWork(NamedTuple):
+    """What a change of the question does to its work, by which offers are ranked."""
+
     job: Job | None = None
-    """The job with the change, if offers must be ranked by its estimates; None for those of the question."""
+    """The job with the change; None for the job of the question."""
+    precisions: tuple[str, ...] = ()
+    """Precisions of work without a job; empty for those of the question."""
+    counts: tuple[int, ...] = ()
+    """Numbers of nodes of the admitted offers; empty for those of the question."""
+    limits: Mapping[str, float] = MappingProxyType({})
+    """Limits on the whole job that change, by field."""
+    resumes: bool = False
+    """Whether the run can then resume after an interruption."""
+
+
+RESUMING = ChangeOfWork(resumes=True)
 
 
 class RelaxationRule(Protocol):
@@ -195,9 +213,11 @@ class AddOfferWord(NamedTuple):
         offers = self.near_misses.with_code(code, catalog)
         to: dict[str, object] = {self.field: [*self.words, word]}
         # In a list of markets, spot only counts for a job that tolerates interruptions.
-        if self.spot_refused and "spot" in (word, *self.words):
+        resumes = self.spot_refused and "spot" in (word, *self.words)
+        if resumes:
             to["workload.fault_tolerant"] = True
-        return Relaxation(to, offers.restricted_to(rejected.types, rejected.limit))
+        admitted = offers.restricted_to(rejected.types, rejected.limit)
+        return Relaxation(to, admitted, RESUMING if resumes else None)
 
 
 def _most_frequent_code(_catalog: Catalog, near_misses: NearMisses, rejected: AdmittedOffers) -> int | None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.answers import price_ignored
+from tests.api.answers import full_name, price_ignored
 from tests.api.documented import DOCUMENT
 from tests.builders.boundary_values import Edges
 from tests.builders.invariants import contradictions_in_choice, crossed_bands, differences_from_estimate
@@ -76,6 +76,10 @@ def test_a_relaxation_sent_back_admits_what_it_promised(share: int, client: Test
                 stay = 0 if price_ignored(answer) and not price_ignored(again) else answer["counts"]["admitted"]
                 found = again["counts"]["admitted"] - stay
                 assert found == promise["admits"], f"{found}, not {promise}\n{json.dumps(question)}"
+                # The best of what a change admits leads where nothing else is admitted.
+                if not stay and found:
+                    leads = full_name(again["choices"][0])
+                    assert leads == promise["best"]["instance"], f"{leads}, not {promise}\n{json.dumps(question)}"
                 sent_back += 1
     assert sent_back > ASKED / SHARES / 2
 
