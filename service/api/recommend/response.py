@@ -81,7 +81,8 @@ class ComparedToCurrentResponse(Described):
     relative_peak: float | None
     """Peak relative to that of the current instance, if peaks rank; null for a job."""
     relative_speed: float | None
-    """Relative samples per second of a job; null if peaks rank."""
+    """Relative samples per second of a job, or inverse of the relative seconds of a load's request; null if peaks
+    rank."""
     relative_usd: float | None
     """Relative dollars of the whole job; null without an amount of work."""
 
@@ -152,7 +153,8 @@ class ChoiceResponse(Described):
     tied_with: list[int]
     """Ranks of other choices from which the estimates cannot distinguish this one."""
     pareto: bool
-    """Whether no candidate is both cheaper and faster: over the whole job, else by price and peak."""
+    """Whether no candidate is both cheaper and faster: over the whole job, in a request of a load, else by price and
+    peak."""
 
 
 @dataclass(slots=True)

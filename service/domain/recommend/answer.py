@@ -221,7 +221,7 @@ class WorkEstimate:
     """The bill, equal to that of `POST /estimate` for the same run on the same offer."""
     samples_per_usd: float | None
     joules_per_sample: float | None
-    """At the rated power of the GPUs."""
+    """At the power that was measured with the work, else the rated power of the GPUs."""
     spot: SpotEstimate | None
     evidence: tuple[Evidence, ...]
     """The nearest published runs."""
@@ -290,6 +290,8 @@ class RankedOffer:
     samples_per_usd: float | None
     seconds_per_request: float | None
     """Seconds of a request of a load whose rate is given, at its percentile; None for other work."""
+    joules_per_sample: float | None
+    """At the power that was measured with the work, else the rated power of the GPUs; None where peaks rank."""
     score: float
     tied: Ties = UNTIED
     pareto: bool = False

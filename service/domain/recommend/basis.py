@@ -212,7 +212,7 @@ def ranked_offer(
 ) -> RankedOffer:
     """Returns one row of a ranking as a value."""
     index, offer_index = int(ranked.instance_type[row]), int(ranked.offer[row])
-    precision, speed, nodes, instances, hours, usd, per_usd, seconds = None, None, 1, 1, None, None, None, None
+    precision, speed, nodes, instances, hours, usd, per_usd, seconds, joules = None, None, 1, 1, *[None] * 5
     if ranked.plans is None:
         assert basis.peaks is not None
         nodes, (precision, peak) = basis.nodes, basis.peaks.assumed[index]
@@ -224,6 +224,7 @@ def ranked_offer(
         speed, hours = known(float(plans.rate[candidate])), known(float(plans.hours[candidate]))
         usd, seconds = (known(float(each[candidate])) for each in (plans.figures.usd, plans.seconds_per_request))
         per_usd = float(plans.figures.samples[candidate]) / usd if usd else None
+        joules = known(float(plans.figures.watts[candidate]) / speed) if speed else None
     return RankedOffer(
         rank=row + 1,
         instance_type=catalog.instance_types[index],
@@ -238,6 +239,7 @@ def ranked_offer(
         usd=usd,
         samples_per_usd=per_usd,
         seconds_per_request=seconds,
+        joules_per_sample=joules,
         score=float(ranked.score[row]),
         tied=tied,
         pareto=pareto,

@@ -13,7 +13,7 @@ from service.domain.bill.run import BilledRun, RunAmount
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.software_support import code_change
-from service.domain.evidence.named import NamedRate, NamedWork
+from service.domain.evidence.named import NamedWork
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.job import Job
 from service.domain.layouts.job_estimate import JobEstimate
@@ -30,6 +30,7 @@ from service.domain.recommend.answer import (
     WorkContext,
     WorkEstimate,
 )
+from service.domain.recommend.basis import known
 from service.domain.recommend.codes import ReasonCode
 from service.domain.recommend.fleet import FleetEstimate, estimate_on
 from service.domain.recommend.objective import NEEDS_PRICE
@@ -146,17 +147,18 @@ def _work_on(
     served = None if modelled is None else modelled.estimate.served
     priced, option = PricedRun.of(run, amount, checkpoints, served), PaymentOption(offer, service)
     (bill,) = price_everywhere(priced, instance_type, (option,), catalog)
-    rate = None if amount.samples_per_second is None else amount.samples_per_second.times(run.instances)
+    rate = amount.samples_per_second
+    watts = known(fleet.watts(run.nodes, catalog).item(offer.instance_type))
     return WorkEstimate(
         modelled=modelled,
         cluster=cluster,
         instances=run.instances,
         measured=measured,
-        samples_per_second=rate,
+        samples_per_second=None if rate is None else rate.times(run.instances),
         hours=_hours(amount, bill),
         bill=bill,
         samples_per_usd=None if bill.per_unit.samples_per_usd is None else bill.per_unit.samples_per_usd.likely,
-        joules_per_sample=_joules_per_sample(instance_type, run, modelled, measured, rate),
+        joules_per_sample=None if watts is None or rate is None else watts * run.nodes / rate.likely,
         spot=_spot(instance_type, bill, catalog),
         evidence=evidence,
     )
@@ -190,19 +192,6 @@ def _modelled(
         return None, None, ()
     estimate, cluster = estimate_on(fleet, index, nodes, catalog)
     return estimate, cluster, evidence_for(estimate.config, cluster.gpu, cluster.gpus, catalog)
-
-
-def _joules_per_sample(
-    instance_type: InstanceType, run: BilledRun, modelled: JobEstimate | None, measured: NamedRate | None,
-    rate: Band | None,
-) -> float | None:  # fmt: skip
-    watts = instance_type.tdp_watts
-    if measured is not None and measured.basis == "measured":
-        watts = measured.evidence.watts or watts
-    if modelled is not None:  # by the rate of one instance
-        of_instance = modelled.estimate.samples_per_second
-        return None if watts is None or of_instance is None else watts * run.nodes / of_instance.likely
-    return None if watts is None or rate is None else watts * run.instances / rate.likely
 
 
 def _spot(instance_type: InstanceType, bill: MarketBill, catalog: Catalog) -> SpotEstimate | None:
@@ -251,7 +240,6 @@ def _peak_figure(criterion: str, offer: RankedOffer, _context: WorkContext) -> t
 
 
 def _job_figure(criterion: str, offer: RankedOffer, context: WorkContext) -> tuple[str, float | None]:
-    watts = offer.instance_type.tdp_watts
     match criterion:
         case "usd":
             return ("usd_of_job" if context.has_amount else "usd_per_hour"), offer.usd
@@ -262,7 +250,7 @@ def _job_figure(criterion: str, offer: RankedOffer, context: WorkContext) -> tup
         case "samples_per_usd":
             return "samples_per_usd", offer.samples_per_usd
         case "joules":
-            return "joules_per_sample", _quotient(None if watts is None else watts * offer.machines, offer.speed)
+            return "joules_per_sample", offer.joules_per_sample
         case _:
             return "samples_per_second", offer.speed
 
@@ -315,6 +303,8 @@ def _limit_reasons(offer: RankedOffer, work: WorkEstimate, planner: Planner) -> 
 def compared(choice: Choice, current: Choice, context: WorkContext) -> Choice:
     """Returns the choice with its figures relative to those of the current machine."""
     is_job, speed = context.job is not None, _quotient(choice.speed, current.speed)
+    if choice.seconds_per_request is not None:  # all machines serve the rate of a load
+        speed = _quotient(current.seconds_per_request, choice.seconds_per_request)
     comparison = CurrentComparison(
         usd_per_hour=_quotient(choice.usd_per_hour, current.usd_per_hour),
         peak=None if is_job else speed,

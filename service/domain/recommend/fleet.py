@@ -128,11 +128,13 @@ class FleetEstimate(Generic[W]):
         """Returns the best layout on a number of nodes of an instance type."""
         return self.layouts[self.counts.index(nodes)].of(index)
 
-    def watts(self, catalog: Catalog) -> Floats:
-        """Returns the power of one machine of each type: measured with the work, else the rated power of its GPUs."""
+    def watts(self, nodes: int, catalog: Catalog) -> Floats:
+        """Returns the power of one machine of each type: measured with the work on this number of nodes, else the rated
+        power of its GPUs.
+        """
         watts = catalog.columns.numbers["tdp_watts"].copy()
-        for (index, _), rate in self.measured.items():
-            if rate.basis == "measured" and rate.evidence.watts is not None:
+        for (index, count), rate in self.measured.items():
+            if count == nodes and rate.basis == "measured" and rate.evidence.watts is not None:
                 watts[index] = rate.evidence.watts
         return watts
 

@@ -72,9 +72,9 @@ class Planner:
             # The instances and the layout of a load keep its limits on times.
             times: dict[str, Any] = {field: limit for field, limit in change.limits.items() if field in TIMES}
             job = replace(job, serving=replace(job.serving, **times)) if times else job
-        if isinstance(job, NamedWork) or job is self.fleet.job:
-            return planner
         counts = change.counts or self.fleet.counts
+        if isinstance(job, NamedWork) or (job, counts) == (self.fleet.job, self.fleet.counts):
+            return planner
         return replace(planner, fleet=catalog.derive(estimate_types, job, counts, types, cache=catalog.outlooks))
 
 
@@ -260,7 +260,7 @@ def _node_options(planner: Planner, candidates: CheapestOffers, catalog: Catalog
         samples=np.array([option.samples[types] for option in options]),
         usd_per_hour=catalog.offers.usd_per_hour_at(candidates.offer) * nodes,
         price_high=catalog.offers.high[candidates.offer] / catalog.offers.likely[candidates.offer],
-        watts=planner.fleet.watts(catalog)[types] * nodes,
+        watts=np.array([planner.fleet.watts(count, catalog)[types] for count in planner.fleet.counts]) * nodes,
         spot=catalog.offers.market[candidates.offer] == SPOT,
         gpu_count=gpu_counts(catalog)[types] * nodes,
         gpu_memory_gb=np.broadcast_to(catalog.columns.numbers["gpu_memory_gb"][types], works.shape),

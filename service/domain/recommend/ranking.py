@@ -47,6 +47,7 @@ class Ranked:
     cost: Floats
     """Cost of the job; without one, of an hour."""
     speed: Floats
+    """Inverse of the hours by which the objective ranks: of the job, of a request of a load, or of a sample."""
     score: Floats
     """Score by the objective, less is better; infinite for candidates that miss a limit on the whole job."""
     candidate: Indices
@@ -119,7 +120,7 @@ def rank(
         offer=candidates.offer[order],
         usd=candidates.usd[order],
         cost=cost[order],
-        speed=figures.speed[order],
+        speed=1 / figures.hours[order],
         score=score[order],
         candidate=order,
         plans=plans,

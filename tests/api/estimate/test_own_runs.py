@@ -252,9 +252,24 @@ def test_a_sample_takes_the_power_that_was_measured_with_the_work(client: TestCl
     assert client.post("/measurements", json={"items": [run]}).status_code == 201
     work = WORK | {"name": "metered"}
     asked = {"workload": work, "constraints": {"instance": [MEASURED]}}
-    (choice,) = post_recommend(client, {**asked, "limit": 1})["choices"]
+    (choice,) = post_recommend(client, {**asked, "limit": 1, "objective": "most_efficient"})["choices"]
     alone = on(client, MEASURED, workload=work)["estimate"]
     assert alone["joules_per_sample"] == choice["estimate"]["joules_per_sample"] == pytest.approx(4000 / RATE, rel=1e-4)
+    (reason,) = [reason["text"] for reason in choice["reasons"] if reason["code"] == "objective"]
+    assert f"{4000 / RATE:.4g} joules per sample" in reason
+
+
+def test_power_that_was_measured_on_several_nodes_is_not_that_of_one(client: TestClient) -> None:
+    runs = [
+        {"name": "clustered", "machine": MEASURED, "nodes": nodes, "samples_per_second": nodes * RATE, "watts": watts,
+         "measured_at": "2026-01-01"}
+        for nodes, watts in ((1, 1000), (2, 6000))
+    ]  # fmt: skip
+    assert client.post("/measurements", json={"items": runs}).status_code == 201
+    asked = {"workload": WORK | {"name": "clustered"}, "constraints": {"instance": [MEASURED], "max_nodes": 2}}
+    (choice,) = post_recommend(client, {**asked, "limit": 1, "objective": "most_efficient"})["choices"]
+    assert choice["nodes"] == 1
+    assert choice["estimate"]["joules_per_sample"] == pytest.approx(1000 / RATE, rel=1e-4)
 
 
 def test_every_market_of_a_comparison_has_the_measured_rate(client: TestClient) -> None:

@@ -628,15 +628,15 @@ def test_a_current_machine_that_cannot_run_the_job_is_compared_as_far_as_possibl
         assert choice["compared_to_current"]["relative_usd"] is None
 
 
-@pytest.mark.parametrize("instance", ["hyperstack/n3-RTX-A4000x2", "verda/2V100.10V"])
-def test_little_host_memory_takes_a_smaller_micro_batch(client: TestClient, instance: str) -> None:
-    """The largest micro-batch that fits on the GPUs has more samples in its loaders than these hosts hold."""
-    work = {"task": "training", "model": "dlrm", "precision_support": "any", "memory_confidence": 0.8}
-    limits = {"instance": [instance], "max_nodes": 4}
-    (choice,) = post_recommend(client, {"workload": work, "constraints": limits, "limit": 1})["choices"]
-    machine = {"gpu": choice["gpu"]["id"], "gpu_count": 2}
-    without_limit = post_estimate(client, {"workload": work, "machine": machine, "nodes": choice["nodes"]})["estimate"]
-    assert choice["estimate"]["layout"]["micro_batch"] < without_limit["layout"]["micro_batch"]
+def test_little_host_memory_takes_a_smaller_micro_batch(client: TestClient) -> None:
+    """The largest micro-batch that fits on the GPUs has more images in its loaders than this host holds."""
+    work = {"task": "training", "model": "alexnet", "global_batch_size": 65_536}
+    machine = {"gpu": "v100-sxm2-16gb", "gpu_count": 4}
+    sizes = [
+        post_estimate(client, {"workload": work, "machine": {**machine, **host}})["estimate"]["layout"]["micro_batch"]
+        for host in ({}, {"memory_gib": 20}, {"memory_gib": 16})
+    ]
+    assert sizes[0] > sizes[1] > sizes[2]
 
 
 WRONG: dict[str, tuple[Body, str]] = {
@@ -862,3 +862,28 @@ def test_more_instances_are_offered_where_the_allowed_ones_miss_a_limit_on_a_tim
     assert again["counts"]["admitted"] == more["admits"]
     assert all(choice["instances"] <= more["to"]["max_instances"] for choice in again["choices"])
     assert not [each for each in offered.values() if each["to"].get("max_nodes", 1) > 64]
+
+
+def test_the_front_of_a_load_has_the_machines_that_answer_faster_for_more_money(client: TestClient) -> None:
+    work = {
+        "model": "llama-3.1-8b",
+        "serving": {"requests_per_second": 0.05, "input_length": 500, "output_length": 200},
+    }
+    asked = question("inference", workload=work, constraints={"provider": ["aws"], "market": ["on_demand"]}, limit=50)
+    choices = post_recommend(client, asked)["choices"]
+    served = [choice["serving"] for choice in choices]
+    points = [(each["usd_per_month"]["likely"], each["seconds_per_request"]) for each in served]
+    front = [point for point, choice in zip(points, choices, strict=True) if choice["pareto"]]
+    assert len(front) > 1
+    for usd, seconds in front:
+        assert not any(u < usd and s < seconds * 0.999 for u, s in points)
+
+
+def test_a_load_is_compared_with_the_current_machine_by_the_time_of_a_request(client: TestClient) -> None:
+    work = {
+        "model": "llama-3.1-8b",
+        "serving": {"requests_per_second": 0.05, "input_length": 500, "output_length": 200},
+    }
+    asked = question("inference", workload=work, constraints={"gpu": ["h100-sxm5-80gb"]}, limit=1)
+    (choice,) = post_recommend(client, {**asked, "current_instance": "aws/g6.xlarge"})["choices"]
+    assert choice["compared_to_current"]["relative_speed"] > 3
