@@ -108,7 +108,9 @@ def get_prices(request: Request, query: Annotated[PricesRequest, Query()], live:
     def key(row: int) -> str:
         return f"{offer_key(history, row)}|{history.prices.valid_from[row]}"
 
-    return page_answer(request, query, catalog, rows, key, partial(OfferResponse.of_row, history=history))
+    return page_answer(
+        request, query, catalog, rows, key, OfferResponse, partial(OfferResponse.of_row, history=history)
+    )
 
 
 def _sorted(rows: NDArray[np.int64], sort: Sequence[str], prices: PriceColumns) -> NDArray[np.int64]:
