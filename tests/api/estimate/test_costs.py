@@ -139,6 +139,34 @@ def test_every_market_stands_side_by_side(client: TestClient) -> None:
     ]
 
 
+def test_a_zone_has_its_own_prices_and_those_of_its_region(client: TestClient) -> None:
+    """Spot has a price in each zone, and for the whole region, which holds only in zones without one of their own."""
+    spot = {
+        item["zone"]: item["usd_per_hour"]
+        for item in offers_of(client, HOURS["machine"], "spot")
+        if item["region"] == "us-east-1"
+    }
+    assert {None, "use1-az1", "use1-az2"} <= spot.keys()
+    assert "use1-az5" not in spot
+    for zone, priced in (("use1-az2", "use1-az2"), ("use1-az5", None), ("USE1-AZ1", "use1-az1")):
+        answer = post_estimate(client, changed(HOURS, region=None, zone=zone))
+        at_spot = entry(answer, "spot")
+        assert (at_spot["zone"], at_spot["usd_per_hour"]) == (priced, spot[priced])
+        assert {each["region"] for each in answer["cost"]} == {"us-east-1"}
+        assert {each["zone"] for each in answer["cost"]} == {None, priced}
+        assert {each["market"] for each in answer["cost"]} == {"on_demand", "spot", "reserved"}
+    both = post_estimate(client, changed(HOURS, region="United States", zone="use1-az2", market="spot"))
+    assert [each["zone"] for each in both["cost"]] == ["use1-az2"]
+
+
+def test_zones_are_compared_in_a_batch(client: TestClient) -> None:
+    zones = ["use1-az1", "use1-az2"]
+    body = {"base": changed(HOURS, region=None, market="spot"), "over": {"zone": zones}}
+    items = client.post("/estimate/batch", json=body).json()["items"]
+    assert sorted(item["over"]["zone"] for item in items) == zones
+    assert all(item["answer"]["cost"][0]["zone"] == item["over"]["zone"] for item in items)
+
+
 def test_every_region_asked_has_its_own_prices(client: TestClient) -> None:
     answer = post_estimate(client, changed(HOURS, region=["us-east-1", "eu-central-1"], market="on_demand"))
     assert [each["region"] for each in answer["cost"]] == ["us-east-1", "eu-central-1"]
@@ -505,6 +533,13 @@ WRONG: dict[str, tuple[Body, str, str]] = {
     ),
     "a market the region lacks": (changed(HOURS, market="reserved", region="eu-central-1"), "market", "us-east-1"),
     "unknown region": (changed(HOURS, region="us-esat-1"), "region", "us-east-1"),
+    "a letter of a zone": (changed(HOURS, region=None, zone="us-east-1a"), "zone", "use1-az1"),
+    "a zone of another region": (changed(HOURS, zone="euc1-az1"), "zone", "euc1-az1 is a zone of eu-central-1"),
+    "a zone without it": (changed(HOURS, region=None, zone="usw1-az3"), "zone", "the nearest is us-west-2"),
+    "a market the zone lacks": (
+        changed(HOURS, region=None, zone="euc1-az1", market="reserved"), "market", "not sold as reserved in euc1-az1",
+    ),
+    "a zone of a described machine": ({"hours": 1, "machine": {"gpu": "t4"}, "zone": "use1-az1"}, "zone", "leave zone"),
     "a region without it": (changed(HOURS, region="us-west-1"), "region", "us-west-2"),
     "one price everywhere": (
         {"hours": 1, "machine": "lambda/gpu_8x_a100", "region": "us-east-1"}, "region", "leave the region out",
