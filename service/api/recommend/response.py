@@ -122,7 +122,7 @@ class ChoiceResponse(Described):
         Field(description="What has to change in code written for CUDA; null if nothing has to."),
     ]
     usd_per_hour: float | None
-    """Price of all machines; null: unknown."""
+    """Price of all machines, with the premium of a managed service; null: unknown."""
     price: PriceResponse
     """The price of one machine."""
     estimate: Annotated[

@@ -52,11 +52,13 @@ def payment_options(
 
     With a `zone`, these are its own offers, and those of its region in markets and terms of which it has none.
     `markets` are markets or terms. Without any, all markets and terms are options, and for training also the seller's
-    managed services. Raises `QuestionError` for a place without the type, for a market that none of them has, and for
-    one in which the service does not rent.
+    managed services. Raises `QuestionError` for a place without the type, for a market that none of them has, for one
+    in which the service does not rent, and for a service of another seller.
     """
+    if service is not None and instance_type.provider not in catalog.reference.providers_of(service):
+        raise QuestionError(f"{service} rents no machines of {instance_type.provider}.", field="managed_service")
     rented = markets_of_service(catalog, service)
-    markets = markets_rented(catalog, service, markets)
+    markets = markets_rented(service, rented, markets)
     wanted = set(markets or rented)
     offers = _TypeOffers(catalog, instance_type)
     if zone is not None:
@@ -113,17 +115,16 @@ def markets_of_service(catalog: Catalog, service: str | None) -> tuple[str, ...]
 
 
 def markets_rented(
-    catalog: Catalog, service: str | None, markets: Sequence[str], field: str = "market"
+    service: str | None, rented: Sequence[str], markets: Sequence[str], field: str = "market"
 ) -> tuple[str, ...]:
-    """Returns those of some markets and terms in which a managed service rents; all of them without a service.
+    """Returns those of some markets and terms in which a managed service rents, given its markets (none: in all).
 
     Raises `QuestionError` if it rents in none of them.
     """
-    rented = markets_of_service(catalog, service)
     kept = tuple(market for market in markets if not rented or market in rented)
     if markets and not kept:
         sentence = f"{service} rents machines as {either(rented)}, and not as {either(markets)}."
-        raise QuestionError(sentence, field=field, near=rented)
+        raise QuestionError(sentence, field=field, near=tuple(rented))
     return kept
 
 

@@ -127,7 +127,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         not_faster=_not_faster(choices),
         nodes=top.nodes,
         instances=top.instances,
-        is_managed=work is not None and work.bill.option is not None and work.bill.option.service is not None,
+        is_managed=top.service_fee is not None,
         cores_bind=cpus_decode_too_slowly(context, top, modelled, catalog),
         basis="peak"
         if work is None

@@ -106,6 +106,35 @@ def test_a_second_is_paid_as_a_minute_and_before_2017_as_an_hour(client: TestCli
         assert part(cost, "billing_rounding")["usd"]["likely"] > 0
 
 
+def test_a_managed_service_takes_its_premium_of_every_price_of_a_unit(client: TestClient) -> None:
+    """Also where nothing has an end, so that no bill has the premium as a part: a rate, and a month of a load."""
+    machine = {"machine": "aws/g5.xlarge", "region": "us-east-1", "market": "on_demand"}
+    rated = {"task": "training", "model": "resnet-50", "precision": ["fp16"]}
+    for body in ({"workload": rated, **machine}, {**SERVING, "load": {"requests_per_second": 1}, **machine}):
+        (plain,), (managed,) = (
+            post_estimate(client, changed(body, managed_service=service))["cost"]
+            for service in (None, "sagemaker-training")
+        )
+        assert managed["usd_per_hour"] == plain["usd_per_hour"] == 1.006
+        units = [name for name, price in plain["per_unit"].items() if price is not None]
+        assert units
+        for name in units:
+            more = plain["per_unit"][name]["likely"] / managed["per_unit"][name]["likely"]
+            assert more == pytest.approx(1.4 if name == "samples_per_usd" else 1 / 1.4, rel=1e-4), name
+        if plain["month"] is not None:
+            assert managed["month"]["usd"]["likely"] == pytest.approx(1.4 * plain["month"]["usd"]["likely"], rel=1e-6)
+    assert plain["month"] is not None
+
+
+def test_an_unknown_premium_leaves_prices_of_a_unit_unknown(client: TestClient) -> None:
+    service = {"managed_service": "sagemaker-managed-spot-training", "market": "spot"}
+    rated = {"task": "training", "model": "resnet-50", "precision": ["fp16"]}
+    body = {"workload": rated, "machine": "aws/g5.xlarge", "region": "us-east-1", **service}
+    (cost,) = post_estimate(client, body)["cost"]
+    assert set(cost["per_unit"].values()) == {None}
+    assert "The premium of sagemaker-managed-spot-training on g5 machines is not known." in cost["missing"]
+
+
 def test_a_managed_service_takes_its_premium(client: TestClient) -> None:
     plain = entry(post_estimate(client, HOURS))
     answer = post_estimate(client, changed(HOURS, managed_service="sagemaker-training", market="on_demand"))
@@ -556,6 +585,10 @@ WRONG: dict[str, tuple[Body, str, str]] = {
         "market", "rents machines as spot",
     ),
     "unknown service": (changed(HOURS, managed_service="sagemaker"), "managed_service", "sagemaker-training"),
+    "a service of another seller": (
+        {"hours": 1, "machine": "azure/Standard_NC4as_T4_v3", "managed_service": "sagemaker-training"},
+        "managed_service", "sagemaker-training rents no machines of azure.",
+    ),
     "a market of one's own": (
         {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}, "market": "spot"}, "market", "price of its own",
     ),
