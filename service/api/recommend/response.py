@@ -248,7 +248,9 @@ class CurrentInstanceResponse(Described):
     usd_per_hour: float | None
     """Price of all nodes."""
     estimate: JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse | None
-    """Null: it cannot run the job."""
+    """Null: it cannot run the job; `grounds` say why."""
+    grounds: list[FailedConstraintResponse]
+    """Every constraint that rejects it; empty if it is admitted."""
 
 
 @dataclass(slots=True)
@@ -302,7 +304,7 @@ def rendered(request: RecommendRequest, answer: Answer, catalog: Catalog) -> Rec
         counts=CountsResponse(answer.considered, answer.admitted, answer.considered - answer.admitted),
         choices=[],
         rejections=[_rejection(rejection) for rejection in answer.rejections],
-        current=None if answer.current is None else _current(answer.current),
+        current=_current(answer),
         advice=[with_text(advice) for advice in answer.advice],
         notes=[note_response(note) for note in answer.notes],
         priors=[_prior(prior, catalog) for prior in answer.priors],
@@ -392,7 +394,10 @@ def ratio(value: float | None) -> float | None:
     return round(value, 4) if value >= 1 else float(f"{value:.4g}")
 
 
-def _current(current: Choice) -> CurrentInstanceResponse:
+def _current(answer: Answer) -> CurrentInstanceResponse | None:
+    current, grounds = answer.current, answer.current_explained
+    if current is None or grounds is None:
+        return None
     usd, estimate = current.usd_per_hour, current.estimate
     return CurrentInstanceResponse(
         instance=current.instance_type.id,
@@ -400,6 +405,7 @@ def _current(current: Choice) -> CurrentInstanceResponse:
         nodes=current.nodes,
         usd_per_hour=None if usd is None else rounded(usd),
         estimate=None if estimate is None else estimate_response(estimate),
+        grounds=_explained(grounds).grounds,
     )
 
 

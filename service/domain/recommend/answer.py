@@ -389,6 +389,8 @@ class Answer:
     ranked: int
     """Number of choices without the limit on their number: one per admitted type, or one per offer."""
     current: Choice | None
+    current_explained: Explained | None
+    """The grounds on which the question rejects the current machine."""
     price_ignored: bool
     advice: tuple[Statement[AdviceCode], ...]
     notes: tuple[Note, ...]
