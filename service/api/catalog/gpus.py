@@ -129,7 +129,9 @@ def get_gpus(request: Request, query: Annotated[GpusRequest, Query()], live: Pin
     peaks = [name.removeprefix("-").removesuffix(PEAK) for name in query.sort if name.endswith(PEAK)]
     gpus = sorted(_filtered(query, catalog), key=lambda gpu: (sum(map(gpu.is_unfit_for, peaks)), gpu.id))
     rows = sorted_by(query.sort, partial(_reader_of, query.precision_support, catalog), gpus)
-    return page_answer(request, query, catalog, rows, attrgetter("id"), partial(GpuResponse.of, catalog=catalog))
+    return page_answer(
+        request, query, catalog, rows, attrgetter("id"), GpuResponse, partial(GpuResponse.of, catalog=catalog)
+    )
 
 
 def _filtered(query: GpusRequest, catalog: Catalog) -> list[Gpu]:

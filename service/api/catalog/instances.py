@@ -116,6 +116,7 @@ def _list_answer(request: Request, query: InstancesRequest, live: PinnedCatalog)
         catalog,
         rows,
         lambda row: catalog.instance_types[row[0]].id,
+        InstanceResponse,
         lambda row: instance_response(catalog, *row),
         partial(InstancesPageResponse, facets=facets or None),
         # Each item takes 40 µs to build and encode: without the cache a page would take six times as long.

@@ -173,7 +173,7 @@ def get_measurements(request: Request, query: Annotated[MeasurementsRequest, Que
     """
     catalog = catalog_on(live, query)
     rows = sorted_by(query.sort, partial(attribute_reader, SORTABLE), _filtered(query, catalog))
-    return page_answer(request, query, catalog, rows, attrgetter("id"), lambda row: row)
+    return page_answer(request, query, catalog, rows, attrgetter("id"), MeasurementResponse, lambda row: row)
 
 
 def _filtered(query: MeasurementsRequest, catalog: Catalog) -> list[MeasurementResponse]:

@@ -18,7 +18,6 @@ from service.api.http.listing import Page, page_answer, require_column
 from service.domain.arrays import Mask
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.history import CatalogHistory, day_of
-from service.domain.catalog.names import resolve
 from service.domain.catalog.offer import UNKNOWN, PriceColumns
 from service.domain.catalog.price_history import (
     offer_key,
@@ -26,8 +25,8 @@ from service.domain.catalog.price_history import (
     offers_among,
     prices_in_force,
     prices_on,
-    zones,
 )
+from service.domain.catalog.regions import resolve_zones, zones_with_prices
 from service.domain.errors import QuestionError
 
 router = APIRouter(tags=["catalog"])
@@ -108,7 +107,9 @@ def get_prices(request: Request, query: Annotated[PricesRequest, Query()], live:
     def key(row: int) -> str:
         return f"{offer_key(history, row)}|{history.prices.valid_from[row]}"
 
-    return page_answer(request, query, catalog, rows, key, partial(OfferResponse.of_row, history=history))
+    return page_answer(
+        request, query, catalog, rows, key, OfferResponse, partial(OfferResponse.of_row, history=history)
+    )
 
 
 def _sorted(rows: NDArray[np.int64], sort: Sequence[str], prices: PriceColumns) -> NDArray[np.int64]:
@@ -128,7 +129,8 @@ def offers_admitted_by(query: PriceFilters, catalog: Catalog, history: CatalogHi
     Offers of instance types that the catalog of the day does not have yet are left out.
     """
     names = {name: resolved(name, getattr(query, name), catalog) for name in NAMES}
-    among = offers_among(history, {**names, "zone": resolve("zone", query.zone, zones(history), "zone")})
+    names["zone"] = resolve_zones(query.zone, zones_with_prices(history.offers), catalog.reference.regions)
+    among = offers_among(history, names)
     # Some price lists have a machine days before it is announced.
     announced = np.array([type_.id in catalog.index_of for type_ in history.instance_types], np.bool_)
     return among & announced[history.offers.instance_type]

@@ -45,6 +45,7 @@ def get_precisions(request: Request, query: Annotated[PageRequest, Query()], liv
         catalog,
         list(catalog.reference.precisions.values()),
         attrgetter("id"),
+        PrecisionResponse,
         lambda precision: PrecisionResponse.like(
             precision,
             stored_bits=format_of(precision.id).stored_bits,
@@ -124,7 +125,9 @@ def get_providers(request: Request, query: Annotated[ProvidersRequest, Query()],
     catalog = catalog_on(live, query)
     named = {"id": resolved("provider", query.provider, catalog)}
     rows = having(named, catalog.reference.providers.values())
-    return page_answer(request, query, catalog, rows, attrgetter("id"), partial(ProviderResponse.of, catalog=catalog))
+    return page_answer(
+        request, query, catalog, rows, attrgetter("id"), ProviderResponse, partial(ProviderResponse.of, catalog=catalog)
+    )
 
 
 class RegionsRequest(PageRequest):
@@ -160,7 +163,13 @@ def get_regions(request: Request, query: Annotated[RegionsRequest, Query()], liv
     }
     rows = having(named, catalog.reference.regions)
     return page_answer(
-        request, query, catalog, rows, lambda region: f"{region.provider}/{region.id}", RegionResponse.of
+        request,
+        query,
+        catalog,
+        rows,
+        lambda region: f"{region.provider}/{region.id}",
+        RegionResponse,
+        RegionResponse.of,
     )
 
 
@@ -223,7 +232,9 @@ def get_frameworks(request: Request, query: Annotated[FrameworksRequest, Query()
     """Toolkits, frameworks, engines and libraries with their other names, platforms, and rules in force on that day."""
     catalog = catalog_on(live, query)
     names = resolved("framework", query.software, catalog, field="software") or software_names(catalog)
-    return page_answer(request, query, catalog, sorted(names), str, partial(FrameworkResponse.of, catalog=catalog))
+    return page_answer(
+        request, query, catalog, sorted(names), str, FrameworkResponse, partial(FrameworkResponse.of, catalog=catalog)
+    )
 
 
 class SourcesRequest(PageRequest):
@@ -241,4 +252,4 @@ def get_sources(request: Request, query: Annotated[SourcesRequest, Query()], liv
     """Publications, price lists and other sources that facts of the catalog refer to by their ids."""
     catalog = catalog_on(live, query)
     rows = having({"id": resolved("source", query.source, catalog)}, catalog.reference.sources.values())
-    return page_answer(request, query, catalog, rows, attrgetter("id"), SourceResponse.like)
+    return page_answer(request, query, catalog, rows, attrgetter("id"), SourceResponse, SourceResponse.like)

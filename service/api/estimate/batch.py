@@ -57,9 +57,9 @@ async def post_estimate_batch(
     """Up to 1,000 estimates; a bad one has a `problem` and does not fail the others.
 
     `items` are answered in order. A `base` is answered for every combination of the values in `over`: machines, nodes,
-    instances, hours, regions, markets and managed services. Its answers are sorted by likely dollars; `pareto` marks
-    those that no other answer beats in both time and cost. A batch may use a limited number of CPU seconds and bytes:
-    further items have a `problem` with status 413, and a `base` that needs more is refused with that status.
+    instances, hours, regions, zones, markets and managed services. Its answers are sorted by likely dollars; `pareto`
+    marks those that no other answer beats in both time and cost. A batch may use a limited number of CPU seconds and
+    bytes: further items have a `problem` with status 413, and a `base` that needs more is refused with that status.
     """
 
     def answer(item: EstimateRequest) -> bytes:

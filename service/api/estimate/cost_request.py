@@ -97,6 +97,8 @@ class CostRequest(BillingRequest):
     `workload.concurrent_runs`."""
     region: Names = ()
     """Regions to price, see `/regions`. Default: the cheapest region of every market."""
+    zone: Name | None = None
+    """Id of the zone to price, such as `use1-az4`: its own prices, else those of its region. Default: the cheapest."""
     market: Names = ()
     """`on_demand`, `spot`, `reserved`, or a term such as `1y_reserved_no_upfront`. Default: every market, and every
     managed service."""

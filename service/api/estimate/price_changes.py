@@ -84,7 +84,15 @@ def get_price_changes(request: Request, query: Annotated[PriceChangesRequest, Qu
     history = known_on(live, query.known_at).history
     offers = offers_admitted_by(query, catalog, history)
     changes = price_changes(history, offers, (query.from_, last), query.hours, query.nodes)
-    return page_answer(request, query, catalog, changes.rows, changes.key, lambda rows: _response_of(changes.at(rows)))
+    return page_answer(
+        request,
+        query,
+        catalog,
+        changes.rows,
+        changes.key,
+        PriceChangeResponse,
+        lambda rows: _response_of(changes.at(rows)),
+    )
 
 
 def _response_of(change: PriceChange) -> PriceChangeResponse:

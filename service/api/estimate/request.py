@@ -25,11 +25,12 @@ from service.api.workload.layout import FixedLayoutRequest
 from service.api.workload.requirements import needed_by_code, platforms_of, software_of
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.estimate import EstimateQuestion, JobQuestion, MeasuredRate
-from service.domain.bill.payment_options import regions_with
+from service.domain.bill.payment_options import regions_with, zones_on_day
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import either, is_gpu, resolve_gpus, resolve_instance
 from service.domain.catalog.offer import Market
+from service.domain.catalog.regions import resolve_zones
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
 from service.domain.layouts.fleet_columns import has_processor, unknown_figures
@@ -135,6 +136,7 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         own_watts=None if own is None else own.watts,
         service=service_of(body, catalog),
         regions=_regions(body, instance_type, catalog),
+        zone=_zone(body, catalog),
         markets=resolved("market", body.market, catalog),
         gate=gate_of(body),
         usd_per_hour=_own_prices(body),
@@ -151,6 +153,17 @@ def _regions(body: EstimateRequest, instance_type: InstanceType | None, catalog:
     if instance_type is not None:
         meant = [regions_with(catalog, instance_type, name, ids) for name, ids in zip(body.region, meant, strict=True)]
     return tuple(dict.fromkeys(chain(*meant)))
+
+
+def _zone(body: EstimateRequest, catalog: Catalog) -> str | None:
+    """Returns the id of the zone. Raises `QuestionError`, also for one that is in none of the named regions."""
+    if body.zone is None:
+        return None
+    zones = catalog.derive(zones_on_day)
+    (zone,) = resolve_zones((body.zone,), zones, catalog.reference.regions)
+    if body.region and zones[zone] not in resolved("region", body.region, catalog):
+        raise QuestionError(f"{zone} is a zone of {zones[zone]}: name that region, or none.", field="zone")
+    return zone
 
 
 def _instance_type(name: str, catalog: Catalog) -> InstanceType:
@@ -179,7 +192,7 @@ def cluster_in(body: EstimateRequest, instance_type: InstanceType | None, catalo
             f"'{machine.gpu}' may be any of {', '.join(gpus)}: name one.", field="machine.gpu", near=gpus[:3]
         )
     # Refused rather than ignored: the caller would take the answer for a price in that market.
-    for field in ("market", "region", "managed_service"):
+    for field in ("market", "region", "zone", "managed_service"):
         if getattr(body, field):
             raise QuestionError(f"A described machine has a price of its own: leave {field} out.", field=field)
     return cluster_of(
@@ -264,7 +277,7 @@ def _own_prices(body: EstimateRequest) -> dict[Market, float]:
     prices = body.usd_per_hour or {}
     if not prices:
         return {}
-    for name in ("region", "managed_service"):
+    for name in ("region", "zone", "managed_service"):
         if getattr(body, name):
             raise QuestionError(f"usd_per_hour applies to no {name}: leave one of the two out.", field=name)
     if not isinstance(body.machine, str):

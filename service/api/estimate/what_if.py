@@ -40,6 +40,7 @@ class MatrixRequest(BodyModel):
     instances: _values_of(AtLeastOne) = None  # type: ignore[valid-type]
     hours: _values_of(Hours) = None  # type: ignore[valid-type]
     region: _values_of(Name) = None  # type: ignore[valid-type]
+    zone: _values_of(Name) = None  # type: ignore[valid-type]
     market: _values_of(Name) = None  # type: ignore[valid-type]
     managed_service: _values_of(Name) = None  # type: ignore[valid-type]
 

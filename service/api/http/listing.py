@@ -25,6 +25,7 @@ from service.domain.catalog.names import with_near
 from service.domain.errors import CursorExpired, QuestionError
 
 Item = TypeVar("Item")
+Shown = TypeVar("Shown", bound=BaseModel)
 _START = b'{"items":['
 
 
@@ -49,21 +50,22 @@ def page_answer(
     catalog: Catalog,
     rows: Rows,
     key: Callable[[Any], str],
-    response_of: Callable[[Any], BaseModel],
+    item: type[Shown],
+    response_of: Callable[[Any], Shown],
     page: Callable[..., BaseModel] = Page,
     encoded_items: Cache | None = None,
 ) -> Response:
     """Returns the page of `rows` that was asked for, as JSON, or as CSV if the client accepts that.
 
-    `key` names a row uniquely, and stays the same when the catalog changes. `page` builds the answer around the items.
-    `encoded_items`, a cache of the catalog, keeps the JSON of each row.
+    `key` names a row uniquely, and stays the same when the catalog changes. `response_of` shows a row as an `item`, and
+    `page` builds the answer around the items. `encoded_items`, a cache of the catalog, keeps the JSON of each row.
     """
     start = _start_of_page(query, rows, key)
     shown = _listed(rows[start : start + query.limit])
     end = start + len(shown)
     next_cursor = _cursor(query, end - 1, key(shown[-1])) if shown and end < len(rows) else None
     if wants_csv(request):
-        return _csv_answer([response_of(row) for row in shown], catalog, next_cursor)
+        return _csv_answer(item, [response_of(row) for row in shown], catalog, next_cursor)
     envelope = page(items=[], total=len(rows), next_cursor=next_cursor, catalog=stamp(catalog)).model_dump_json()
 
     def encoded(row: Any) -> bytes:
@@ -125,10 +127,15 @@ def _read_cursor(cursor: str) -> tuple[str, int, str]:
 # CSV
 
 
-def _csv_answer(items: Sequence[BaseModel], catalog: Catalog, next_cursor: str | None) -> Response:
-    """Returns one line per item; nested names are joined by dots, and a header has the cursor of the next page."""
+def _csv_answer(
+    kind: type[BaseModel], items: Sequence[BaseModel], catalog: Catalog, next_cursor: str | None
+) -> Response:
+    """Returns the names of the columns and a line per item of a kind; nested names are joined by dots.
+
+    A header of the answer has the cursor of the next page.
+    """
     rows = [_flatten(item.model_dump(mode="json")) for item in items]
-    names = dict.fromkeys((*(_columns(type(items[0])) if items else ()), *(name for row in rows for name in row)))
+    names = dict.fromkeys((*_columns(kind), *(name for row in rows for name in row)))
     # The fields of an object are columns, whether an item of the page has the object or null.
     objects = {name[:end] for name in names for end, letter in enumerate(name) if letter == "."}
     text = io.StringIO()

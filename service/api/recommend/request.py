@@ -158,7 +158,7 @@ def _markets(request: RecommendRequest, run: BilledRun, catalog: Catalog) -> tup
     """Returns the markets that take part: those requested, without spot if it is left out; else the usual ones."""
     service = service_of(request, catalog)
     rented = markets_of_service(catalog, service)
-    asked = markets_rented(catalog, service, _markets_asked(request, catalog), "constraints.market")
+    asked = markets_rented(service, rented, _markets_asked(request, catalog), "constraints.market")
     if _leaves_spot_out(request, catalog):
         return tuple(market for market in asked if market != "spot")
     # Reserved offers commit to a term, so they are admitted only if the caller names or holds them.

@@ -123,7 +123,7 @@ class ChoiceResponse(Described):
         Field(description="What has to change in code written for CUDA; null if nothing has to."),
     ]
     usd_per_hour: float | None
-    """Price of all machines; null: unknown."""
+    """Price of all machines, with the premium of a managed service; null: unknown."""
     price: PriceResponse
     """The price of one machine."""
     estimate: Annotated[
@@ -250,7 +250,9 @@ class CurrentInstanceResponse(Described):
     usd_per_hour: float | None
     """Price of all nodes."""
     estimate: JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse | None
-    """Null: it cannot run the job."""
+    """Null: it cannot run the job; `grounds` say why."""
+    grounds: list[FailedConstraintResponse]
+    """Every constraint that rejects it; empty if it is admitted."""
 
 
 @dataclass(slots=True)
@@ -304,7 +306,7 @@ def rendered(request: RecommendRequest, answer: Answer, catalog: Catalog) -> Rec
         counts=CountsResponse(answer.considered, answer.admitted, answer.considered - answer.admitted),
         choices=[],
         rejections=[_rejection(rejection) for rejection in answer.rejections],
-        current=None if answer.current is None else _current(answer.current),
+        current=_current(answer),
         advice=[with_text(advice) for advice in answer.advice],
         notes=[note_response(note) for note in answer.notes],
         priors=[_prior(prior, catalog) for prior in answer.priors],
@@ -394,7 +396,10 @@ def ratio(value: float | None) -> float | None:
     return round(value, 4) if value >= 1 else float(f"{value:.4g}")
 
 
-def _current(current: Choice) -> CurrentInstanceResponse:
+def _current(answer: Answer) -> CurrentInstanceResponse | None:
+    current, grounds = answer.current, answer.current_explained
+    if current is None or grounds is None:
+        return None
     usd, estimate = current.usd_per_hour, current.estimate
     return CurrentInstanceResponse(
         instance=current.instance_type.id,
@@ -402,6 +407,7 @@ def _current(current: Choice) -> CurrentInstanceResponse:
         nodes=current.nodes,
         usd_per_hour=None if usd is None else rounded(usd),
         estimate=None if estimate is None else estimate_response(estimate),
+        grounds=_explained(grounds).grounds,
     )
 
 

@@ -26,6 +26,7 @@ from service.domain.money import (
     converted,
     exact,
     exact_ratio,
+    half_up,
     settle,
     total_of,
 )
@@ -68,14 +69,26 @@ class HourlyPrice:
         return Exact((low, likely, high), MICRO)
 
 
+ServiceFee: TypeAlias = Fee | Literal["contained"] | Unknown | None
+"""The premium of a managed service on a machine: None without a service, and "contained" where the price of the machine
+includes it, as for the ml.* types of AWS."""
+
+
+def with_premium(micros_per_hour: int | None, fee: ServiceFee) -> int | None:
+    """Returns the price of an hour with the premium of a managed service; None if one of the two is unknown."""
+    if micros_per_hour is None or isinstance(fee, Unknown):
+        return None
+    if not isinstance(fee, Fee):
+        return micros_per_hour
+    return half_up(micros_per_hour * (100 + exact(fee.percent_of_compute)) / 100)
+
+
 @dataclass(frozen=True, slots=True)
 class SellerTerms:
     """The prices and rules of a seller for a run, as far as they are known.
 
     `storage` and `transfer` have an entry for each entry of the run's data. `rule` is None where time is not rounded,
-    and a commitment where a whole term is paid for. `interruptions` is None where none are expected. `fee` is the
-    premium of a managed service: None without a service, and "contained" where the price of the machine includes it, as
-    for the ml.* types of AWS.
+    and a commitment where a whole term is paid for. `interruptions` is None where none are expected.
     """
 
     price: HourlyPrice | Unknown
@@ -83,7 +96,7 @@ class SellerTerms:
     rule: BillingRule | Commitment | Unknown | None
     storage: tuple[StoragePrice | Unknown, ...] = ()
     transfer: tuple[tuple[TransferPrice, ...] | Unknown, ...] = ()
-    fee: Fee | Literal["contained"] | Unknown | None = None
+    fee: ServiceFee = None
     interruptions: Expectation | Unknown | None = None
 
     @property

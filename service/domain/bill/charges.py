@@ -44,8 +44,6 @@ class Charges:
     """Shortest time that is paid for; a commitment has its whole term."""
     long_increment_seconds: Floats
     """Increment of runs that last longer than `BLOCK_DAYS`."""
-    premium: Floats
-    """Factor by which the premium of a managed service multiplies the price of machine time; 1 without a service."""
     data: tuple[Floats, ...]
     """The columns of `DataCost`."""
     unknown: Mask
@@ -62,14 +60,14 @@ class Charges:
         )
 
     def of_machines(self, paid_hours: Floats) -> Floats:
-        """Returns the hours to pay at the price of a machine: rounded by the seller's rule, and with the premium."""
+        """Returns the hours to pay at the price of a machine, rounded by the seller's rule."""
         # Rounded to whole microseconds first, as in `BillingRule.billed_hours`.
         microseconds = np.floor(paid_hours * (SECONDS_AN_HOUR * MICRO) + 0.5)
         long = microseconds > BLOCK_DAYS * SECONDS_A_DAY * MICRO
         increment = np.where(long, self.long_increment_seconds, self.increment_seconds)
         seconds = np.ceil(microseconds / (increment * MICRO)) * increment
         seconds = np.where(microseconds > 0, np.maximum(seconds, self.minimum_seconds), 0.0)
-        return np.where(self.increment_seconds > 0, seconds / SECONDS_AN_HOUR, paid_hours) * self.premium
+        return np.where(self.increment_seconds > 0, seconds / SECONDS_AN_HOUR, paid_hours)
 
     def of_data(self, elapsed_hours: Floats, machines: Floats) -> Floats:
         """Returns the dollars for storage and transfer."""
@@ -79,7 +77,7 @@ class Charges:
 
 def charges_of(run: BilledRun, service: str | None, types: Indices, offers: Indices, catalog: Catalog) -> Charges:
     """Returns the terms of a run on some offers; `types` has the instance type of each offer."""
-    premium, managed, unknown = catalog.derive(_premiums, service)
+    _, managed, unknown = catalog.derive(_premiums, service)
     data = _data_costs(run, types, offers, catalog)
     increment, minimum = catalog.derive(_rounding)[:, catalog.offers.market[offers], types]
     long_increment, term = increment, catalog.offers.term[offers]
@@ -95,10 +93,19 @@ def charges_of(run: BilledRun, service: str | None, types: Indices, offers: Indi
         increment_seconds=increment,
         minimum_seconds=minimum,
         long_increment_seconds=long_increment,
-        premium=premium[types],
         data=data,
         unknown=unknown[types] | (data[-1] > 0) | (unclear > 0),
     )
+
+
+def hourly_prices(service: str | None, types: Indices, offers: Indices, catalog: Catalog) -> tuple[Floats, Mask]:
+    """Returns the dollars of an hour of some offers, NaN if unknown, and whether they are a lower bound.
+
+    `types` has the instance type of each offer. The premium of a managed service is part of the price, and 0 where it
+    is unknown.
+    """
+    premium, _, unknown = catalog.derive(_premiums, service)
+    return catalog.offers.usd_per_hour_at(offers) * premium[types], unknown[types]
 
 
 def _difference(elapsed: Floats, paid: Floats) -> Floats:

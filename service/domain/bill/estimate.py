@@ -79,7 +79,7 @@ class MeasuredRate:
 class EstimateQuestion:
     """A job, named work, a measured rate or plain hours, on nodes of an instance type or of the caller's own machine.
 
-    `run` has no hours yet. `markets`, `regions` and `service` do not apply to the caller's own machine.
+    `run` has no hours yet. `markets`, `regions`, `zone` and `service` do not apply to the caller's own machine.
     """
 
     work: JobQuestion | NamedWork | MeasuredRate | float
@@ -91,6 +91,7 @@ class EstimateQuestion:
     own_watts: float | None = None
     markets: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
+    zone: str | None = None
     service: str | None = None
     gate: Gate | None = None
     usd_per_hour: Mapping[Market, float] = field(default_factory=dict)
@@ -382,7 +383,13 @@ def _bills(
     # Plain hours may be of a training run, so managed training is offered for them as well.
     task = work.job.task if isinstance(work, JobQuestion) else work.task if isinstance(work, NamedWork) else "training"
     options = payment_options(
-        catalog, instance_type, question.regions, question.markets, question.service, training=task == "training"
+        catalog,
+        instance_type,
+        question.regions,
+        question.markets,
+        question.service,
+        zone=question.zone,
+        training=task == "training",
     )
     return price_everywhere(priced, instance_type, options, catalog)
 

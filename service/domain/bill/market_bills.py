@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from service.domain.bill.bill import Bill, HourlyPrice, SellerTerms, bill_of
+from service.domain.bill.bill import Bill, HourlyPrice, SellerTerms, bill_of, with_premium
 from service.domain.bill.commitments import CommittedCost, committed_cost
 from service.domain.bill.interruption import Checkpoints, break_even_rate
 from service.domain.bill.payment_options import PaymentOption, on_demand_offer
@@ -61,7 +61,8 @@ class BreakEven:
 class MarketBill:
     """The finished bill of a run in one market. `option` is None for the caller's own machine.
 
-    `usd_micros_per_hour` is the price of one machine, and `month` the cost of serving the load for a month.
+    `usd_micros_per_hour` is the price of one machine without the premium of a managed service, and `month` the cost of
+    serving the load for a month.
     """
 
     priced: PricedRun
@@ -174,18 +175,15 @@ def _market_bill(
     priced: PricedRun, option: PaymentOption | None, terms: SellerTerms, usd_micros_per_hour: int | None
 ) -> MarketBill:
     bill, hours, served, nodes = None, priced.amount.billable_hours, priced.served, priced.run.nodes
+    paid = with_premium(usd_micros_per_hour, terms.fee)
     if isinstance(hours, Unknown):
-        missing = (*((terms.price.reason,) if isinstance(terms.price, Unknown) else ()), hours.reason)
+        missing = tuple(each.reason for each in (terms.price, terms.fee, hours) if isinstance(each, Unknown))
     else:
         bill = bill_of(priced.run, terms)
         missing = bill.missing
     factors = CERTAIN if isinstance(terms.price, Unknown) else terms.price.factors
-    load = (
-        None
-        if served is None
-        else cost_of_load(served, usd_micros_per_hour, nodes, factors, _paid_hours(priced, terms))
-    )
-    gang_micros = None if usd_micros_per_hour is None else usd_micros_per_hour * nodes
+    load = None if served is None else cost_of_load(served, paid, nodes, factors, _paid_hours(priced, terms))
+    gang_micros = None if paid is None else paid * nodes
     per_unit = unit_costs(None if bill is None else bill.usd, priced.amount, gang_micros)
     if load is not None:
         per_unit = replace(

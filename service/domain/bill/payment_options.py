@@ -11,9 +11,9 @@ from service.domain.bill.seller_terms import fee_of
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import either, resolve
-from service.domain.catalog.offer import MARKETS, Offer
+from service.domain.catalog.offer import MARKETS, UNKNOWN, Offer
 from service.domain.catalog.reference import Fee
-from service.domain.catalog.regions import nearest_first
+from service.domain.catalog.regions import nearest_first, zones_with_prices
 from service.domain.errors import QuestionError
 
 OfferIndices: TypeAlias = NDArray[Any]
@@ -45,18 +45,24 @@ def payment_options(
     markets: Sequence[str] = (),
     service: str | None = None,
     *,
+    zone: str | None = None,
     training: bool = True,
 ) -> tuple[PaymentOption, ...]:
     """Returns the cheapest offer of each market and term, in each of the requested regions, or else in any region.
 
+    With a `zone`, these are its own offers, and those of its region in markets and terms of which it has none.
     `markets` are markets or terms. Without any, all markets and terms are options, and for training also the seller's
-    managed services. Raises `QuestionError` for a region without the type, for a market that none of them has, and for
-    one in which the service does not rent.
+    managed services. Raises `QuestionError` for a place without the type, for a market that none of them has, for one
+    in which the service does not rent, and for a service of another seller.
     """
+    if service is not None and instance_type.provider not in catalog.reference.providers_of(service):
+        raise QuestionError(f"{service} rents no machines of {instance_type.provider}.", field="managed_service")
     rented = markets_of_service(catalog, service)
-    markets = markets_rented(catalog, service, markets)
+    markets = markets_rented(service, rented, markets)
     wanted = set(markets or rented)
     offers = _TypeOffers(catalog, instance_type)
+    if zone is not None:
+        offers, regions = offers.in_zone(zone), ()
     asked = [_region_sold(offers, region) for region in regions]
     options = [
         PaymentOption(offer, service)
@@ -66,7 +72,7 @@ def payment_options(
     ]
     for market in markets or rented[:1]:
         if not any(market in (option.offer.market, option.offer.term) for option in options):
-            raise _not_sold(offers, market, regions)
+            raise _not_sold(offers, market, regions, zone)
     # A caller who names a market does not ask for a managed service in that market.
     if not markets and not service and training:
         options += [
@@ -109,18 +115,22 @@ def markets_of_service(catalog: Catalog, service: str | None) -> tuple[str, ...]
 
 
 def markets_rented(
-    catalog: Catalog, service: str | None, markets: Sequence[str], field: str = "market"
+    service: str | None, rented: Sequence[str], markets: Sequence[str], field: str = "market"
 ) -> tuple[str, ...]:
-    """Returns those of some markets and terms in which a managed service rents; all of them without a service.
+    """Returns those of some markets and terms in which a managed service rents, given its markets (none: in all).
 
     Raises `QuestionError` if it rents in none of them.
     """
-    rented = markets_of_service(catalog, service)
     kept = tuple(market for market in markets if not rented or market in rented)
     if markets and not kept:
         sentence = f"{service} rents machines as {either(rented)}, and not as {either(markets)}."
-        raise QuestionError(sentence, field=field, near=rented)
+        raise QuestionError(sentence, field=field, near=tuple(rented))
     return kept
+
+
+def zones_on_day(catalog: Catalog) -> dict[str, str | None]:
+    """Returns the region of each zone that has prices of its own on the catalog's day."""
+    return zones_with_prices(catalog.offers)
 
 
 def regions_with(catalog: Catalog, instance_type: InstanceType, place: str, regions: Sequence[str]) -> tuple[str, ...]:
@@ -155,12 +165,34 @@ class _TypeOffers:
         code = -1 if region is None else offers.places.index(region) if region in offers.places else None
         return self.indices[:0] if code is None else self.indices[offers.region[self.indices] == code]
 
+    def in_zone(self, zone: str) -> "_TypeOffers":
+        """Returns the offers that hold in a zone: its own, and those of its whole region where it has none of a kind.
+
+        Raises `QuestionError` if there are none.
+        """
+        offers, indices = self.catalog.offers, self.indices
+        of_zone = indices[offers.zone[indices] == offers.places.index(zone)]
+        region = self.catalog.derive(zones_on_day)[zone]
+        of_region = self.in_region(region)
+        of_region = of_region[offers.zone[of_region] == UNKNOWN]
+        of_region = of_region[~np.isin(self._kinds(of_region), self._kinds(of_zone))]
+        if not len(of_zone) + len(of_region):
+            raise QuestionError(_not_offered(self, zone, region or "").sentence, field="zone")
+        found = _TypeOffers(self.catalog, self.instance_type)
+        found.indices = np.sort(np.concatenate((of_zone, of_region)))
+        return found
+
+    def _kinds(self, among: OfferIndices) -> OfferIndices:
+        """Returns a number for the market and term of each offer."""
+        offers = self.catalog.offers
+        kinds: OfferIndices = offers.market[among].astype(np.int64) * (len(offers.terms) + 1) + offers.term[among] + 1
+        return kinds
+
     def cheapest_of_each(self, among: OfferIndices) -> list[Offer]:
         """Returns the cheapest offer of each market and term, old prices at their high end as in a ranking."""
         offers = self.catalog.offers
         among = among[np.argsort(offers.usd_per_hour[among] * offers.ranking_factor(among), kind="stable")]
-        keys = offers.market[among].astype(np.int64) * (len(offers.terms) + 1) + offers.term[among] + 1
-        _, first = np.unique(keys, return_index=True)
+        _, first = np.unique(self._kinds(among), return_index=True)
         cheapest = [self.catalog.offers.offer(index) for index in among[first].tolist()]
         return sorted(cheapest, key=lambda offer: (MARKETS.index(offer.market), offer.term or ""))
 
@@ -207,12 +239,12 @@ def _not_offered(offers: _TypeOffers, place: str, region: str) -> QuestionError:
     )
 
 
-def _not_sold(offers: _TypeOffers, market: str, regions: Sequence[str]) -> QuestionError:
+def _not_sold(offers: _TypeOffers, market: str, regions: Sequence[str], zone: str | None) -> QuestionError:
     here = [offers.in_region(region) for region in (None, *regions)] if regions else [offers.indices]
     sold = sorted({offer.term or offer.market for among in here for offer in offers.cheapest_of_each(among)})
-    where = f" in {either(regions)}" if regions else ""
+    where = f" in {zone or either(regions)}" if zone or regions else ""
     if sold:
-        there = "there as " if regions else "as "
+        there = "there as " if where else "as "
         text = f"{offers.instance_type.id} is not sold as {market}{where}; it is sold {there}{', '.join(sold)}."
     else:
         text = f"No offer of {offers.instance_type.id} is known."

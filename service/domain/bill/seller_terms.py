@@ -2,10 +2,9 @@
 
 from collections.abc import Collection, Sequence
 from datetime import date
-from typing import Literal
 
 from service.domain.band import Band
-from service.domain.bill.bill import HourlyPrice, SellerTerms, bill_of
+from service.domain.bill.bill import HourlyPrice, SellerTerms, ServiceFee, bill_of
 from service.domain.bill.interruption import Checkpoints, Expectation, expect_by_prior
 from service.domain.bill.run import BilledRun, StoredData, TransferredData
 from service.domain.catalog.hardware import InstanceType
@@ -122,9 +121,7 @@ def known_storage_class(prices: Sequence[StoragePrice], name: str) -> str:
     return name
 
 
-def fee_of(
-    fees: Sequence[Fee], instance_type: InstanceType, service: str | None, day: date
-) -> Fee | Literal["contained"] | Unknown | None:
+def fee_of(fees: Sequence[Fee], instance_type: InstanceType, service: str | None, day: date) -> ServiceFee:
     """Returns the premium of a service on a machine; "contained" for a type whose price contains the premium."""
     if instance_type.twin_of is not None:
         return "contained"

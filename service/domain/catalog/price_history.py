@@ -41,11 +41,6 @@ def offers_among(history: CatalogHistory, names: Mapping[str, Collection[str]]) 
     return among
 
 
-def zones(history: CatalogHistory) -> set[str]:
-    """Returns the names of all zones."""
-    return {history.offers.places[code] for code in np.unique(history.offers.zone) if code >= 0}
-
-
 def prices_in_force(history: CatalogHistory, offers: Mask, first: date | None, last: date) -> NDArray[np.int64]:
     """Returns the rows of the prices of some offers that were in force on any day from `first` to `last`.
 

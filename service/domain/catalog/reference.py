@@ -372,6 +372,11 @@ class Reference:
         """Returns the class of a seller; None if it, or the provider, is unknown."""
         return None if (seller := self.providers.get(provider)) is None else seller.seller_class
 
+    def providers_of(self, service: str) -> frozenset[str]:
+        """Returns the ids of the providers that offer a managed service, or add its premium to their machines."""
+        offered = {each.provider for each in self.services if each.id == service}
+        return frozenset(offered | {fee.provider for fee in self.fees if fee.service == service})
+
     def cpus_of(self, instance_type: InstanceType) -> Iterator[tuple[str, RegionCpu]]:
         """Yields region and CPU for each region of the provider in which the CPU of machines with this GPU is known."""
         for region in self.regions:

@@ -1,11 +1,14 @@
-"""Regions by id, name, country or continent, and their order by nearness."""
+"""Regions by id, name, country or continent, and their order by nearness; zones by id."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 
+import numpy as np
+
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.names import near_names, resolve
+from service.domain.catalog.names import near_names, resolve, with_near
+from service.domain.catalog.offer import UNKNOWN, OfferColumns
 from service.domain.catalog.reference import Region
 from service.domain.errors import UnknownName
 from service.domain.groups import grouped
@@ -13,6 +16,8 @@ from service.domain.groups import grouped
 _IN_BRACKETS = re.compile(r"\(([^()]+)\)")
 _WITH_A_LETTER = re.compile(r"(?:^|(?<=\())(([^()]+?)(?: [A-Z]|[A-Z]区))(?= \(|\)|$)")
 _WORD = re.compile(r"[^\W\d_]+")
+_IN_A_REGION = re.compile(r"(.+?)(?:-?[a-z]|-\d|-[a-z]{3}-\d+[a-z]?)")
+"""A name of a zone: the id of its region, and the rest, as in `us-east-1a`, `europe-west4-b` and `us-east-1-atl-2a`."""
 PLACES_ARE_REGIONS = (
     "A country, such as Germany or DE, a group of countries (EU, EEA, DACH, Nordics) and a continent, such as Europe, "
     "mean all regions there."
@@ -131,6 +136,41 @@ def _regions_by_name(catalog: Catalog) -> dict[str, tuple[str, ...]]:
             if ids.get(name) != (name,):
                 ids[name] = tuple(dict.fromkeys((*ids.get(name, ()), region.id)))
     return ids
+
+
+def zones_with_prices(offers: OfferColumns) -> dict[str, str | None]:
+    """Returns the region of each zone that has prices of its own; None where its offers name none."""
+    pairs = np.unique(np.column_stack((offers.zone, offers.region)), axis=0).tolist()
+    return {
+        offers.places[zone]: None if region == UNKNOWN else offers.places[region]
+        for zone, region in pairs
+        if zone != UNKNOWN
+    }
+
+
+def resolve_zones(
+    names: Iterable[str], zones: Mapping[str, str | None], regions: Iterable[Region], field: str = "zone"
+) -> tuple[str, ...]:
+    """Returns the zones with these ids, of `zones` with their regions.
+
+    Raises `UnknownName`; for the id of a region, alone or with a letter as in `us-east-1a`, with the zones there.
+    """
+    ids, resolved = {region.id.lower(): region.id for region in regions}, list[str]()
+    for name in names:
+        in_region, is_region = _IN_A_REGION.fullmatch(name.lower()), name.lower() in ids
+        region = ids.get(name.lower() if is_region or in_region is None else in_region[1])
+        near = tuple(sorted(zone for zone, its_region in zones.items() if its_region == region))
+        if region is None or any(zone.startswith(region) for zone in near):
+            resolved += resolve("zone with prices of its own", (name,), zones, field)
+            continue
+        if is_region:
+            sentence = f"'{name}' is a region, and no zone."
+        elif near:
+            sentence = f"Zones of {region} go by their ids, because the letter of a zone differs between accounts."
+        else:
+            sentence = f"No price is known for '{name}' alone: name its region, {region}."
+        raise UnknownName(with_near(sentence, near), field=field, near=near)
+    return tuple(dict.fromkeys(resolved))
 
 
 def nearest_first(region: str, others: Iterable[str], regions: Iterable[Region]) -> tuple[str, ...]:

@@ -127,7 +127,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         not_faster=_not_faster(choices),
         nodes=top.nodes,
         instances=top.instances,
-        is_managed=work is not None and work.bill.option is not None and work.bill.option.service is not None,
+        is_managed=top.service_fee is not None,
         cores_bind=cpus_decode_too_slowly(context, top, modelled, catalog),
         basis="peak"
         if work is None
@@ -220,41 +220,55 @@ def _graphics(situation: Situation, catalog: Catalog) -> Figures | None:
 
 
 def _fractional_gpu(situation: Situation, catalog: Catalog) -> Figures | None:
-    least, card = situation.part, None
+    """Returns the cheapest part of a card that is enough, and services that attach a part to a machine.
+
+    A part in place of the first choice has to run the job for less. Where the caller asks for a part, its size decides.
+    """
+    least, top, asked = situation.part, situation.top, situation.context.part_of_gpu is not None
     if least is None:
         return None
-
-    top, gpu = situation.top, situation.gpu
-    asked = situation.context.part_of_gpu is not None or top is None or gpu is None or not gpu.memory_gb
-    usd = np.inf if asked or top is None else catalog.on_demand_prices[catalog.index_of[top.id]]
-
-    def suffices(machine: InstanceType) -> bool:
-        part = machine.gpu
-        if part is None or part.fraction == 1:
-            return False
-        if asked or top is None or gpu is None:
-            return machine.whole_gpus >= least
-        card = catalog.reference.gpus.get(part.partition_of or part.id, part)
-        peak = machine.whole_gpus * max((card.tflops(name) or 0.0 for name in USUAL_PRECISIONS), default=0.0)
-        has_room = (part.memory_gb or 0.0) * machine.gpu_count >= least * (gpu.memory_gb or 0.0)
-        return has_room and peak >= situation.utilisation * best_peak(top)
-
+    enough = partial(_has_part, least) if asked or top is None else partial(_part_runs_job, situation, catalog)
     is_whole = situation.gpu is None or situation.gpu.fraction == 1
-    part = _cheapest(situation, catalog, suffices) if is_whole else None
-    if part is not None and part[0] >= usd:
+    part = _cheapest(situation, catalog, enough) if is_whole else None
+    if (
+        part is not None
+        and not asked
+        and top is not None
+        and part[0] >= catalog.on_demand_prices[catalog.index_of[top.id]]
+    ):
         part = None
-    if part is not None and part[1].gpu is not None:
-        sold = part[1].gpu
-        card = catalog.reference.gpus.get(sold.partition_of or sold.id, sold).name
     services = [
         (service.name, service.description, event.starts_on if event.state in ENDED else None)
         for service in catalog.reference.services
         if service.kind == "fraction"
         and (not situation.context.providers or service.provider in situation.context.providers)
         and (event := service.event_on(catalog.day)) is not None
-        and (event.state == "available" or situation.context.part_of_gpu is not None)
+        and (event.state == "available" or asked)
     ]
+    sold = None if part is None else part[1].gpu
+    card = None if sold is None else _card_of(sold, catalog).name
     return {"cheapest": part, "card": card, "services": services} if part or services else None
+
+
+def _card_of(gpu: Gpu, catalog: Catalog) -> Gpu:
+    """Returns the card that a GPU is, or is a part of."""
+    return catalog.reference.gpus.get(gpu.partition_of or gpu.id, gpu)
+
+
+def _has_part(least: float, machine: InstanceType) -> bool:
+    """Returns whether a machine has a part of a card, and GPUs that make at least this number together."""
+    return machine.gpu is not None and machine.gpu.fraction < 1 and machine.whole_gpus >= least
+
+
+def _part_runs_job(situation: Situation, catalog: Catalog, machine: InstanceType) -> bool:
+    """Returns whether a part of a card has the memory that the job needs of the first choice, and its load the peak."""
+    part, gpu, top, share = machine.gpu, situation.gpu, situation.top, situation.part
+    if part is None or part.fraction == 1 or gpu is None or top is None or share is None:
+        return False
+    card = _card_of(part, catalog)
+    peak = machine.whole_gpus * max((card.tflops(name) or 0.0 for name in USUAL_PRECISIONS), default=0.0)
+    has_room = (part.memory_gb or 0.0) * machine.gpu_count >= share * (gpu.memory_gb or 0.0)
+    return has_room and peak >= situation.utilisation * best_peak(top)
 
 
 # Number formats

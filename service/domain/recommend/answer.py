@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from service.domain.band import Band
+from service.domain.bill.bill import ServiceFee, with_premium
 from service.domain.bill.interruption import Checkpoints, Expectation
 from service.domain.bill.market_bills import BreakEven, MarketBill
 from service.domain.bill.run import ONE_MACHINE, BilledRun
@@ -293,6 +294,8 @@ class RankedOffer:
     joules_per_sample: float | None
     """At the power that was measured with the work, else the rated power of the GPUs; None where peaks rank."""
     score: float
+    service_fee: ServiceFee = None
+    """The premium of the managed service that rents the machines."""
     tied: Ties = UNTIED
     pareto: bool = False
 
@@ -309,9 +312,9 @@ class RankedOffer:
 
     @property
     def usd_per_hour(self) -> float | None:
-        """Price of an hour of all machines."""
-        usd = self.offer.price.usd_per_hour
-        return None if usd is None else usd * self.machines
+        """Price of an hour of all machines, with the premium of a managed service."""
+        micros = with_premium(self.offer.price.usd_micros_per_hour, self.service_fee)
+        return None if micros is None else micros / MICRO * self.machines
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -388,6 +391,8 @@ class Answer:
     ranked: int
     """Number of choices without the limit on their number: one per admitted type, or one per offer."""
     current: Choice | None
+    current_explained: Explained | None
+    """The grounds on which the question rejects the current machine."""
     price_ignored: bool
     advice: tuple[Statement[AdviceCode], ...]
     notes: tuple[Note, ...]

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.domain.arrays import Floats
+from service.domain.arrays import Floats, Mask
+from service.domain.bill.charges import hourly_prices
+from service.domain.bill.seller_terms import fee_of
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, USUAL_PRECISIONS, SupportAsked
@@ -82,6 +84,8 @@ class Basis(NamedTuple):
     """Independent runs, where peaks rank: each takes a GPU of its own, on as many machines as that needs."""
     most_machines: int | None = None
     """Most machines for the runs, which share GPUs if these machines have too few; None without a limit."""
+    managed_service: str | None = None
+    """The managed service that rents the machines, whose premium is part of their price."""
 
     def under(self, objective: Objective, limits: Limits | None = None) -> "Basis":
         """Returns the same basis under another objective and, if given, other limits."""
@@ -104,12 +108,15 @@ def basis_of(question: Question, catalog: Catalog) -> Basis:
         asked = PeaksAsked(question.work.task, question.precisions, question.usual, support)
         peaks = assumed_peaks(asked, catalog)
         most = question.limits.max_instances if "constraints.max_instances" in question.given else None
-        return Basis(question.objective, None, peaks, question.nodes[0], question.work.concurrent_runs, most)
+        return Basis(
+            question.objective, None, peaks, question.nodes[0], question.work.concurrent_runs, most,
+            question.managed_service,
+        )  # fmt: skip
     fleet = _fleet(question.work.job, question.name, node_counts(*question.nodes), catalog)
     planner = Planner(
         fleet, question.objective, question.limits, question.checkpoints, question.run, question.managed_service
     )
-    return Basis(question.objective, planner, None)
+    return Basis(question.objective, planner, None, managed_service=question.managed_service)
 
 
 def _fleet(
@@ -196,9 +203,10 @@ def order(catalog: Catalog, basis: Basis, candidates: CheapestOffers) -> Ranked:
     """Returns all of these offers, best first; those that miss a limit on the whole job have an infinite score."""
     if basis.planner is not None:
         plans = plans_of(basis.planner, candidates, catalog)
-        return rank(candidates, basis.objective, plans.figures, plans, catalog)
+        return rank(candidates, basis.objective, plans.figures, plans.incomplete, plans, catalog)
     assert basis.peaks is not None
-    return rank(candidates, basis.objective, figures_of(candidates, basis, basis.peaks, catalog), None, catalog)
+    figures, incomplete = figures_of(candidates, basis, basis.peaks, catalog)
+    return rank(candidates, basis.objective, figures, incomplete, None, catalog)
 
 
 def ranked_offer(
@@ -225,9 +233,10 @@ def ranked_offer(
         usd, seconds = (known(float(each[candidate])) for each in (plans.figures.usd, plans.seconds_per_request))
         per_usd = float(plans.figures.samples[candidate]) / usd if usd else None
         joules = known(float(plans.figures.watts[candidate]) / speed) if speed else None
+    instance_type = catalog.instance_types[index]
     return RankedOffer(
         rank=row + 1,
-        instance_type=catalog.instance_types[index],
+        instance_type=instance_type,
         index=index,
         offer_index=offer_index,
         offer=catalog.offers.offer(offer_index),
@@ -241,6 +250,7 @@ def ranked_offer(
         seconds_per_request=seconds,
         joules_per_sample=joules,
         score=float(ranked.score[row]),
+        service_fee=fee_of(catalog.reference.fees, instance_type, basis.managed_service, catalog.day),
         tied=tied,
         pareto=pareto,
     )
@@ -277,15 +287,13 @@ def share_of_runs(basis: Basis, instance_type: InstanceType) -> tuple[float, flo
     return min(float(basis.runs), machines * gpus) / gpus, machines
 
 
-def figures_of(candidates: CheapestOffers, basis: Basis, peaks: Peaks, catalog: Catalog) -> Figures:
-    """Returns the figures that the objective weighs for these offers, by peaks."""
+def figures_of(candidates: CheapestOffers, basis: Basis, peaks: Peaks, catalog: Catalog) -> tuple[Figures, Mask]:
+    """Returns the figures that the objective weighs for these offers, by peaks, and which prices are lower bounds."""
     shares = [share_of_runs(basis, catalog.instance_types[index]) for index in candidates.instance_type.tolist()]
     share, machines = np.array(shares, np.float64).reshape(-1, 2).T
-    price, speed = (
-        catalog.offers.usd_per_hour_at(candidates.offer) * machines,
-        peaks.peak[candidates.instance_type] * share,
-    )
-    return Figures(
+    of_machine, incomplete = hourly_prices(basis.managed_service, candidates.instance_type, candidates.offer, catalog)
+    price, speed = of_machine * machines, peaks.peak[candidates.instance_type] * share
+    figures = Figures(
         usd=price,
         usd_per_hour=price,
         hours=1 / speed,
@@ -299,6 +307,7 @@ def figures_of(candidates: CheapestOffers, basis: Basis, peaks: Peaks, catalog: 
         samples=speed,
         data_usd=np.zeros(len(price)),
     )
+    return figures, incomplete
 
 
 def known(value: float) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Indices
+from service.domain.arrays import Floats, Indices, Mask
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Offers
@@ -97,18 +97,19 @@ class Ranked:
 
 
 def rank(
-    candidates: CheapestOffers, objective: Objective, figures: Figures, plans: Plans | None, catalog: Catalog
-) -> Ranked:
+    candidates: CheapestOffers, objective: Objective, figures: Figures, incomplete: Mask, plans: Plans | None,
+    catalog: Catalog,
+) -> Ranked:  # fmt: skip
     """Returns the candidates, best score first; equal scores by price, machines, market (spot last) and name.
 
-    A price that no recent observation confirms ranks at the high end of what it is believed to be.
+    A price that no recent observation confirms ranks at the high end of what it is believed to be. `incomplete` says
+    which dollars are a lower bound.
     """
     score = scores(objective, figures.at_prices(catalog.offers.ranking_factor(candidates.offer)))
-    cost = figures.usd
+    cost = np.where(incomplete, np.nan, figures.usd)
+    if objective.needs(NEEDS_PRICE):
+        score = score + INCOMPLETE * incomplete
     if plans is not None:
-        cost = np.where(plans.incomplete, np.nan, cost)
-        if objective.needs(NEEDS_PRICE):
-            score = score + INCOMPLETE * plans.incomplete
         score = np.where(plans.keeps, score, np.inf)
     spot = catalog.offers.market[candidates.offer] == SPOT
     total = np.nan_to_num(figures.usd_per_hour, nan=np.inf)

@@ -88,6 +88,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         admitted=admitted.types.bit_count(),
         ranked=leading.ranked,
         current=current,
+        current_explained=None if rented is None else explained((rented.instance_type.id,), selection, catalog)[0],
         price_ignored=priced is not None,
         advice=leading.advice,
         notes=(*_changed_objective(question, basis, selection.admitted, choices, catalog), *notes),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.domain.bill.bill import PartName
+from service.domain.bill.bill import Bill, PartName, ServiceFee
 from service.domain.bill.market_bills import MarketBill
 from service.domain.bill.seller_terms import commitment_of
 from service.domain.catalog.catalog import Catalog, without_cluster
@@ -17,7 +17,7 @@ from service.domain.evidence.named import NamedRate
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.layouts.warnings import estimate_warnings
-from service.domain.money import MICRO
+from service.domain.money import MICRO, Unknown
 from service.domain.physics.cluster import cluster_of_instance
 from service.domain.physics.generation import ServedLoad
 from service.domain.physics.input_pipeline import (
@@ -78,18 +78,18 @@ def warnings_on(
         replaced = {warning.code.value for warning in of_estimate}
         warnings = [warning for warning in warnings if warning.code.value not in replaced]
         warnings += [Statement(WarningCode(warning.code), warning.figures) for warning in of_estimate]
-    if estimate is not None:
-        warnings += cost_warnings(estimate.bill)
+    warnings += cost_warnings(offer.service_fee, None if estimate is None else estimate.bill.bill)
     if estimate is not None and estimate.measured is not None:
         warnings += measurement_warnings(estimate.measured, context.framework)
     return tuple(warnings)
 
 
-def cost_warnings(bill: MarketBill) -> Warnings:
+def cost_warnings(fee: ServiceFee, bill: Bill | None) -> Warnings:
     """Yields the charges that the caller asks for and whose price is unknown."""
-    parts = () if bill.bill is None else bill.bill.parts
-    if unknown := tuple(dict.fromkeys(part.reason for part in parts if part.reason and part.name in ASKED_CHARGES)):
-        yield statement(WarningCode.COST_INCOMPLETE, reasons=unknown)
+    reasons = [fee.reason] if isinstance(fee, Unknown) else []
+    reasons += [part.reason for part in bill.parts if part.reason and part.name in ASKED_CHARGES] if bill else []
+    if reasons:
+        yield statement(WarningCode.COST_INCOMPLETE, reasons=tuple(dict.fromkeys(reasons)))
 
 
 def measurement_warnings(measured: NamedRate, framework: str | None) -> Warnings:

@@ -256,9 +256,7 @@ def _exclude_check(catalog: Catalog, names: tuple[str, ...]) -> Check:
 
 
 def _managed_service_check(catalog: Catalog, service: str) -> Check:
-    reference = catalog.reference
-    providers = {offered.provider for offered in reference.services if offered.id == service}
-    providers |= {fee.provider for fee in reference.fees if fee.service == service}
+    providers = catalog.reference.providers_of(service)
     fails = catalog.types_that(lambda type_: type_.provider not in providers)
     return Check("managed_service", "constraint", fails)
 

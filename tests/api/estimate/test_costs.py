@@ -106,6 +106,35 @@ def test_a_second_is_paid_as_a_minute_and_before_2017_as_an_hour(client: TestCli
         assert part(cost, "billing_rounding")["usd"]["likely"] > 0
 
 
+def test_a_managed_service_takes_its_premium_of_every_price_of_a_unit(client: TestClient) -> None:
+    """Also where nothing has an end, so that no bill has the premium as a part: a rate, and a month of a load."""
+    machine = {"machine": "aws/g5.xlarge", "region": "us-east-1", "market": "on_demand"}
+    rated = {"task": "training", "model": "resnet-50", "precision": ["fp16"]}
+    for body in ({"workload": rated, **machine}, {**SERVING, "load": {"requests_per_second": 1}, **machine}):
+        (plain,), (managed,) = (
+            post_estimate(client, changed(body, managed_service=service))["cost"]
+            for service in (None, "sagemaker-training")
+        )
+        assert managed["usd_per_hour"] == plain["usd_per_hour"] == 1.006
+        units = [name for name, price in plain["per_unit"].items() if price is not None]
+        assert units
+        for name in units:
+            more = plain["per_unit"][name]["likely"] / managed["per_unit"][name]["likely"]
+            assert more == pytest.approx(1.4 if name == "samples_per_usd" else 1 / 1.4, rel=1e-4), name
+        if plain["month"] is not None:
+            assert managed["month"]["usd"]["likely"] == pytest.approx(1.4 * plain["month"]["usd"]["likely"], rel=1e-6)
+    assert plain["month"] is not None
+
+
+def test_an_unknown_premium_leaves_prices_of_a_unit_unknown(client: TestClient) -> None:
+    service = {"managed_service": "sagemaker-managed-spot-training", "market": "spot"}
+    rated = {"task": "training", "model": "resnet-50", "precision": ["fp16"]}
+    body = {"workload": rated, "machine": "aws/g5.xlarge", "region": "us-east-1", **service}
+    (cost,) = post_estimate(client, body)["cost"]
+    assert set(cost["per_unit"].values()) == {None}
+    assert "The premium of sagemaker-managed-spot-training on g5 machines is not known." in cost["missing"]
+
+
 def test_a_managed_service_takes_its_premium(client: TestClient) -> None:
     plain = entry(post_estimate(client, HOURS))
     answer = post_estimate(client, changed(HOURS, managed_service="sagemaker-training", market="on_demand"))
@@ -137,6 +166,34 @@ def test_every_market_stands_side_by_side(client: TestClient) -> None:
         ("reserved", "capacity_block", None),
         ("on_demand", None, "sagemaker-training"),
     ]
+
+
+def test_a_zone_has_its_own_prices_and_those_of_its_region(client: TestClient) -> None:
+    """Spot has a price in each zone, and for the whole region, which holds only in zones without one of their own."""
+    spot = {
+        item["zone"]: item["usd_per_hour"]
+        for item in offers_of(client, HOURS["machine"], "spot")
+        if item["region"] == "us-east-1"
+    }
+    assert {None, "use1-az1", "use1-az2"} <= spot.keys()
+    assert "use1-az5" not in spot
+    for zone, priced in (("use1-az2", "use1-az2"), ("use1-az5", None), ("USE1-AZ1", "use1-az1")):
+        answer = post_estimate(client, changed(HOURS, region=None, zone=zone))
+        at_spot = entry(answer, "spot")
+        assert (at_spot["zone"], at_spot["usd_per_hour"]) == (priced, spot[priced])
+        assert {each["region"] for each in answer["cost"]} == {"us-east-1"}
+        assert {each["zone"] for each in answer["cost"]} == {None, priced}
+        assert {each["market"] for each in answer["cost"]} == {"on_demand", "spot", "reserved"}
+    both = post_estimate(client, changed(HOURS, region="United States", zone="use1-az2", market="spot"))
+    assert [each["zone"] for each in both["cost"]] == ["use1-az2"]
+
+
+def test_zones_are_compared_in_a_batch(client: TestClient) -> None:
+    zones = ["use1-az1", "use1-az2"]
+    body = {"base": changed(HOURS, region=None, market="spot"), "over": {"zone": zones}}
+    items = client.post("/estimate/batch", json=body).json()["items"]
+    assert sorted(item["over"]["zone"] for item in items) == zones
+    assert all(item["answer"]["cost"][0]["zone"] == item["over"]["zone"] for item in items)
 
 
 def test_every_region_asked_has_its_own_prices(client: TestClient) -> None:
@@ -505,6 +562,13 @@ WRONG: dict[str, tuple[Body, str, str]] = {
     ),
     "a market the region lacks": (changed(HOURS, market="reserved", region="eu-central-1"), "market", "us-east-1"),
     "unknown region": (changed(HOURS, region="us-esat-1"), "region", "us-east-1"),
+    "a letter of a zone": (changed(HOURS, region=None, zone="us-east-1a"), "zone", "use1-az1"),
+    "a zone of another region": (changed(HOURS, zone="euc1-az1"), "zone", "euc1-az1 is a zone of eu-central-1"),
+    "a zone without it": (changed(HOURS, region=None, zone="usw1-az3"), "zone", "the nearest is us-west-2"),
+    "a market the zone lacks": (
+        changed(HOURS, region=None, zone="euc1-az1", market="reserved"), "market", "not sold as reserved in euc1-az1",
+    ),
+    "a zone of a described machine": ({"hours": 1, "machine": {"gpu": "t4"}, "zone": "use1-az1"}, "zone", "leave zone"),
     "a region without it": (changed(HOURS, region="us-west-1"), "region", "us-west-2"),
     "one price everywhere": (
         {"hours": 1, "machine": "lambda/gpu_8x_a100", "region": "us-east-1"}, "region", "leave the region out",
@@ -521,6 +585,10 @@ WRONG: dict[str, tuple[Body, str, str]] = {
         "market", "rents machines as spot",
     ),
     "unknown service": (changed(HOURS, managed_service="sagemaker"), "managed_service", "sagemaker-training"),
+    "a service of another seller": (
+        {"hours": 1, "machine": "azure/Standard_NC4as_T4_v3", "managed_service": "sagemaker-training"},
+        "managed_service", "sagemaker-training rents no machines of azure.",
+    ),
     "a market of one's own": (
         {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}, "market": "spot"}, "market", "price of its own",
     ),

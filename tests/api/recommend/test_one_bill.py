@@ -86,7 +86,7 @@ def estimate_of(question: Body, choice: Any) -> Body:
         "market": choice["cost"]["term"] or choice["market"],
     }
     body |= {name: question[name] for name in BILLED if name in question}
-    return body | ({"region": choice["region"]} if choice["region"] else {})
+    return body | {name: choice[name] for name in ("region", "zone") if choice[name]}
 
 
 @pytest.mark.parametrize("share", range(SHARES))
@@ -102,11 +102,12 @@ def test_a_choice_has_the_bill_of_its_estimate(share: int, client: TestClient, v
             bill, machines = choice["cost"], choice["nodes"] * choice["instances"]
             assert choice["estimate"]["usd"] == bill["usd"]
             assert bill["usd"] is None or adds_up(bill, machines), f"{bill}"
-            # An estimate shows the cheapest offer of a region; `per: offer` has the others too.
-            for entry in estimate["cost"]:
-                if all(entry[name] == bill[name] for name in PLACE):
-                    assert entry == bill, f"{json.dumps(estimate_of(question, choice))}"
-                    compared += 1
+            same = [entry for entry in estimate["cost"] if all(entry[name] == bill[name] for name in PLACE)]
+            # An estimate shows the cheapest offer of a region, or that of a zone; `per: offer` has the others too.
+            assert same or not bill["zone"]
+            for entry in same:
+                assert entry == bill, f"{json.dumps(estimate_of(question, choice))}"
+                compared += 1
     assert compared > ASKED / SHARES / 4
 
 
@@ -287,6 +288,48 @@ def test_a_managed_service_runs_on_machines_of_its_provider(client: TestClient) 
     assert "managed_service" in {rejection["code"] for rejection in answer["rejections"]}
     spot = post_recommend(client, {**SHORT, "managed_service": "sagemaker-managed-spot-training"})
     assert {choice["market"] for choice in spot["choices"]} == {"spot"}
+
+
+@pytest.mark.parametrize("model", [None, "resnet-50"], ids=["by peaks", "by rates"])
+def test_an_hour_through_a_managed_service_ranks_with_its_premium(model: str | None, client: TestClient) -> None:
+    """The premium is 40 % on the smallest machine of G4dn and 15 % on P4d, which then has more peak for a dollar."""
+    work = {"task": "training", "precision": ["fp16"]} | ({} if model is None else {"model": model})
+    families = {"provider": ["aws"], "region": ["us-east-1"], "family": ["g4dn", "g5", "p4d"]}
+    asked = {"workload": work, "constraints": families, "objective": "cheapest", "limit": 50}
+    plain, managed = (
+        {choice["instance"]: choice for choice in post_recommend(client, {**asked, **service})["choices"]}
+        for service in ({}, {"managed_service": "sagemaker-training"})
+    )
+    premiums = {"g4dn.xlarge": 1.4, "g5.xlarge": 1.4, "p4d.24xlarge": 1.15}
+    for name, choice in managed.items():
+        of_machine = choice["price"]["usd_per_hour"]
+        assert of_machine == plain[name]["price"]["usd_per_hour"]
+        assert choice["usd_per_hour"] == pytest.approx(of_machine * premiums.get(name, 1.25), abs=1e-6)
+        assert f"${choice['usd_per_hour']:.6g} an hour" in choice["reasons"][0]["text"]
+        if model is None:
+            per_usd = choice["estimate"]["peak_tflops"] / choice["usd_per_hour"]
+            assert choice["estimate"]["peak_tflops_per_usd_hour"] == pytest.approx(per_usd, rel=1e-3)
+    value = {**asked, "objective": "best_value", "managed_service": "sagemaker-training"}
+    bests = [post_recommend(client, each)["choices"][0] for each in ({**value, "managed_service": None}, value)]
+    if model is None:
+        assert [best["instance"] for best in bests] == ["g4dn.xlarge", "p4d.24xlarge"]
+    advised = {each["code"] for each in post_recommend(client, value)["advice"]}
+    assert "managed_training" not in advised
+
+
+def test_an_hour_with_an_unknown_premium_is_unknown_and_comes_last(client: TestClient) -> None:
+    """The premium of SageMaker training is known for the ml.* machines, whose price has it, and for few others."""
+    work = {"task": "training", "precision": ["bf16"]}
+    families = {"provider": ["aws"], "family": ["g5", "trn1", "g6f", "ml.p5"]}
+    asked = {"workload": work, "constraints": families, "managed_service": "sagemaker-training", "limit": 50}
+    choices = post_recommend(client, asked)["choices"]
+    known = [choice["usd_per_hour"] is not None for choice in choices]
+    assert known == sorted(known, reverse=True)
+    assert set(known) == {True, False}
+    for choice in choices:
+        texts = [each["text"] for each in choice["warnings"] if each["code"] == "cost_incomplete"]
+        assert bool(texts) is (choice["usd_per_hour"] is None)
+        assert all("The premium of sagemaker-training on" in text for text in texts)
 
 
 def test_an_unknown_charge_is_a_warning_and_not_nothing(client: TestClient) -> None:

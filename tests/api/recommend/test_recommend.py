@@ -394,6 +394,8 @@ def test_choices_are_compared_with_the_current_machine(client: TestClient) -> No
     current = answer["current"]
     assert current["instance"] == "aws/p3.8xlarge"
     assert current["estimate"]["peak_tflops"] == pytest.approx(500)
+    assert [each["code"] for each in current["grounds"]] == ["lifecycle"]
+    assert not post_recommend(client, question(constraints=limits, current_instance="g5.xlarge"))["current"]["grounds"]
     for choice in answer["choices"]:
         assert choice["compared_to_current"]["relative_usd_per_hour"] == pytest.approx(
             choice["usd_per_hour"] / current["usd_per_hour"], abs=1e-4

@@ -601,24 +601,30 @@ def test_choices_are_compared_with_what_the_job_takes_on_the_current_machine(cli
 
 
 @pytest.mark.parametrize(
-    ("machine", "work", "estimated"),
+    ("machine", "work", "estimated", "ground"),
     [
-        ("aws/p3.8xlarge", {"precision": ["fp8"]}, False),
-        ("aws/m5.large", {}, False),
-        ("aws/p3.16xlarge", {"model": "resnet-50", "global_batch_size": 3, "sequence_length": None}, False),
-        ("aws/g4dn.xlarge", {"model": "llama-3.1-70b"}, True),
+        ("aws/p3.8xlarge", {"precision": ["fp8"]}, False, "precision"),
+        ("aws/m5.large", {}, False, "precision"),
+        (
+            "aws/p3.16xlarge",
+            {"model": "resnet-50", "global_batch_size": 3, "sequence_length": None},
+            False,
+            "global_batch_size",
+        ),
+        ("aws/g4dn.xlarge", {"model": "llama-3.1-70b"}, True, "gpu_memory"),
     ],
     ids=["lacks the precision", "has no GPU", "has more GPUs than the batch has samples", "is too small"],
 )
 def test_a_current_machine_that_cannot_run_the_job_is_compared_as_far_as_possible(
-    client: TestClient, machine: str, work: dict[str, Any], estimated: bool
+    client: TestClient, machine: str, work: dict[str, Any], estimated: bool, ground: str
 ) -> None:
     body = question(
         workload={**LLAMA, "precision": ["fp16"], "amount": {"steps": 10}, **work}, current_instance=machine, limit=5
     )
     answer = post_recommend(client, body)
-    estimate = answer["current"] and answer["current"]["estimate"]
+    estimate = answer["current"]["estimate"]
     assert (estimate is not None) == estimated
+    assert ground in {each["code"] for each in answer["current"]["grounds"]}
     if estimated:
         assert estimate["samples_per_second"] is None
         assert estimate["usd"] is None

@@ -11,8 +11,8 @@ from service.domain.catalog.price_history import (
     offers_among,
     prices_in_force,
     prices_on,
-    zones,
 )
+from service.domain.catalog.regions import zones_with_prices
 from tests.builders.catalogs import history
 from tests.builders.instance_types import instance_type
 from tests.builders.offers import Priced, priced
@@ -66,8 +66,8 @@ def test_prices_over_a_span_include_those_that_ended_within_it() -> None:
     assert usd(RECORDED, prices_in_force(RECORDED, EVERY_OFFER, MARCH, MARCH)) == [40.0, 32.0, 98.0]
 
 
-def test_zones_are_those_of_the_offers() -> None:
-    assert zones(RECORDED) == {"us-east-1a"}
+def test_zones_are_those_of_the_offers_with_their_regions() -> None:
+    assert zones_with_prices(RECORDED.offers) == {"us-east-1a": "us-east-1"}
 
 
 def test_a_price_that_moved_is_a_change_and_one_that_stayed_is_none() -> None:

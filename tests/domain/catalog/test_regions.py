@@ -1,9 +1,10 @@
-"""Which region is near: its own country, then its continent, then what names share."""
+"""Which region is near: its own country, then its continent, then what names share; and which zones have prices."""
 
 import pytest
 
 from service.domain.catalog.reference import Region
-from service.domain.catalog.regions import nearest_first
+from service.domain.catalog.regions import nearest_first, resolve_zones
+from service.domain.errors import UnknownName
 
 LOCATIONS = {
     "us-east-1": ("US", "north america"),
@@ -36,3 +37,35 @@ def test_the_nearest_come_first(region: str, first: tuple[str, ...]) -> None:
 def test_where_no_country_is_known_names_decide() -> None:
     assert nearest_first("us-east-9", ["eu-west-1", "us-east-1"], REGIONS)[0] == "us-east-1"
     assert nearest_first("nowhere", [], REGIONS) == ()
+
+
+ZONES = {"use1-az1": "us-east-1", "use1-az2": "us-east-1", "eu-central-1-b": "eu-central-1", "AD-1": None}
+
+
+def test_zones_are_known_by_their_ids() -> None:
+    assert resolve_zones(["use1-az1", "USE1-AZ2", "ad-1", "use1-az1"], ZONES, REGIONS) == (
+        "use1-az1",
+        "use1-az2",
+        "AD-1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "near"),
+    [
+        ("us-east-1a", "Zones of us-east-1 go by their ids, because the letter", ("use1-az1", "use1-az2")),
+        ("US-EAST-1-atl-2a", "Zones of us-east-1 go by their ids, because the letter", ("use1-az1", "use1-az2")),
+        ("us-east-1", "'us-east-1' is a region, and no zone.", ("use1-az1", "use1-az2")),
+        ("us-west-2c", "No price is known for 'us-west-2c' alone: name its region, us-west-2.", ()),
+        ("use1-az9", "No zone with prices of its own is called 'use1-az9'.", ("use1-az1", "use1-az2")),
+        ("eu-central-1-c", "No zone with prices of its own is called", ("eu-central-1-b",)),
+    ],
+)
+def test_a_name_that_is_no_id_of_a_zone_is_refused_with_the_ids_of_its_region(
+    name: str, sentence: str, near: tuple[str, ...]
+) -> None:
+    with pytest.raises(UnknownName) as refused:
+        resolve_zones([name], ZONES, REGIONS)
+    assert refused.value.sentence.startswith(sentence)
+    assert sorted(refused.value.near) == sorted(near)
+    assert refused.value.field == "zone"
