@@ -74,8 +74,8 @@ class Job:
     """Independent runs at the same time, each on nodes of its own."""
     weight_precision: str | None = None
     weight_bits: float | None = None
-    bits_of_file: bool = False
-    """Whether `weight_bits` are those of a GGUF file."""
+    mean_bits: bool = False
+    """Whether `weight_bits` are a mean over all weights, as those of a GGUF file are; so are those of some stacks."""
     method: Method = "full"
     optimizer: str = "adamw"
     purpose: Literal["pretrain", "finetune"] | None = None
@@ -417,7 +417,7 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
         model=job.model,
         precision=precision,
         weight_bits=bits,
-        bits_of_file=job.bits_of_file,
+        mean_bits=job.mean_bits or job.software.stack.mean_bits,
         expansion=_expansion(job, stored),
         unpacking_flops=format_of(stored).unpacking_flops,
         kv_precision=job.kv_precision or cache,
