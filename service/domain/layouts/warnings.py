@@ -11,6 +11,7 @@ from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.models.counts import multiplied_parameters
 from service.domain.physics.cluster import Cluster
+from service.domain.physics.inference_roofline import steps_with_drafts
 from service.domain.physics.input_pipeline import feed_of
 from service.domain.physics.training_roofline import DECODE_SECONDS_PER_VCPU_SAMPLE, FAMILIES_OF_IMAGES
 from service.domain.statement import Statement, statement
@@ -35,6 +36,7 @@ class EstimateWarningCode(StrEnum):
     LENGTH_UNKNOWN = "length_unknown"
     REQUESTS_WAIT = "requests_wait"
     SLOW_FIRST_TOKEN = "slow_first_token"  # noqa: S105 - a token of an answer
+    DRAFTS_DO_NOT_PAY = "drafts_do_not_pay"
     BATCH_ASSUMED = "batch_assumed"
     LENGTHS_ASSUMED = "lengths_assumed"
     HOST_BOUND = "host_bound"
@@ -77,6 +79,7 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
         yield statement(EstimateWarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated)
     yield from _length_warnings(job_estimate)
     yield from _load_warnings(job_estimate)
+    yield from _draft_warnings(job_estimate)
     yield from _feed_warnings(job_estimate, cluster)
     yield from _image_warnings(job_estimate, cluster)
     yield from _encoder_warnings(job_estimate.job)
@@ -179,6 +182,18 @@ def _load_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWarn
     if seconds > usual:
         percentile = served.serving.percentiles["max_seconds_to_first_token"]
         yield statement(EstimateWarningCode.SLOW_FIRST_TOKEN, seconds=seconds, percentile=percentile, usual=usual)
+
+
+def _draft_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields speculative decoding that slows down even a request alone, which gains the most from it."""
+    config = job_estimate.config
+    if not isinstance(config, InferenceConfig) or not config.any_load.speculative_acceptance:
+        return
+    steps = steps_with_drafts(config)
+    if steps >= 1.0:
+        drafter = config.any_load.drafter
+        figures = {"steps": steps, "drafter": drafter and drafter.name, "model": job_estimate.job.model.name}
+        yield statement(EstimateWarningCode.DRAFTS_DO_NOT_PAY, **figures)
 
 
 def _feed_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:

@@ -188,7 +188,7 @@ def step_unpacking_flops(config: InferenceConfig, layout: AnyLayout, running: Nu
 
 
 class _Drafts(NamedTuple):
-    """What a draft model adds to each generated token and, as `read_flops`, to each token of a prompt; 0 without one.
+    """Work of a draft model for each generated token and, as `read_flops`, for each token of a prompt; 0 without one.
 
     A tensor group divides the bytes of weights and the FLOPs.
     """
@@ -217,6 +217,12 @@ def _drafts(config: InferenceConfig, tensor: Number = 1) -> _Drafts:
         cached_bytes=tokens * cache_bytes_read(t, _mean_context(config), config.formats.cache_bytes, tensor),
         read_flops=2.0 * multiplied,
     )
+
+
+def steps_with_drafts(config: InferenceConfig) -> float:
+    """Returns the time of a token of one request, in steps without drafts, where reading weights takes all of it."""
+    read = multiplied_parameters(config.model) * float(bits_moved(config, alone=True)) / 8
+    return config.any_load.steps_per_token + _drafts(config).weight_bytes / read
 
 
 def _mean_context(config: InferenceConfig) -> float:
