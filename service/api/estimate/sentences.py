@@ -92,10 +92,12 @@ def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float, asked: 
     return _bound_by_host(rate, asked, f"{gbps:g} Gbps deliver only {_rate(read)} of {sample_mb:g} MB")
 
 
-def _precision_stored(gpu: str, asked: str, precision: str, engine: str | None, all_change: bool = False) -> str:
+def _precision_stored(
+    gpu: str, asked: str, precision: str, engine: str | None, all_change: bool = False, rate_known: bool = True
+) -> str:
     if all_change:
         return f"Full training keeps its weights in {precision}: {asked} only stores weights that do not change."
-    does_not = f"The {gpu} does not multiply in {asked}"
+    does_not = f"The {gpu} does not multiply in {asked}" if rate_known else f"No rate of {gpu} in {asked} is known"
     if engine is not None:
         whose = "An engine that is not named" if engine == UNKNOWN.line else engine
         does_not = f"{whose} is not known to multiply in {asked} on the {gpu}"

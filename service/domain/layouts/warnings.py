@@ -103,7 +103,8 @@ def _precision_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Stateme
     if asked and precision not in asked and not only_stores(job_estimate.job.task, asked[0]):
         engine = job_estimate.job.software.on(gpu.platform).line if gpu.runs(asked[0], "any") else None
         figures = {"gpu": gpu.name, "engine": engine, "asked": asked[0], "precision": precision}
-        yield statement(EstimateWarningCode.PRECISION_STORED, **figures)
+        # CPUs may have units whose rates no source states.
+        yield statement(EstimateWarningCode.PRECISION_STORED, **figures, rate_known=gpu.kind != CPU)
     job = job_estimate.job
     stored = job.weight_precision or (asked[0] if asked else job.weights_of_checkpoint or precision)
     narrow = only_stores(job.task, stored) or stored == job.weights_of_checkpoint
