@@ -40,4 +40,5 @@ def training(**given: Any) -> TrainingConfig:
 
 
 def inference(**given: Any) -> InferenceConfig:
-    return replace(InferenceConfig(model(), input_length=1000.0, output_length=500.0), **given)
+    config = replace(InferenceConfig(model(), input_length=1000.0, output_length=500.0), **given)
+    return replace(config, mean_bits=config.mean_bits or config.software.stack.mean_bits)

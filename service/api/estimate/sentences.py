@@ -92,10 +92,12 @@ def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float, asked: 
     return _bound_by_host(rate, asked, f"{gbps:g} Gbps deliver only {_rate(read)} of {sample_mb:g} MB")
 
 
-def _precision_stored(gpu: str, asked: str, precision: str, engine: str | None, all_change: bool = False) -> str:
+def _precision_stored(
+    gpu: str, asked: str, precision: str, engine: str | None, all_change: bool = False, rate_known: bool = True
+) -> str:
     if all_change:
         return f"Full training keeps its weights in {precision}: {asked} only stores weights that do not change."
-    does_not = f"The {gpu} does not multiply in {asked}"
+    does_not = f"The {gpu} does not multiply in {asked}" if rate_known else f"No rate of {gpu} in {asked} is known"
     if engine is not None:
         whose = "An engine that is not named" if engine == UNKNOWN.line else engine
         does_not = f"{whose} is not known to multiply in {asked} on the {gpu}"
@@ -152,6 +154,14 @@ def _length_unknown(*, fields: tuple[str, ...]) -> str:
     return f"No {named} was given, so each {parts} has one token: send the lengths of your requests for their rates."
 
 
+def _drafts_do_not_pay(steps: float, drafter: str | None, model: str) -> str:
+    smaller = "" if drafter is None else f"a smaller `draft_model` than {drafter}, "
+    return (
+        f"Drafts slow {model} down: with them, a token takes {steps:.2f} times as long for a request alone, and longer "
+        f"for many. Send {smaller}a shorter `draft_length`, or no `speculative_acceptance`."
+    )
+
+
 WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.GPU_MEMORY: _gpu_memory,
     EstimateWarningCode.HOST_MEMORY: _host_memory,
@@ -169,6 +179,7 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
         f"The first token takes up to {seconds:.3g} s in {100 * percentile:g} % of requests, and MLPerf Inference v4.0 "
         f"allows a server of Llama 2 70B {usual:g} s: `max_seconds_to_first_token` limits it."
     ),
+    EstimateWarningCode.DRAFTS_DO_NOT_PAY: _drafts_do_not_pay,
     EstimateWarningCode.NO_CLUSTER_THERE: (
         "The machines are those of a marketplace, each of another owner: no network joins the {nodes} nodes."
     ).format,

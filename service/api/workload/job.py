@@ -230,7 +230,7 @@ def _weights(work: WorkloadRequest) -> dict[str, Any]:
     if work.task == "training":
         field = "model" if work.weight_precision is None else "weight_precision"
         raise QuestionError("Weights in a GGUF file do not train.", field=f"workload.{field}")
-    return {"weight_precision": None, "weight_bits": work.weight_bits or bits, "bits_of_file": True}
+    return {"weight_precision": None, "weight_bits": work.weight_bits or bits, "mean_bits": True}
 
 
 def _as_published(work: WorkloadRequest, model: Model) -> tuple[str, ...]:

@@ -120,8 +120,8 @@ class InferenceConfig:
     model: Model
     precision: str = "bf16"
     weight_bits: float | None = None
-    bits_of_file: bool = False
-    """Whether the bits per weight are those of a GGUF file, a mean over all of its weights."""
+    mean_bits: bool = False
+    """Whether the bits per weight are a mean over all weights, with the embedding and the output projection."""
     expansion: Expansion = "never"
     unpacking_flops: float = 0.0
     """Operations outside of matrix engines with which the kernels of the weights' format unpack each of them."""
@@ -177,11 +177,6 @@ class InferenceConfig:
             plain=self.precision == "fp32",
             moved_bytes=max(multiplied / 8, bytes_per_value(self.precision)),
         )
-
-    @property
-    def has_mean_bits(self) -> bool:
-        """Whether the bits per weight are a mean over all weights, with the embedding and the output projection."""
-        return self.bits_of_file or self.software.stack.bits_of_whole_file
 
     @property
     def writes_tokens_alone(self) -> bool:

@@ -8,7 +8,6 @@ from service.domain.catalog.hardware import CPU, Gpu, peak_flops
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS, bytes_per_value, format_of, runs_as
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import (
-    EXPANDED_BITS,
     QLORA_FORMAT,
     USUAL_CONFIDENCE,
     Config,
@@ -31,7 +30,11 @@ JOB_PRECISIONS: dict[str, tuple[str, ...]] = {
 """Task → the precisions of which the fastest on a GPU is taken if the caller names none."""
 
 _NARROW_BITS = 9.0
-"""Formats up to this size can store weights on any GPU; GPUs without arithmetic for them multiply at 16 bits."""
+"""Formats up to this size can store weights on any GPU; GPUs without arithmetic for them multiply in a usual precision.
+"""
+
+_KEPT_ON_CPUS = "bf16"
+"""Format in which engines keep published weights, and keys and values, on CPUs, also on those that multiply in fp32."""
 
 _INTEGERS = frozenset({"int8", "int1"})
 """Formats of integers with arithmetic of their own. No trainer computes in them: the weights of LLM.int8() are frozen,
@@ -77,8 +80,8 @@ class Job:
     """Independent runs at the same time, each on nodes of its own."""
     weight_precision: str | None = None
     weight_bits: float | None = None
-    bits_of_file: bool = False
-    """Whether `weight_bits` are those of a GGUF file."""
+    mean_bits: bool = False
+    """Whether `weight_bits` are a mean over all weights, as those of a GGUF file are; so are those of some stacks."""
     method: Method = "full"
     optimizer: str = "adamw"
     purpose: Literal["pretrain", "finetune"] | None = None
@@ -226,7 +229,7 @@ def gpu_traits(gpu: Gpu, precisions: Collection[str] = (), *, selects: bool = Fa
     support = frozenset((name, rate.support) for name, rate in gpu.rates.items() if name in names)
     platform = gpu.platform if gpu.platform in PLATFORMS_WITH_STACKS else None
     architecture = gpu.architecture if selects or "int8" in precisions else None
-    return gpu.has_flash_attention, usual, support, platform, architecture
+    return gpu.has_flash_attention, usual, support, platform, architecture, gpu.kind == CPU
 
 
 def sequence_length(job: Job) -> int:
@@ -346,22 +349,28 @@ def samples_of(amount: Amount, length: float, samples_per_step: Sequence[float] 
 
 
 def _precision_on(job: Job, gpu: Gpu) -> str | None:
-    """Returns the first precision asked for that the GPU runs, or the fastest usual one; None if there is none."""
+    """Returns the first precision asked for that the GPU runs or stores, or the usual one; None if there is none."""
     if not job.precisions:
-        return _usual_precision(job.task, gpu)
+        keeps = gpu.kind == CPU and job.serves and not job.software.stack.expands_weights
+        return _KEPT_ON_CPUS if keeps else _usual_precision(job.task, gpu)
     # Formats that only store values, or that the GPU lacks, are multiplied in a usual precision.
     usual = _runs_usual(job.task, gpu)
     for support in ("native", "any"):
         for name in job.precisions:
             if (usual and only_stores(job.task, name)) or gpu.runs(name, support):
                 return name
-    narrow = (name for name in job.precisions if format_of(name).stored_bits <= _NARROW_BITS)
+    narrow = (name for name in job.precisions if format_of(name).stored_bits <= _storable_bits(gpu))
     return next(narrow, None) if usual and job.task == "inference" else None
 
 
 def only_stores(task: Task, precision: str) -> bool:
     """Returns whether work of this kind only stores weights in a format, and multiplies them at 16 bits."""
     return format_of(precision).stored_only or (task == "training" and precision in _INTEGERS)
+
+
+def _storable_bits(gpu: Gpu) -> float:
+    """Returns the bits of the widest format that is only stored where there is no arithmetic for it."""
+    return format_of(_KEPT_ON_CPUS).stored_bits if gpu.kind == CPU else _NARROW_BITS
 
 
 def _runs_usual(task: str, gpu: Gpu) -> bool:
@@ -411,17 +420,17 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
 def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
     bits = job.weight_bits or (format_of(job.weight_precision).stored_bits if job.weight_precision else None)
     stored = job.weight_precision or precision
-    if _multiplies_at_16_bits(job, precision, gpu):
-        bits, precision = bits or format_of(precision).stored_bits, _sixteen_bits(gpu)
-    cache = "fp8" if precision in job.software.stack.fp8_cache_with else None
-    if gpu.kind == CPU and job.model.generates and not (job.software.stack.expands_weights or job.precisions):
-        # Engines keep published weights, and keys and values, at 16 bits also where CPUs multiply in fp32.
-        bits, cache = bits or EXPANDED_BITS, "bf16"
+    multiplied = _multiplied_in(job, precision, gpu)
+    if multiplied != precision:
+        bits = bits or format_of(precision).stored_bits
+    cache = "fp8" if multiplied in job.software.stack.fp8_cache_with else None
+    if multiplied != precision and multiplied in SINGLE_PRECISIONS:
+        cache = "bf16"  # wider arithmetic does not widen what is kept
     return InferenceConfig(
         model=job.model,
-        precision=precision,
+        precision=multiplied,
         weight_bits=bits,
-        bits_of_file=job.bits_of_file,
+        mean_bits=job.mean_bits or job.software.stack.mean_bits,
         expansion=_expansion(job, stored),
         unpacking_flops=format_of(stored).unpacking_flops,
         kv_precision=job.kv_precision or cache,
@@ -485,15 +494,15 @@ def purpose_of(job: Job) -> str:
     return "pretrain" if t is not None and t.decoder and not t.encoder_layers else "train"
 
 
-def _multiplies_at_16_bits(job: Job, precision: str, gpu: Gpu) -> bool:
-    """Returns whether weights are stored in a precision and multiplied at 16 bits.
+def _multiplied_in(job: Job, precision: str, gpu: Gpu) -> str:
+    """Returns the precision that multiplies weights of a format: the usual one of a GPU that only stores the format.
 
-    Chips without a usual precision, which compute with integers only, never do so.
+    Chips without a usual precision compute with integers only, and multiply them as they are.
     """
-    if not _runs_usual(job.task, gpu):
-        return False
-    number_format = format_of(precision)
+    usual, number_format = _usual_precision(job.task, gpu), format_of(precision)
     if number_format.stored_only or not gpu.runs(precision, "any"):
-        return number_format.stored_bits <= _NARROW_BITS
-    kernels = job.software.stack.multiplies_int8_on
-    return precision == "int8" and job.model.generates and gpu.architecture not in kernels
+        stores = number_format.stored_bits <= _storable_bits(gpu)
+    else:
+        kernels = job.software.stack.multiplies_int8_on
+        stores = precision == "int8" and job.model.generates and gpu.architecture not in kernels
+    return usual if usual is not None and stores else precision

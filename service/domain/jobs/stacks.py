@@ -85,8 +85,8 @@ class Stack:
     """Networks are compiled, so that a layer is one kernel and not one for each of its operations."""
     accumulates_in_16_bits: bool = False
     """Products of 16-bit values are accumulated in 16 bits, at twice the rate of 32 bits on GeForce cards."""
-    bits_of_whole_file: bool = False
-    """Bits per weight are a mean over the whole file, with embedding and output projection."""
+    mean_bits: bool = False
+    """Bits per weight are a mean over all weights, with the embedding and the output projection."""
     grows_cache: bool = False
     """The cache of a request grows with its answer, and is not reserved for the longest answer from the start."""
     static_batches: bool = False
@@ -244,7 +244,7 @@ STACKS = (
         ),
         accumulates_in_16_bits=True,
         selects_tokens_on=("turing", "ampere", "ada-lovelace", *_SINCE_HOPPER),
-        bits_of_whole_file=True,
+        mean_bits=True,
         caches_16_bits=True,  # its defaults of --cache-type-k and --cache-type-v
         splits_layers=True,  # its default of --split-mode
     ),

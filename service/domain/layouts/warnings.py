@@ -11,6 +11,7 @@ from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.models.counts import multiplied_parameters
 from service.domain.physics.cluster import Cluster
+from service.domain.physics.inference_roofline import steps_with_drafts
 from service.domain.physics.input_pipeline import feed_of
 from service.domain.physics.training_roofline import DECODE_SECONDS_PER_VCPU_SAMPLE, FAMILIES_OF_IMAGES
 from service.domain.statement import Statement, statement
@@ -35,6 +36,7 @@ class EstimateWarningCode(StrEnum):
     LENGTH_UNKNOWN = "length_unknown"
     REQUESTS_WAIT = "requests_wait"
     SLOW_FIRST_TOKEN = "slow_first_token"  # noqa: S105 - a token of an answer
+    DRAFTS_DO_NOT_PAY = "drafts_do_not_pay"
     BATCH_ASSUMED = "batch_assumed"
     LENGTHS_ASSUMED = "lengths_assumed"
     HOST_BOUND = "host_bound"
@@ -77,6 +79,7 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
         yield statement(EstimateWarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated)
     yield from _length_warnings(job_estimate)
     yield from _load_warnings(job_estimate)
+    yield from _draft_warnings(job_estimate)
     yield from _feed_warnings(job_estimate, cluster)
     yield from _image_warnings(job_estimate, cluster)
     yield from _encoder_warnings(job_estimate.job)
@@ -100,7 +103,8 @@ def _precision_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Stateme
     if asked and precision not in asked and not only_stores(job_estimate.job.task, asked[0]):
         engine = job_estimate.job.software.on(gpu.platform).line if gpu.runs(asked[0], "any") else None
         figures = {"gpu": gpu.name, "engine": engine, "asked": asked[0], "precision": precision}
-        yield statement(EstimateWarningCode.PRECISION_STORED, **figures)
+        # CPUs may have units whose rates no source states.
+        yield statement(EstimateWarningCode.PRECISION_STORED, **figures, rate_known=gpu.kind != CPU)
     job = job_estimate.job
     stored = job.weight_precision or (asked[0] if asked else job.weights_of_checkpoint or precision)
     narrow = only_stores(job.task, stored) or stored == job.weights_of_checkpoint
@@ -179,6 +183,18 @@ def _load_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWarn
     if seconds > usual:
         percentile = served.serving.percentiles["max_seconds_to_first_token"]
         yield statement(EstimateWarningCode.SLOW_FIRST_TOKEN, seconds=seconds, percentile=percentile, usual=usual)
+
+
+def _draft_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields speculative decoding that slows down even a request alone, which gains the most from it."""
+    config = job_estimate.config
+    if not isinstance(config, InferenceConfig) or not config.any_load.speculative_acceptance:
+        return
+    steps = steps_with_drafts(config)
+    if steps >= 1.0:
+        drafter = config.any_load.drafter
+        figures = {"steps": steps, "drafter": drafter and drafter.name, "model": job_estimate.job.model.name}
+        yield statement(EstimateWarningCode.DRAFTS_DO_NOT_PAY, **figures)
 
 
 def _feed_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:

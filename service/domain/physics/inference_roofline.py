@@ -148,7 +148,7 @@ def wide_weights(config: InferenceConfig, layout: AnyLayout) -> Number:
     output projection as it was (see `stored_weight_bytes`). A model with an encoder counts none.
     """
     t = config.model.transformer
-    if t is None or t.encoder_layers or config.has_mean_bits:
+    if t is None or t.encoder_layers or config.mean_bits:
         return 0.0
     return (np.asarray(config.formats.bits_read) < 8) * logits_per_token(t) * t.hidden / layout.tensor
 
@@ -178,10 +178,7 @@ def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Numbe
     read = weight_bytes(config, layout, step_weights(config, layout, running), alone=config.writes_tokens_alone)
     if load.adapters:
         read = read + np.minimum(running, load.adapters) * adapter_bytes(config) / layout.tensor
-    read = read * load.steps_per_token
-    if load.drafter is not None:
-        read = read + load.drafts_per_token * multiplied_parameters(load.drafter) * DRAFTER_BYTES / layout.tensor
-    return read
+    return read * load.steps_per_token + _drafts(config).weight_bytes / layout.tensor
 
 
 def step_unpacking_flops(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
@@ -190,8 +187,46 @@ def step_unpacking_flops(config: InferenceConfig, layout: AnyLayout, running: Nu
     return config.formats.unpacking_flops * unpacked * config.any_load.steps_per_token
 
 
-def _drafter(config: InferenceConfig) -> Transformer | None:
-    return None if config.any_load.drafter is None else config.any_load.drafter.transformer
+class _Drafts(NamedTuple):
+    """Work of a draft model for each generated token and, as `read_flops`, for each token of a prompt; 0 without one.
+
+    A tensor group divides the bytes of weights and the FLOPs.
+    """
+
+    kernels: float = 0.0
+    sublayers: float = 0.0
+    weight_bytes: float = 0.0
+    flops: float = 0.0
+    cached_bytes: Number = 0.0
+    """Bytes of the cache that a GPU of a tensor group reads."""
+    read_flops: float = 0.0
+
+
+def _drafts(config: InferenceConfig, tensor: Number = 1) -> _Drafts:
+    """Returns the work of the draft model, with its cache on one GPU of a tensor group."""
+    drafter, tokens = config.any_load.drafter, config.any_load.drafts_per_token
+    if drafter is None:
+        return _Drafts()
+    t, multiplied = drafter.transformer, multiplied_parameters(drafter)
+    assert t is not None
+    return _Drafts(
+        kernels=tokens * kernels_of_step(t),
+        sublayers=tokens * sublayers_of_step(t),
+        weight_bytes=tokens * multiplied * DRAFTER_BYTES,
+        flops=tokens * 2.0 * multiplied,
+        cached_bytes=tokens * cache_bytes_read(t, _mean_context(config), config.formats.cache_bytes, tensor),
+        read_flops=2.0 * multiplied,
+    )
+
+
+def steps_with_drafts(config: InferenceConfig) -> float:
+    """Returns the time of a token of one request, in steps without drafts, where reading weights takes all of it."""
+    read = multiplied_parameters(config.model) * float(bits_moved(config, alone=True)) / 8
+    return config.any_load.steps_per_token + _drafts(config).weight_bytes / read
+
+
+def _mean_context(config: InferenceConfig) -> float:
+    return config.input_length + config.output_length / 2
 
 
 def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
@@ -199,18 +234,14 @@ def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
 
     With speculative decoding, they are those of the mean token.
     """
-    t, steps = config.model.transformer, config.any_load.steps_per_token
+    t, steps, drafts = config.model.transformer, config.any_load.steps_per_token, _drafts(config)
     assert t is not None
     sublayers = sublayers_of_step(t)
     adapters = ADAPTER_KERNELS_PER_LAYER * sublayers / 2 * (config.any_load.adapters > 0)
-    kernels = steps * (kernels_of_step(t) + kernels_of_experts(config, config.required_requests or 1.0) + adapters)
-    sums = steps * sublayers
-    drafter, drafts = _drafter(config), config.any_load.drafts_per_token
-    if drafter is not None:
-        kernels, sums = kernels + drafts * kernels_of_step(drafter), sums + drafts * sublayers_of_step(drafter)
+    kernels = kernels_of_step(t) + kernels_of_experts(config, config.required_requests or 1.0) + adapters
     return {
-        ("launch", "seconds"): kernels * LAUNCH_SECONDS,
-        ("latency", "seconds"): sums * HOP_SECONDS * (layout.tensor > 1),
+        ("launch", "seconds"): (steps * kernels + drafts.kernels) * LAUNCH_SECONDS,
+        ("latency", "seconds"): (steps * sublayers + drafts.sublayers) * HOP_SECONDS * (layout.tensor > 1),
         # Each stage of a pipeline schedules requests of its own.
         ("step", "seconds"): steps * 1e-3 * layout.pipeline,
     }
@@ -225,16 +256,11 @@ def request_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Num
     """
     t, steps, gpus = config.model.transformer, config.any_load.steps_per_token, layout.tensor * layout.pipeline
     assert t is not None
-    tokens, mean_context = steps * config.any_load.tokens_verified, config.input_length + config.output_length / 2
+    tokens, mean_context = steps * config.any_load.tokens_verified, _mean_context(config)
     multiplied = multiplied_parameters(config.model) * written_share(config.model)
-    products = tokens * (2.0 * multiplied + indexer_flops(t, mean_context))
-    cached = steps * cache_bytes_of_step(config, mean_context, layout.tensor)
-    drafter, load = _drafter(config), config.any_load
-    if drafter is not None and load.drafter is not None:
-        products += load.drafts_per_token * 2.0 * multiplied_parameters(load.drafter)
-        cached = cached + load.drafts_per_token * cache_bytes_read(
-            drafter, mean_context, config.formats.cache_bytes, layout.tensor
-        )
+    drafts = _drafts(config, layout.tensor)
+    products = tokens * (2.0 * multiplied + indexer_flops(t, mean_context)) + drafts.flops
+    cached = steps * cache_bytes_of_step(config, mean_context, layout.tensor) + drafts.cached_bytes
     return {
         ("cache", "memory"): cached / layout.pipeline,
         ("matrix", "flops"): products / gpus,
@@ -278,8 +304,7 @@ def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Numb
         attention -= config.known_prompt * mean_attention_flops_per_token(reading, config.known_prompt)
     images = min(config.image_tokens, tokens) * (config.model.other_flops_per_sample or 0.0)
     routed = 2.0 * tokens * routed_parameters(config.model)
-    drafter = config.any_load.drafter
-    drafted = 0.0 if drafter is None else 2.0 * tokens * multiplied_parameters(drafter)
+    drafted = tokens * _drafts(config).read_flops
     return {
         ("prefill", "flops"): (2.0 * tokens * multiplied - routed + images + drafted) / gpus,
         ("prefill_experts", "flops"): routed / gpus,

@@ -351,7 +351,7 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
     """Returns the bytes that a GPU holds in a layout."""
     model, t = config.model, config.model.transformer
     bits, stack = config.formats.weight_bits, config.software.stack
-    weights = model.parameters * bits / 8 if config.has_mean_bits else stored_weight_bytes(model, bits)
+    weights = model.parameters * bits / 8 if config.mean_bits else stored_weight_bytes(model, bits)
     weights = weights + (model.other_parameters or 0.0) * bits / 8
     weights = on_each_gpu(weights, layout, routed_share(model), 0) + _drafter_bytes(config) / layout.tensor
     weights = weights + config.any_load.adapters * adapter_bytes(config) / (layout.tensor * layout.pipeline)

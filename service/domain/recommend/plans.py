@@ -461,8 +461,10 @@ def limit_checks(
         least = np.full(count, np.inf)  # infinite for types that no change of this limit admits
         np.fmin.at(least, candidates.instance_type[shown], kept.least[shown])
         fails = ends & (~among(kept.keeps) | among(kept.keeps_earlier) & ~among(kept.keeps_with_earlier))
-        # More instances may keep a limit on a time that those allowed miss.
-        fails |= ends & ~among(plans.keeps) & types_where(np.isfinite(least))
+        # A higher limit admits a plan that keeps the others, also where another plan keeps this one.
+        limit = getattr(limits, field)
+        raisable = np.isfinite(least) & (least > (np.inf if limit is None else limit))
+        fails |= ends & ~among(plans.keeps) & types_where(raisable)
         kind = LIMITS_BY_FIELD[field]
         over_least = 1.0 if limits.max_instances < MOST_INSTANCES else kind.over_least
         rule = _LimitRelaxation(field, kind, over_least, fails, least, ~among(plans.keeps))

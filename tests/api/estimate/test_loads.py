@@ -146,6 +146,33 @@ def test_a_model_that_cannot_draft_is_refused(client: TestClient, model: str, ac
     assert says in error["message"]
 
 
+@pytest.mark.parametrize(
+    ("drafts", "pay"),
+    [
+        ({"speculative_acceptance": 0.7, "draft_model": "llama-3.2-1b"}, True),
+        ({"speculative_acceptance": 0.7, "draft_model": "llama-3.1-8b"}, False),
+        ({"speculative_acceptance": 0.9, "draft_length": 2, "draft_model": "llama-3.1-70b"}, False),
+        ({"speculative_acceptance": 0.3}, True),
+        ({"speculative_acceptance": 0.1}, False),
+        ({"speculative_acceptance": 0.1, "draft_length": 1}, True),
+        ({}, True),
+    ],
+)
+def test_drafts_that_take_longer_than_they_save_have_a_warning(
+    client: TestClient, drafts: dict[str, Any], pay: bool
+) -> None:
+    machine = {"gpu": "h200-nvl", "gpu_count": 4}
+    serving = {"concurrency": 1, "input_length": 200, "output_length": 500}
+    work = {"task": "inference", "model": "llama-3.1-8b", "software": {"engine": "vllm"}}
+    without, with_drafts = (
+        post_estimate(client, {"workload": {**work, "serving": {**serving, **more}}, "machine": machine})
+        for more in ({}, drafts)
+    )
+    assert ("drafts_do_not_pay" in {each["code"] for each in with_drafts["warnings"]}) is not pay
+    seconds = [each["load"]["seconds_per_output_token"] for each in (with_drafts, without)]
+    assert (seconds[0] <= seconds[1]) is pay
+
+
 def test_drafts_slow_down_many_requests_that_refuse_most_of_them(client: TestClient) -> None:
     drafts = {"speculative_acceptance": 0.3, "draft_length": 5}
     one, many = (

@@ -781,11 +781,42 @@ def test_engines_keep_weights_at_16_bits_on_cpus(
 
 
 def test_a_format_whose_rate_is_unknown_on_cpus_is_not_said_to_be_impossible(client: TestClient) -> None:
-    work = {"task": "inference", "model": "qwen2.5-0.5b", "precision": ["bf16"]}
+    work = {"task": "inference", "model": "qwen2.5-0.5b", "precision": ["fp64"]}
     problem = client.post("/estimate", json={"workload": work, "machine": "aws/m7i.2xlarge"}).json()
     assert problem["status"] == 422
     assert "known in fp32 alone" in problem["detail"]
     assert "does not run" not in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "arithmetic"), [("aws/c5.4xlarge", "fp32"), ({"gpu": "p40"}, "fp32"), ("t4", "fp16")]
+)
+@pytest.mark.parametrize("precision", ["fp8", "int4"])
+def test_weights_that_are_only_stored_are_multiplied_in_a_format_that_the_chip_has(
+    client: TestClient, machine: Any, arithmetic: str, precision: str
+) -> None:
+    """Neither these CPUs nor a P40 have 16-bit arithmetic at the rate of fp32; keys and values have 16 bits anyway."""
+    work = {"task": "inference", "model": "qwen2.5-0.5b", "precision": precision, "software": {"engine": "vllm"}}
+    lengths = {"concurrency": 1, "input_length": 200, "output_length": 100}
+    where = {"gpu": machine} if machine == "t4" else machine
+    answer = post_estimate(client, {"workload": work | lengths, "machine": where})
+    assert answer["estimate"]["precision"] == arithmetic
+    assert "precision_reduced" not in {each["code"] for each in answer["warnings"]}
+    # 24 layers of 2 heads of 64 numbers, for keys and values.
+    cache = answer["estimate"]["memory"]["parts"]["kv_cache"] * 2**30
+    assert cache == pytest.approx(300 * 2 * 24 * 2 * 64 * 2, rel=0.1)
+
+
+def test_a_cpu_runs_published_weights_of_16_bits_whether_their_format_is_named_or_not(client: TestClient) -> None:
+    work = {"task": "inference", "model": "qwen2.5-0.5b", "software": {"engine": "vllm"}}
+    lengths = {"concurrency": 4, "input_length": 200, "output_length": 100}
+    without, named = (
+        post_estimate(client, {"workload": work | lengths | more, "machine": "aws/m7i.2xlarge"})
+        for more in ({}, {"precision": "bf16"})
+    )
+    assert without["estimate"] == named["estimate"]
+    (text,) = (each["text"] for each in named["warnings"] if each["code"] == "precision_stored")
+    assert "No rate of Intel Xeon Platinum 8488C in bf16 is known" in text
 
 
 @pytest.mark.parametrize("concurrency", [1, 128])

@@ -257,6 +257,15 @@ def test_a_longer_time_is_promised_only_within_the_budget(client: TestClient) ->
     assert promised
 
 
+def test_a_load_that_only_misses_its_budget_is_not_said_to_be_slow(client: TestClient) -> None:
+    """Times are those of the instances that keep the limits, whatever these cost."""
+    asked = changed(SERVED, constraints__budget_usd=1)
+    free, poor = (codes(post_recommend(client, each)["rejections"]) for each in (SERVED, asked))
+    for code in ("too_slow_first_token", "too_slow_per_token", "too_slow_per_request"):
+        assert poor.get(code, {"count": 0})["count"] == free.get(code, {"count": 0})["count"]
+    assert poor["budget_usd"]["only_this"] > 0
+
+
 def test_the_pessimistic_end_is_harder_to_keep(client: TestClient, free: dict[str, Any]) -> None:
     limits = {**AWS, "deadline_hours": free["fastest"]["estimate"]["hours"]["likely"] * 2}
     likely, safe = (ask(client, constraints={**limits, "confidence": each}, limit=100) for each in ("likely", "safe"))

@@ -149,6 +149,12 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
         replace(SERVING, input_length=16384.0, serving=replace(OF_READERS, prompt=Length(16384.0), concurrency=4.0)),
         task="inference", limits=Limits(of_load=True),
     ),
+    "drafts of the model itself": lambda: ask(
+        replace(SERVING, serving=replace(
+            OF_READERS, speculative_acceptance=0.7, draft_length=5, draft_cost=None, drafter=SERVING.model
+        )),
+        task="inference", limits=Limits(of_load=True),
+    ),
     "conversations beyond the context": lambda: ask(
         replace(SERVING, model=model(replace(LLAMA_3_8B, context_tokens=512))), task="inference"
     ),
