@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 # Digits behind other words are no version but part of a name, such as FSDP2 and ZeRO-3.
@@ -18,8 +18,8 @@ class StackClass:
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
     """ZeRO stages that these stacks support."""
     has_model_parallelism: bool = True
-    """Whether tensor, pipeline and expert parallelism are available; without them, training uses data parallelism and
-    ZeRO."""
+    """Whether tensor, pipeline and expert parallelism are available without a change of the model's code; without them,
+    training uses data parallelism, context parallelism and ZeRO."""
     prefers_model_parallelism: bool = False
     """Whether large models are split by tensor and pipeline parallelism by default; other stacks shard them over the
     data-parallel ranks (ZeRO-3, FSDP)."""
@@ -40,7 +40,9 @@ _UNKNOWN_CLASS = StackClass("unknown")
 _MEGATRON = StackClass("megatron", zero_stages=(0, 1), prefers_model_parallelism=True, distributes=True)
 # Code that was written for a benchmark.
 _TUNED = StackClass("tuned", zero_stages=(0, 1), prefers_model_parallelism=True, distributes=True)
-_FSDP = StackClass("fsdp", distributes=True)
+_FSDP = StackClass("fsdp", has_model_parallelism=False, distributes=True)
+# They shard by FSDP as well, and have code for the other degrees.
+_FSDP_AND_MORE = replace(_FSDP, has_model_parallelism=True)
 _EAGER = StackClass("eager", has_model_parallelism=False)
 _GRAPH = StackClass("graph", zero_stages=(0,), has_model_parallelism=False, unpacks_weights=True)
 _ENGINE = StackClass("engine", batches_continuously=True)
@@ -48,8 +50,8 @@ _ENGINE = StackClass("engine", batches_continuously=True)
 _EARLY_ENGINE = StackClass("early_engine", batches_continuously=True)
 # Compiled as a whole; the compiler shards (GSPMD).
 _XLA = StackClass("xla", distributes=True)
-# Compiled for AWS' own chips.
-_NEURON = StackClass("neuron", pads_heads=True)
+# Compiled for AWS' own chips. They shard optimizer states alone (guides of optimum-neuron and NeuronX Distributed).
+_NEURON = StackClass("neuron", zero_stages=(0, 1), pads_heads=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +150,14 @@ UNKNOWN_STACK = Stack(
 )
 STACKS = (
     Stack("megatron-bridge", _MEGATRON, interleaves_stages=True),
-    Stack("nemo-automodel", _FSDP, ("automodel",)),
+    Stack("nemo-automodel", _FSDP_AND_MORE, ("automodel",)),
     Stack("nemo-megatron", _MEGATRON, interleaves_stages=True),
     Stack("nemo", _MEGATRON, ("nvidia-nemo",), interleaves_stages=True),
     Stack("megatron-core", _MEGATRON, ("mcore",), interleaves_stages=True),
     Stack("megatron-lm", _MEGATRON, ("megatron", "megatron-deepspeed"), interleaves_stages=True),
     Stack("mlperf-training", _TUNED, interleaves_stages=True),
     Stack("llm-foundry", _FSDP, ("composer", "mosaicml")),
-    Stack("torchtitan", _FSDP, interleaves_stages=True),
+    Stack("torchtitan", _FSDP_AND_MORE, interleaves_stages=True),
     Stack("torchtune", _EAGER, half_weights=True, expands_weights=True, static_batches=True),
     Stack("litgpt-generate", _EAGER, static_batches=True),
     Stack("litgpt", _EAGER, ("lit-gpt",), keeps_gathered_weights=True, static_batches=True),
@@ -281,6 +283,7 @@ STACKS = (
     Stack("deepspeed-inference", _ENGINE, static_batches=True),
     Stack("fastertransformer", _ENGINE, ("ft",), static_batches=True),
     Stack("deepspeed-mii", _ENGINE, ("mii",)),
+    # Its pipelines take a model that is written as a list of layers (`PipelineModule`).
     Stack("deepspeed", _FSDP, gathers_matrices=True),
     Stack(
         "transformers",

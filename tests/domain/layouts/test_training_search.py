@@ -13,7 +13,7 @@ from service.domain.errors import QuestionError
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.fixed_layout import FixedLayout
 from service.domain.jobs.stacks import SoftwareStack
-from service.domain.layouts.candidates import crosses_slow_links
+from service.domain.layouts.candidates import crosses_slow_links, degrees_of, memory_savings
 from service.domain.layouts.cluster_table import cluster_table, distinct
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.training_search import (
@@ -185,6 +185,32 @@ def test_a_small_model_is_copied_to_every_gpu() -> None:
     found = best_layout(UNFITTED, training(model=small), cluster()).layout
     assert (found.data, found.tensor, found.pipeline) == (8, 1, 1)
     assert found.activation_checkpointing == "none"
+
+
+@pytest.mark.parametrize("stack", ["deepspeed", "llm-foundry", "torch-compile", "pytorch"])
+def test_stacks_that_only_shard_divide_no_layer_unless_the_caller_does(stack: str) -> None:
+    """An 8B model in DeepSpeed was given four pipeline stages, for which models are written as lists of layers."""
+    work = training(global_batch=256, sequence_length=4096, software=SoftwareStack(stack))
+    found = best_layout(FITTED, work, cluster(gpu=gpu_with_peaks(memory_gb=40.0))).layout
+    assert (found.tensor, found.pipeline, found.data) == (1, 1, 8)
+    fixed = best_layout(FITTED, work, cluster(gpu=gpu_with_peaks(memory_gb=40.0)), FixedLayout(pipeline=4)).layout
+    assert fixed.pipeline == 4
+
+
+@pytest.mark.parametrize(("stack", "most"), [("neuronx-distributed", 1), ("torchtitan", 3)])
+def test_trainium_shards_no_weights(stack: str, most: int) -> None:
+    work = training(global_batch=256, software=SoftwareStack(stack))
+    savings = memory_savings(work, FixedLayout(), 3)
+    assert max(stage for stage, _ in savings) == most
+
+
+@pytest.mark.parametrize(("stack", "has_stages"), [("unknown", False), ("torchtitan", False), ("megatron-lm", True)])
+def test_only_megatron_divides_an_encoder_and_a_decoder_over_stages(stack: str, *, has_stages: bool) -> None:
+    """Whisper was given two stages of 32 pieces each where no software was named."""
+    t5 = replace(LLAMA_3_8B, layers=64, encoder_layers=32, heads=12, kv_heads=12)
+    work = training(model=model(t5, 3e9, family="enc_dec"), software=SoftwareStack(stack))
+    degrees = degrees_of(work, [(8, 8, 8)], FixedLayout())
+    assert bool(max(degrees["pipeline"]) > 1) is has_stages
 
 
 def test_what_is_fixed_stays() -> None:
