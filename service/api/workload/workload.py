@@ -269,8 +269,8 @@ class WorkloadRequest(BodyModel):
     """Whether weights are in host memory, from which each layer is fetched for its passes (`offload_param` of ZeRO-3,
     `CPUOffload` of FSDP); often with `offload_optimizer`."""
     sequence_length: AtLeastOneOfMany | None = None
-    """Tokens of a training sample, padding included, which take time and memory. Default: 2048, or the model's limit if
-    less."""
+    """Tokens of a training sample, padding included, which take time and memory; of a model that reads sound, tokens of
+    a transcript. Default: 2048, or the model's limit if less, or the usual transcript of its sound."""
     mean_length: Positive | None = None
     """Mean tokens of a sample if padding takes no time, because samples are packed or kernels skip it. Where batches
     are padded, as usual trainers do, leave it out. Default: `sequence_length`."""

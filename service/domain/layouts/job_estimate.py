@@ -153,7 +153,7 @@ def _of_training(
 ) -> JobEstimate:
     layout = estimate.layout
     length = config.mean_length or config.sequence_length or 0
-    samples = _samples(job, length, layout.global_batch)
+    samples, tokens = _samples(job, config.tokens_per_sample, layout.global_batch), config.tokens_per_sample
     peak = peak_in(config, cluster.gpu, config.precision)
     hours = beyond = model = hardware = utilisation = None
     if estimate.samples_per_second is not None:
@@ -171,7 +171,7 @@ def _of_training(
                 * (published_training_flops_per_sample(config.model, length, **work, recomputed=recomputed) + of_images)
                 for recomputed in (0.0, float(passes_of_recomputation(layout)))
             )
-    return JobEstimate(config, estimate, samples, hours, beyond, model, hardware, utilisation, length, peak, job)
+    return JobEstimate(config, estimate, samples, hours, beyond, model, hardware, utilisation, tokens, peak, job)
 
 
 def _of_inference(job: Job, config: InferenceConfig, cluster: Cluster, estimate: Estimate) -> JobEstimate:

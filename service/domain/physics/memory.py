@@ -268,7 +268,7 @@ def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Nu
     layers = layers * (1.0 + more_in_flight(layout))
     full = layout.checkpoints("full") * 1.0
     return {
-        "logits": LOGIT_BYTES * tokens * _logits_at_once(config, t) / layout.tensor,
+        "logits": LOGIT_BYTES * tokens * config.written_share * _logits_at_once(config, t) / layout.tensor,
         "boundaries": boundary * layers * full,
         "activations": layer * full,
         "selected": SELECTED_SHARE * selected * layers * layout.checkpoints("selective"),

@@ -311,7 +311,7 @@ def _bytes_moved(config: TrainingConfig, t: Transformer, length: float) -> float
     value = activation_bytes(config.precision)
     layers = layer_bytes(t, length, fused=config.flash_attention)
     layers *= layers_by_traffic(t) * traversals(config) * value / 2
-    return layers + 12.0 * 2 * logits_per_token(t)
+    return layers + 12.0 * 2 * logits_per_token(t) * config.written_share
 
 
 def layer_bytes(t: Transformer, length: float, *, fused: bool) -> float:
