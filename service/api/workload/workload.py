@@ -262,7 +262,8 @@ class WorkloadRequest(BodyModel):
     fused_optimizer: bool = False
     """Whether the optimizer updates weights during the backward pass."""
     offload_activations: bool = False
-    """Whether saved activations are kept in host memory."""
+    """Whether the activations from which full checkpointing recomputes the others are kept in host memory. Layouts
+    without full checkpointing keep theirs on the GPU."""
     offload_optimizer: bool = False
     """Whether gradients and optimizer states are in host memory, where the CPU updates them (ZeRO-Offload)."""
     offload_parameters: bool = False

@@ -261,19 +261,36 @@ def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Nu
     layer = layer_activation_bytes(t, tokens, sequence, value, flash=config.flash_attention) / layout.tensor
     # Selective checkpointing recomputes the attention scores, and the other activations that are cheap.
     selected = layer_activation_bytes(t, tokens, sequence, value, flash=True) / layout.tensor
-    boundary = tokens * t.hidden * value / layout.tensor
-    if config.offload_activations:
-        boundary = boundary * 2.0 / t.layers
-    layers = t.layers * np.minimum(layout.pipeline, layout.accumulation) / layout.pipeline
-    layers = layers * (1.0 + more_in_flight(layout))
-    full = layout.checkpoints("full") * 1.0
+    on_gpus = 2.0 / t.layers if config.offload_activations else 1.0
+    layers, full = _layers_in_flight(t, layout), layout.checkpoints("full") * 1.0
     return {
         "logits": LOGIT_BYTES * tokens * config.written_share * _logits_at_once(config, t) / layout.tensor,
-        "boundaries": boundary * layers * full,
+        "boundaries": on_gpus * _boundary_bytes(config, t, layout),
         "activations": layer * full,
         "selected": SELECTED_SHARE * selected * layers * layout.checkpoints("selective"),
         "kept": layer * layers * layout.checkpoints("none"),
     }
+
+
+def _layers_in_flight(t: Transformer, layout: AnyLayout) -> Number:
+    """Layers of a GPU times the micro-batches whose activations it keeps until their backward pass."""
+    layers = t.layers * np.minimum(layout.pipeline, layout.accumulation) / layout.pipeline
+    return layers * (1.0 + more_in_flight(layout))
+
+
+def _boundary_bytes(config: TrainingConfig, t: Transformer, layout: AnyLayout) -> Number:
+    """Bytes of the activations between layers, from which full checkpointing recomputes the others, of one GPU."""
+    tokens = layout.micro_batch * (config.sequence_length or 1) / layout.context
+    boundary = tokens * t.hidden * activation_bytes(config.precision) / layout.tensor
+    return boundary * _layers_in_flight(t, layout) * layout.checkpoints("full")
+
+
+def offloaded_activation_bytes(config: TrainingConfig, layout: AnyLayout) -> Number:
+    """Bytes of the activations of one GPU that are in host memory. Copying them takes no time of its own, because a GPU
+    computes meanwhile: Unsloth measured less than 2 % (its blog on long contexts, 2024-04-09).
+    """
+    t = config.model.transformer
+    return 0.0 if t is None or not config.offload_activations else _boundary_bytes(config, t, layout)
 
 
 def _logits_at_once(config: TrainingConfig, t: Transformer) -> float:
