@@ -12,6 +12,7 @@ from service.domain.models.counts import (
     adapter_parameters,
     cache_bytes,
     cache_bytes_read,
+    held_values,
     logits_per_token,
     recomputed_values,
     routed_share,
@@ -374,7 +375,8 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
     weights = weights + config.any_load.adapters * adapter_bytes(config) / (layout.tensor * layout.pipeline)
     empty = {"weights": weights, "context": CONTEXT_BYTES}
     if t is None:
-        return InferenceMemory(empty, {})
+        values = _samples_of_a_pass(config) * held_values(model)
+        return InferenceMemory(empty | {"activations": values * config.formats.activation_bytes}, {})
 
     def cached(tokens: float) -> Number:
         return _held_cache_bytes(config, layout, tokens)
@@ -400,17 +402,18 @@ def plannable_bytes(config: InferenceConfig, usable_bytes: Number) -> Number:
 
 
 def _tokens_of_a_pass(config: InferenceConfig) -> float:
-    """Tokens whose activations a GPU holds at once.
-
-    Models that do not generate read whole samples: one at a time, or all of the batch that is asked for on stacks that
-    pass over it at once.
-    """
-    stack = config.software.stack
-    usual = TOKENS_PER_PASS if stack.stack_class.batches_continuously else 1.0
+    """Tokens whose activations a GPU holds at once. Models that do not generate read whole samples."""
+    usual = TOKENS_PER_PASS if config.software.stack_class.batches_continuously else 1.0
     if config.model.generates:
         return usual
-    at_once = 1.0 if stack.chooses_passes else config.concurrency or 1.0
-    return max(usual, at_once * (config.mean_length or config.input_length or 1.0))
+    return max(usual, _samples_of_a_pass(config) * (config.mean_length or config.input_length or 1.0))
+
+
+def _samples_of_a_pass(config: InferenceConfig) -> float:
+    """Samples that a model which does not generate reads at once: one, or the batch that is asked for on stacks that
+    pass over all of it.
+    """
+    return 1.0 if config.software.stack.chooses_passes else config.concurrency or 1.0
 
 
 def inference_parts(config: InferenceConfig, layout: AnyLayout, requests: Number) -> dict[str, Number]:
