@@ -7,7 +7,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import resolve
 from service.domain.catalog.software_support import NEEDS_A_FRAMEWORK, software_names
-from service.domain.jobs.stacks import software_name
+from service.domain.jobs.stacks import has_other_releases, software_name
 from service.domain.selection.requirements import (
     NOTHING,
     TASKS_WITHOUT_GPU,
@@ -81,7 +81,9 @@ def requirement(text: str | None, field: str, catalog: Catalog) -> Requirement |
         return None
     written, versions = split_requirement(text, field)
     name = software_name(written, catalog.derive(software_names))
-    return None if name is None else Requirement(name, versions)
+    if name is None:
+        return None
+    return Requirement(name, EVERY if has_other_releases(written, name) else versions)
 
 
 def platforms_of(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ...]:

@@ -62,6 +62,8 @@ class Stack:
     stack_class: StackClass
     aliases: tuple[str, ...] = ()
     """Other names, in lower case with hyphens."""
+    runs: tuple[str, ...] = ()
+    """Names, written like these, of libraries and programs that do their work in it and have releases of their own."""
     before_flash: bool = False
     """Published runs of it are older than FlashAttention."""
     half_weights: bool = False
@@ -284,22 +286,22 @@ STACKS = (
     Stack("fastertransformer", _ENGINE, ("ft",), static_batches=True),
     Stack("deepspeed-mii", _ENGINE, ("mii",)),
     # Its pipelines take a model that is written as a list of layers (`PipelineModule`).
-    Stack("deepspeed", _FSDP, gathers_matrices=True),
+    Stack("deepspeed", _FSDP, runs=("openrlhf", "diffusion-pipe"), gathers_matrices=True),
     Stack(
         "transformers",
         _EAGER,
-        (
+        ("hugging-face", "hugging-face-transformers", "huggingface", "hf"),
+        runs=(
             "accelerate",
-            "hugging-face",
-            "hugging-face-transformers",
-            "huggingface",
-            "ms-swift",
-            "hf",
-            "peft",
-            "trl",
-            "llama-recipes",
-            "sentence-transformers",
+            "autotrain",
             "insanely-fast-whisper",
+            "llama-recipes",
+            "ms-swift",
+            "oumi",
+            "peft",
+            "sentence-transformers",
+            "setfit",
+            "trl",
         ),
         half_weights=True,
         expands_weights=True,
@@ -322,18 +324,27 @@ STACKS = (
     Stack(
         "pytorch",
         _EAGER,
-        # Libraries of networks that PyTorch runs.
-        (
-            "torch",
-            "pytorch-lightning",
-            "lightning",
-            "fsdp",
-            "diffusers",
-            "comfyui",
-            "stable-diffusion-webui",
-            "automatic1111",
+        ("torch", "fsdp"),
+        runs=(
             "a1111",
+            "ai-toolkit",
+            "automatic1111",
+            "comfyui",
+            "detectron2",
+            "diffusers",
             "invokeai",
+            "kohya-ss",
+            "lightning",
+            "mmdetection",
+            "monai",
+            "musubi-tuner",
+            "nnu-net",
+            "onetrainer",
+            "open-clip",
+            "pytorch-lightning",
+            "simpletuner",
+            "speechbrain",
+            "stable-diffusion-webui",
             "timm",
             "torchvision",
             "ultralytics",
@@ -364,7 +375,7 @@ STACKS = (
     Stack("hai-llm", _MEGATRON),
 )
 _BY_ID = {stack.id: stack for stack in STACKS}
-STACKS_BY_NAME = _BY_ID | {alias: stack for stack in STACKS for alias in stack.aliases}
+STACKS_BY_NAME = _BY_ID | {alias: stack for stack in STACKS for alias in (*stack.aliases, *stack.runs)}
 """Stacks by their names and by other names."""
 
 _STACKS_BY_FIRST_RELEASE: Mapping[str, tuple[tuple[tuple[int, ...], str], ...]] = {
@@ -459,9 +470,13 @@ def software_called(text: str | None) -> SoftwareStack:
         return UNKNOWN
     whole = re.sub(r"[ _]+", "-", text.strip().lower())
     name, version = (whole, "") if whole in STACKS_BY_NAME else _split(text)
+    if name not in STACKS_BY_NAME:
+        joined = name.replace("_", "-")
+        name = OTHER_NAMES.get(joined, joined)
     stack = STACKS_BY_NAME.get(name)
     if stack is None:
         return UNKNOWN
+    version = "" if name in stack.runs else version
     if version and stack.id in _STACKS_BY_FIRST_RELEASE:
         release = tuple(map(int, version.split(".")))
         stack = _BY_ID[next(name for first, name in _STACKS_BY_FIRST_RELEASE[stack.id] if release >= first)]
@@ -478,13 +493,20 @@ OTHER_NAMES = {
     "flash-attention-2": "flash-attention",
     "flash-attn-3": "flash-attention-3",
     "habana-synapseai": "synapse",
+    "kohya": "kohya-ss",
     "lightning": "pytorch-lightning",
     "mig": "multi-instance-gpu",
+    "mmdet": "mmdetection",
     "mind-spore": "mindspore",
     "neuron-sdk": "neuron",
+    "nnunet": "nnu-net",
+    "nnunetv2": "nnu-net",
+    "open-clip-torch": "open-clip",
+    "openclip": "open-clip",
     "paddle": "paddlepaddle",
     "random-forest": "scikit-learn",  # the usual library of the method
     "rapids": "cuml",
+    "sd-scripts": "kohya-ss",
     "sdpa": "scaled-dot-product-attention",
     "sklearn": "scikit-learn",
     "synapseai": "synapse",
@@ -505,7 +527,15 @@ def aliases_of(name: str) -> list[str]:
     """Returns the other names of a piece of software, sorted."""
     stack = _BY_ID.get(name)
     others = {alias for alias, known in OTHER_NAMES.items() if known == name}
-    return sorted(others.union(() if stack is None else stack.aliases))
+    return sorted(others.union(() if stack is None else (*stack.aliases, *stack.runs)))
+
+
+def has_other_releases(name: str, known: str) -> bool:
+    """Returns whether a name is that of software whose rules are those of another one, and whose releases are not."""
+    joined = name.lower().replace(" ", "-").replace("_", "-")
+    written = OTHER_NAMES.get(joined, joined)
+    stack = STACKS_BY_NAME.get(written)
+    return written != known and stack is not None and written in stack.runs
 
 
 def _split(text: str) -> tuple[str, str]:

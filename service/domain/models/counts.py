@@ -83,8 +83,8 @@ in 8.19 GB with its text encoder elsewhere (its README), which leaves 4.5 GB for
 A pass of SDXL at 1,024 pixels takes 0.57 GB by a test of Diffusers with four images, a share of 0.14."""
 
 USUAL_HELD_PER_WRITTEN_VALUE = 0.3
-"""The same share for other families: a layer holds its input, its output and values that skip it. By the dimensions of
-their widest layers it is 0.23 for ResNet-50, 0.36 for MobileNetV2 and 0.47 for VGG-16."""
+"""Share of the written values in memory at once for other families: a layer holds its input, its output and values that
+skip it. By the dimensions of their widest layers it is 0.23 for ResNet-50, 0.36 for MobileNetV2 and 0.47 for VGG-16."""
 
 
 def held_values(model: Model) -> float:

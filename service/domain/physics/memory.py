@@ -375,8 +375,8 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
     weights = weights + config.any_load.adapters * adapter_bytes(config) / (layout.tensor * layout.pipeline)
     empty = {"weights": weights, "context": CONTEXT_BYTES}
     if t is None:
-        values = _samples_of_a_pass(config) * held_values(model)
-        return InferenceMemory(empty | {"activations": values * config.formats.activation_bytes}, {})
+        empty["activations"] = _samples_of_a_pass(config) * held_values(model) * config.formats.activation_bytes
+        return InferenceMemory(empty, {})
 
     def cached(tokens: float) -> Number:
         return _held_cache_bytes(config, layout, tokens)

@@ -95,6 +95,28 @@ def test_tensorflow_without_cuda_11_runs_on_ampere_in_part(client: TestClient, v
     assert ("software_partly" in {each["code"] for each in answer["choices"][0]["warnings"]}) is partly
 
 
+@pytest.mark.parametrize(("name", "release"), [("torchvision", "0.22"), ("trl", "0.12"), ("pytorch-lightning", "1.9")])
+def test_the_release_of_a_library_is_none_of_the_framework_that_it_runs_in(
+    client: TestClient, name: str, release: str
+) -> None:
+    """torchvision 0.22 was taken for a PyTorch of before 1.0, which newer GPUs do not run."""
+    work = {"task": "training", "model": "llama-3.1-8b", "method": "lora"}
+    named, released = (
+        post(client, "/recommend", workload={**work, "software": {"framework": text}})["counts"]
+        for text in (name, f"{name}=={release}")
+    )
+    assert released == named
+
+
+@pytest.mark.parametrize("framework", ["kohya", "onetrainer", "simpletuner", "ai-toolkit", "detectron2", "mmdet"])
+def test_trainers_of_images_run_on_no_trainium(client: TestClient, framework: str) -> None:
+    work = {"task": "training", "model": "sdxl", "method": "lora", "software": {"framework": framework}}
+    limits = {"provider": ["aws"], "market": ["on_demand"]}
+    answer = post(client, "/recommend", workload=work, constraints=limits, limit=100)
+    assert platforms(answer) == {"cuda"}
+    assert all("software_unrecognised" not in {each["code"] for each in c["warnings"]} for c in answer["choices"])
+
+
 @pytest.mark.parametrize(("machine", "runs"), [("v3-8", False), ("ct5lp-hightpu-8t", True)])
 def test_vllm_runs_on_the_tpus_that_its_documentation_lists(client: TestClient, machine: str, runs: bool) -> None:
     """A TPU v3 was the first choice for Gemma 3 27B in vLLM, and known to run it."""

@@ -157,7 +157,7 @@ def test_networks_without_dimensions_hold_the_activations_of_their_batch() -> No
 
 
 def test_only_tokens_of_transcripts_have_logits() -> None:
-    """Those of Whisper large-v3 were counted for the 800 tokens of a mean layer, as 10.4 GiB for 32 clips on a GPU."""
+    """Whisper large-v3 had logits for the 800 tokens of a mean layer, 10.4 GiB for 32 clips on a GPU."""
     work = training(sequence_length=800)
     of_all = figures(training_parts(work, Layout()))
     of_transcripts = figures(training_parts(replace(work, written_length=100.0), Layout()))
