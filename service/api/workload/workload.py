@@ -269,6 +269,9 @@ class WorkloadRequest(BodyModel):
     offload_parameters: bool = False
     """Whether weights are in host memory, from which each layer is fetched for its passes (`offload_param` of ZeRO-3,
     `CPUOffload` of FSDP); often with `offload_optimizer`."""
+    encoders_in_training: bool = False
+    """Whether the text encoders and the encoder of images of a diffusion model are on each GPU and run in every step of
+    training. Default: they run over all samples before it, as with cached latents and texts."""
     sequence_length: AtLeastOneOfMany | None = None
     """Tokens of a training sample, padding included, which take time and memory; of a model that reads sound, tokens of
     a transcript. Default: 2048, or the model's limit if less, or the usual transcript of its sound."""

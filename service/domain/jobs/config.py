@@ -75,6 +75,8 @@ class TrainingConfig:
     """Whether optimizer states are in host memory and the CPU updates them (ZeRO-Offload)."""
     offload_parameters: bool = False
     """Whether weights are in host memory, sharded as by ZeRO-3, and a layer is on the GPU for its passes alone."""
+    encoders_in_training: bool = False
+    """Whether the frozen encoders of a diffusion model, for texts and images, run in every step."""
     task: str = "train"
     software: SoftwareStack = UNKNOWN
     memory_confidence: float = USUAL_CONFIDENCE

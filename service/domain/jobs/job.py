@@ -95,6 +95,7 @@ class Job:
     offload_activations: bool = False
     offload_optimizer: bool = False
     offload_parameters: bool = False
+    encoders_in_training: bool = False
     kv_precision: str | None = None
     input_length: float | None = None
     output_length: float | None = None
@@ -427,6 +428,7 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
         offload_activations=job.offload_activations or job.software.stack.offloads_activations,
         offload_optimizer=job.offload_optimizer,
         offload_parameters=job.offload_parameters,
+        encoders_in_training=job.encoders_in_training,
         task=purpose_of(job),
         software=job.software,
         memory_confidence=job.memory_confidence,

@@ -183,7 +183,7 @@ def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Numbe
     gathered = np.where(whole, 1.0, min(1.0, 2 / layers)) * ((stage >= 3) & (ranks > 1) | config.offload_parameters)
     routed = routed_share(config.model)
     return {
-        "weights": on_each_gpu(on_gpus, layout, routed, stage >= 3) + _table_bytes(config) / ranks,
+        "weights": on_each_gpu(on_gpus, layout, routed, stage >= 3) + _table_bytes(config) / ranks + _encoders(config),
         "gradients": on_each_gpu(gradients, layout, learned_routed, (stage >= 2) & (layout.pipeline == 1)),
         "optimizer": on_each_gpu(optimizer, layout, learned_routed, stage >= 1),
         "live": on_each_gpu(weights, layout, routed, 0) * gathered,
@@ -212,14 +212,21 @@ def on_each_gpu(whole: Number, layout: AnyLayout, routed: float, sharded: Number
 def weight_bytes(config: TrainingConfig) -> float:
     """Returns the bytes of all weights: those that learn, and the frozen ones in the precision that stores them.
 
-    The image encoder of a language model counts, and is frozen. Text encoders and decoders of a diffusion model do not
-    count: trainers run them over all samples before the training (kohya's sd-scripts, SimpleTuner, ai-toolkit).
+    The image encoder of a language model counts, and is frozen; the other networks of a diffusion model do not, see
+    `_encoders`.
     """
     model, bytes_each = config.model, RECIPES[config.recipe][0]
     others = (model.other_parameters or 0.0) * bytes_each if model.transformer else 0.0
     dense = model.parameters - table_parameters(model)
     learned = dense if config.method == "full" else trainable_parameters(config)
     return frozen_weight_bytes(config) + learned * bytes_each + others
+
+
+def _encoders(config: TrainingConfig) -> float:
+    """Bytes of a diffusion model's encoders, frozen and whole on each GPU; 0 where they run before the training, as
+    they can in kohya's sd-scripts, SimpleTuner and ai-toolkit.
+    """
+    return (config.model.other_parameters or 0.0) * RECIPES[config.recipe][0] * config.encoders_in_training
 
 
 def frozen_weight_bytes(config: TrainingConfig) -> float:
