@@ -112,6 +112,11 @@ class Stack:
     """Largest number of sequences that are decoded together; the default is that of TensorRT-LLM."""
 
     @property
+    def is_pytorch(self) -> bool:
+        """Whether it is PyTorch, or written in it for the GPUs that run PyTorch in full."""
+        return self.stack_class in (_EAGER, _FSDP, _FSDP_AND_MORE)
+
+    @property
     def only_answers(self) -> bool:
         """Whether it is an engine of inference, which trains nothing."""
         return self.stack_class.batches_continuously or self.embeds_only

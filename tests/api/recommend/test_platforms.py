@@ -144,6 +144,37 @@ def test_qlora_without_software_runs_where_its_library_does(client: TestClient) 
     assert "xla" in platforms(named)
 
 
+@pytest.mark.parametrize("framework", ["trl", "transformers", "pytorch"])
+def test_qlora_in_a_trainer_of_pytorch_runs_where_its_library_does(client: TestClient, framework: str) -> None:
+    """Trainium was the first choice for QLoRA in TRL, whose 4-bit weights are those of bitsandbytes."""
+    work = {"task": "training", "model": "llama-3.1-8b", "method": "qlora", "software": {"framework": framework}}
+    ask = {"constraints": {"provider": ["aws"]}, "limit": 100}
+    answer = post(client, "/recommend", workload=work, **ask)
+    assert platforms(answer) == {"cuda"}
+    assert "neuron" in platforms(post(client, "/recommend", workload=work | {"method": "lora"}, **ask))
+    # Whoever names the platform or the hardware knows of a way.
+    for_neuron = work | {"software": {"framework": framework, "platforms": ["neuron"]}}
+    on_trn1 = {"constraints": {"instance": ["trn1.2xlarge"]}}
+    assert platforms(post(client, "/recommend", workload=for_neuron, **ask)) == {"neuron"}
+    assert platforms(post(client, "/recommend", workload=work, **on_trn1)) == {"neuron"}
+
+
+@pytest.mark.parametrize("model", ["mask-rcnn", "retinanet", "yolov8x"])
+def test_detectors_train_in_pytorch_where_shapes_may_change(client: TestClient, model: str) -> None:
+    """Trainium was the first choice for Mask R-CNN in PyTorch, whose regions differ in number from image to image."""
+    work = {"task": "training", "model": model, "global_batch_size": 16}
+    ask = {"constraints": {"provider": ["aws", "gcp"]}, "limit": 100}
+    for software in ({}, {"software": {"framework": "torch==2.3"}}):
+        assert platforms(post(client, "/recommend", workload=work | software, **ask)) == {"cuda"}
+    in_jax = work | {"software": {"framework": "jax"}}
+    assert "xla" in platforms(post(client, "/recommend", workload=in_jax, **ask))
+    classifier = work | {"model": "resnet-50", "software": {"framework": "torch==2.3"}}
+    assert "neuron" in platforms(post(client, "/recommend", workload=classifier, **ask))
+    estimate = post(client, "/estimate", workload=work, machine="aws/trn1.2xlarge")
+    (text,) = [each["text"] for each in estimate["warnings"] if "dynamic-shapes" in each["text"]]
+    assert "each new shape of a batch is compiled for minutes" in text
+
+
 def test_weights_in_nf4_are_served_where_their_library_runs(client: TestClient) -> None:
     """vLLM calls bitsandbytes for them, which Neuron devices lack: they were offered without a word."""
     work = {"task": "inference", "model": "llama-3.1-8b", "concurrency": 8}
