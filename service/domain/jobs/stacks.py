@@ -341,6 +341,7 @@ STACKS = (
             "kohya-ss",
             "lightning",
             "mmdetection",
+            "mmsegmentation",
             "monai",
             "musubi-tuner",
             "nnu-net",

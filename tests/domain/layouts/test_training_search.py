@@ -197,6 +197,22 @@ def test_stacks_that_only_shard_divide_no_layer_unless_the_caller_does(stack: st
     assert fixed.pipeline == 4
 
 
+@pytest.mark.parametrize(
+    ("stack", "sentence"),
+    [
+        ("pytorch", "each of them needs a sample at least, since none shares a layer with another"),
+        ("torchtitan", "the GPUs of a replica must divide its attention heads and layers"),
+    ],
+)
+def test_a_batch_of_fewer_samples_than_gpus_names_what_its_stack_cannot_do(stack: str, sentence: str) -> None:
+    """ResNet-50 was said to need GPUs that divide its attention heads."""
+    heads_of_three = replace(LLAMA_3_8B, heads=3, kv_heads=3, layers=1)
+    work = training(model=model(heads_of_three, 8e9), global_batch=4, software=SoftwareStack(stack))
+    with pytest.raises(QuestionError, match=sentence) as caught:
+        best_layout(FITTED, work, cluster())
+    assert caught.value.field == "workload.global_batch_size"
+
+
 @pytest.mark.parametrize(("stack", "most"), [("neuronx-distributed", 1), ("torchtitan", 3)])
 def test_trainium_shards_no_weights(stack: str, most: int) -> None:
     work = training(global_batch=256, software=SoftwareStack(stack))
@@ -339,5 +355,5 @@ def test_fewer_samples_than_gpus_lower_the_data_degree() -> None:
     assert found.data <= 4
     assert found.gpus == 8
     resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
-    with pytest.raises(QuestionError, match="each data-parallel rank needs a sample"):
+    with pytest.raises(QuestionError, match="each of them needs a sample"):
         best_layout(UNFITTED, training(model=resnet, global_batch=4), cluster())
