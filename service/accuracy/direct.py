@@ -183,7 +183,7 @@ def _training_case(question: RunQuestion, config: TrainingConfig, cluster: Clust
         return _memory_case(question, cluster.usable_bytes, figures(parts), features, MEMORY)
     terms = training_terms(config, cluster, layout)
     if question.quantity == "seconds":
-        length = config.mean_length or config.sequence_length or 1
+        length = config.tokens_per_sample or 1
         amount = question.extras["amount"]
         samples = {"samples": 1.0, "pairs": 2.0, "tokens": 1.0 / length}
         steps = sum(samples[name] * number for name, number in amount.items()) / terms.units
@@ -200,7 +200,7 @@ def _units_per_sample(question: RunQuestion, config: TrainingConfig, cluster: Cl
         case "samples_per_second":
             return 1.0
         case "tokens_per_second":
-            return config.mean_length or config.sequence_length or 1
+            return config.tokens_per_sample or 1
         case "flops_per_second_per_gpu" | "model_flops_utilisation":
             # Full recomputation repeats the forward pass, and hardware FLOPs count it.
             recomputed = question.extras["hardware"] and layout.activation_checkpointing == "full"

@@ -149,7 +149,7 @@ def _pipeline_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout, *, 
     t = config.model.transformer
     if fixed.pipeline is not None:
         return [fixed.pipeline] if gpus % fixed.pipeline == 0 else []
-    if whole or t is None:
+    if whole or t is None or (t.encoder_layers and not config.software.stack_class.prefers_model_parallelism):
         return [1]
     pieces = fixed.virtual_stages or 1
     return [

@@ -109,7 +109,8 @@ class ModelledEstimateResponse(Described):
     samples_per_second: BandResponse | None
     """Samples of training, or requests of inference: of one instance, and in a choice of `POST /recommend` of all."""
     tokens_per_second: BandResponse | None
-    """Tokens of training, or output tokens of inference, of the same instances."""
+    """Tokens of training, or output tokens of inference, of the same instances. Training of a model that reads sound
+    counts the tokens of transcripts; null for networks without tokens."""
     prefill_tokens_per_second: BandResponse | None
     """Tokens of prompts while engines read prompts only; null for training."""
     seconds_to_first_token: BandResponse | None

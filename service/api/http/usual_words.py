@@ -52,6 +52,7 @@ _TABLE = {
     "gradient_accumulation_steps gradient_accumulation accumulate_grad_batches": "global_batch_size accumulation",
     "per_device_train_batch_size micro_batch_size train_batch_size": "batch_size",
     "gradient_checkpointing activation_recomputation recompute": "activation_checkpointing",
+    "cache_latents cache_text_encoder_outputs precompute_embeddings": "encoders_in_training",
     "lora_rank lora_r lora_alpha rank": "trainable_parameters",
     "load_in_4bit load_in_8bit": "method weight_precision",
     "adapter": "method adapters",

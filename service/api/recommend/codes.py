@@ -18,7 +18,7 @@ REJECTIONS: dict[str, str] = {
     "software_engine": "The workload's engine, in the given versions, is not known to run there.",
     "software_cuda": "The given CUDA toolkit does not build for the GPU: too old, too new, or not an NVIDIA GPU.",
     "software_platforms": "The code is written for none of the platforms that run there.",
-    "software_libraries": "A library that the workload requires is not known to run there.",
+    "software_libraries": "A library or feature that the workload requires is not known to run there.",
     "custom_cuda_kernels": "The workload's own CUDA kernels do not run there as they are.",
     "numerics": "The GPU supports none of the requested precisions that the workload can tolerate.",
     "host_memory_gib": "The host has less memory than the workload requires.",

@@ -232,7 +232,8 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     # If the question names hardware, it needs no other hint at the platform.
     names_hardware = not HARDWARE_NAMES.isdisjoint(given)
     platform = None if names_hardware else platform_named_by(work, catalog, has_job=job is not None)
-    library = usual_library(work.task, work.method, () if job is None else job.weight_formats)
+    formats, family = ((), None) if job is None else (job.weight_formats, job.model.family)
+    library = usual_library(work.task, work.method, formats, family)
     constraints = _constraints(
         request, given, objective, precisions.preferred, run, catalog,
         has_job=named is not None, mainstream=platform == frozenset(), library=library,

@@ -86,7 +86,7 @@ HINTS_ON_FORMATS = {"weight_precision": HINT_ON_WEIGHT_BITS, "kv_cache_precision
 AS_SENT = (
     "trainable_parameters", "sequence_length", "mean_length", "flash_attention",
     "mixed_precision", "chunked_loss", "fused_optimizer", "offload_activations", "offload_optimizer",
-    "offload_parameters", "image_tokens", "denoising_steps", "guidance", "memory_confidence",
+    "offload_parameters", "encoders_in_training", "image_tokens", "denoising_steps", "guidance", "memory_confidence",
 )  # fmt: skip
 """Fields of a workload that a job takes over unchanged."""
 
@@ -333,10 +333,19 @@ def _check_pairs(work: WorkloadRequest) -> None:
 
 
 def _check_sample(work: WorkloadRequest, job: Job) -> None:
-    """Raises `QuestionError` for denoising steps that the model does not have, and for a sample unlike the job's."""
+    """Raises `QuestionError` for denoising steps and encoders that the model does not have, and for a sample unlike the
+    job's.
+    """
     for name in ("denoising_steps", "guidance"):
         if getattr(work, name) is not None and job.model.steps_per_sample is None:
             raise QuestionError(f"{job.model.name} has no denoising steps: leave {name} out.", field=f"workload.{name}")
+    # The other networks of a language model are its encoder of images, which `image_tokens` is about.
+    if work.encoders_in_training and (job.model.transformer or not job.model.other_parameters):
+        raise QuestionError(
+            f"{job.model.name} is not known to have encoders beside the network that trains: leave "
+            "encoders_in_training out.",
+            field="workload.encoders_in_training",
+        )
     known = (None, job.sample_name, *((job.model.sample,) if job.has_fixed_sample else ()))
     if work.sample not in known:
         other = ", or send another size in this form" if takes_sizes(job.model) else ""

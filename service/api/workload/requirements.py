@@ -7,7 +7,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import resolve
 from service.domain.catalog.software_support import NEEDS_A_FRAMEWORK, software_names
-from service.domain.jobs.stacks import software_name
+from service.domain.jobs.stacks import has_other_releases, software_called, software_name
 from service.domain.selection.requirements import (
     NOTHING,
     TASKS_WITHOUT_GPU,
@@ -57,6 +57,14 @@ def requirements_of(
         platform_named_by=platform_named_by,
         cpu_suffices=work.task in TASKS_WITHOUT_GPU,
         library=library,
+        # If the question names hardware or a platform, its code is written for it.
+        library_must_run=bool(
+            work.task == "training"
+            and platform_named_by is not None
+            and "platforms" not in platform_named_by
+            and work.software.framework
+            and software_called(work.software.framework).stack.is_pytorch
+        ),
     )
 
 
@@ -81,7 +89,9 @@ def requirement(text: str | None, field: str, catalog: Catalog) -> Requirement |
         return None
     written, versions = split_requirement(text, field)
     name = software_name(written, catalog.derive(software_names))
-    return None if name is None else Requirement(name, versions)
+    if name is None:
+        return None
+    return Requirement(name, EVERY if has_other_releases(written, name) else versions)
 
 
 def platforms_of(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ...]:

@@ -265,15 +265,19 @@ class WorkloadRequest(BodyModel):
     fused_optimizer: bool = False
     """Whether the optimizer updates weights during the backward pass."""
     offload_activations: bool = False
-    """Whether saved activations are kept in host memory."""
+    """Whether the activations from which full checkpointing recomputes the others are kept in host memory. Layouts
+    without full checkpointing keep theirs on the GPU."""
     offload_optimizer: bool = False
     """Whether gradients and optimizer states are in host memory, where the CPU updates them (ZeRO-Offload)."""
     offload_parameters: bool = False
     """Whether weights are in host memory, from which each layer is fetched for its passes (`offload_param` of ZeRO-3,
     `CPUOffload` of FSDP); often with `offload_optimizer`."""
+    encoders_in_training: bool = False
+    """Whether the text encoders and the encoder of images of a diffusion model are on each GPU and run in every step of
+    training. Default: they run over all samples before it, as with cached latents and texts."""
     sequence_length: AtLeastOneOfMany | None = None
-    """Tokens of a training sample, padding included, which take time and memory. Default: 2048, or the model's limit if
-    less."""
+    """Tokens of a training sample, padding included, which take time and memory; of a model that reads sound, tokens of
+    a transcript. Default: 2048, or the model's limit if less, or the usual transcript of its sound."""
     mean_length: Positive | None = None
     """Mean tokens of a sample if padding takes no time, because samples are packed or kernels skip it. Where batches
     are padded, as usual trainers do, leave it out. Default: `sequence_length`."""

@@ -311,7 +311,7 @@ def _usual_library(work: object) -> str | None:
     """Returns the library whose kernels a job usually takes; None if it takes none."""
     if not isinstance(work, JobQuestion):
         return None
-    return usual_library(work.job.task, work.job.method, work.job.weight_formats)
+    return usual_library(work.job.task, work.job.method, work.job.weight_formats, work.job.model.family)
 
 
 def _warnings(question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog) -> _Warnings:

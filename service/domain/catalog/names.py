@@ -29,6 +29,7 @@ _BEFORE_A_GPU = re.compile(r"^(?:(?:nvidia|amd|intel|google|aws|huawei|cambricon
 NO_LETTER_OR_DIGIT = re.compile(r"[\W_]")
 _GIGABYTES = re.compile(r"[\s_-](\d+)[\s_-]?gb?$")
 _BETWEEN_PARTS = re.compile(r"[\s_-]")
+_SEPARATOR_OF_WORDS = re.compile(r"(?<!\d)-|-(?!\d)")
 _ENDING_OF_A_VARIANT = re.compile(r"(?:-(?:hf|instruct|chat|base|it|thinking|2[3-9](?:0[1-9]|1[0-2])|0[1-9][0-3]\d))+$")
 """Endings of published names for variants of a model that have the same size and differ only by training. Releases are
 dated by year and month (2507) or by month and day (0528)."""
@@ -256,11 +257,28 @@ def _model_names(catalog: Catalog) -> dict[str, str]:
     return spellings | {fold_model(model.id): model.id for model in models}
 
 
+def _model_names_without_separators(catalog: Catalog) -> dict[str, str]:
+    """Returns the ids of models by their names as `_without_most_separators` writes them, where one model is meant."""
+    meant: dict[str, set[str]] = {}
+    for spelling, model in catalog.derive(_model_names).items():
+        meant.setdefault(_without_most_separators(spelling), set()).add(model)
+    return {spelling: models.pop() for spelling, models in meant.items() if len(models) == 1}
+
+
+def _without_most_separators(folded: str) -> str:
+    """Returns a folded name of a model without its dashes and dots, but those between two digits: llama-3.1-8b is
+    another model than llama-3-18b.
+    """
+    return _SEPARATOR_OF_WORDS.sub("", folded.replace(".", "-"))
+
+
 def resolve_model(name: str, catalog: Catalog, field: str = "model") -> Model:
     """Returns the model of an id, name or alias; a chat variant means the model itself. Raises `UnknownName`."""
     spellings = catalog.derive(_model_names)
     folded = fold_model(name[:LONGEST_NAME])
-    model_id = _model_id(folded, spellings)
+    model_id = _model_id(folded, spellings) or catalog.derive(_model_names_without_separators).get(
+        _without_most_separators(_ENDING_OF_A_VARIANT.sub("", folded))
+    )
     if model_id is not None:
         return catalog.reference.models[model_id]
     # Ollama writes sizes and formats after a colon; a name without a format means 4 bits there.

@@ -39,13 +39,21 @@ LIBRARY_OF_FORMAT: Mapping[str, str] = dict.fromkeys(("nf4", "nf4-dq"), "bitsand
 """Format of the weights of inference → the library that has kernels for it."""
 
 
-def usual_library(task: str, method: str | None, formats: Iterable[str]) -> str | None:
-    """Returns the library whose kernels work needs in the mainstream framework; None if it needs none.
+FEATURE_OF_FAMILY: Mapping[str, str] = {"detection": "dynamic-shapes"}
+"""Family of models → the feature that its training needs in the mainstream framework. The sizes of images, the regions
+of R-CNN and the boxes to find differ from batch to batch, and compilers for fixed shapes compile each of them anew."""
 
-    That is the library of a method of training, or of all formats in which inference may store the weights.
+
+def usual_library(task: str, method: str | None, formats: Iterable[str], family: str | None = None) -> str | None:
+    """Returns the library or feature that work needs in the mainstream framework; None if it needs none.
+
+    That is the library of a method of training, or of all formats in which inference may store the weights, and the
+    feature that training of a family of models needs.
     """
+    if task == "training":
+        return LIBRARY_OF_METHOD.get(method or "") or FEATURE_OF_FAMILY.get(family or "")
     if task != "inference":
-        return LIBRARY_OF_METHOD.get(method or "") if task == "training" else None
+        return None
     libraries = {LIBRARY_OF_FORMAT.get(each) for each in formats}
     return libraries.pop() if len(libraries) == 1 else None
 

@@ -1,11 +1,12 @@
 """Checks of a job that need no machine: whether its model, batch, amount and engine fit together."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import ceil
 
 from service.domain.errors import QuestionError
 from service.domain.jobs.fixed_layout import STAGE_OF_OFFLOADED_WEIGHTS
-from service.domain.jobs.job import Job, input_length, sequence_length, tokens_per_sample
+from service.domain.jobs.job import Job, input_length, sequence_length, tokens_per_sample, written_length
 from service.domain.jobs.stacks import STACKS
 from service.domain.models.counts import is_routed
 
@@ -64,7 +65,10 @@ def _check_sequences(job: Job) -> None:
 
 def _check_mean(job: Job) -> None:
     """Raises `QuestionError` if the samples of training have more tokens without their padding than with it."""
-    if job.task != "training" or job.mean_length is None or job.mean_length <= (padded := sequence_length(job)):
+    if job.task != "training" or job.mean_length is None:
+        return
+    padded = written_length(replace(job, mean_length=None)) or sequence_length(job)
+    if job.mean_length <= padded:
         return
     default = "" if job.sequence_length else ", its default here"
     raise QuestionError(

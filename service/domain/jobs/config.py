@@ -56,6 +56,9 @@ class TrainingConfig:
     """Whether a frozen copy of the model reads each sequence once; with adapters, it is the base model itself."""
     sequence_length: int = 0
     mean_length: float | None = None
+    written_length: float | None = None
+    """Tokens of a sample that the decoder learns to write, if its encoder reads a number that the network fixes; the
+    other lengths are then means over all layers. None if all layers have the same tokens."""
     global_batch: int | None = None
     batch_per_gpu: int | None = None
     """Samples of a GPU in one pass, as the caller sets them; None: the layout decides. Without a global batch, a step
@@ -72,10 +75,23 @@ class TrainingConfig:
     """Whether optimizer states are in host memory and the CPU updates them (ZeRO-Offload)."""
     offload_parameters: bool = False
     """Whether weights are in host memory, sharded as by ZeRO-3, and a layer is on the GPU for its passes alone."""
+    encoders_in_training: bool = False
+    """Whether the frozen encoders of a diffusion model, for texts and images, run in every step."""
     task: str = "train"
     software: SoftwareStack = UNKNOWN
     memory_confidence: float = USUAL_CONFIDENCE
     """Probability with which the GPUs' memory has to suffice."""
+
+    @property
+    def tokens_per_sample(self) -> float:
+        """Tokens by which the rate and the amount of training are counted; 0 for a network without sequences."""
+        return self.written_length or self.mean_length or self.sequence_length
+
+    @property
+    def written_share(self) -> float:
+        """Tokens of a sample with an output of their own, as a share of the tokens that a layer has."""
+        length = self.mean_length or self.sequence_length
+        return self.written_length / length if self.written_length and length else 1.0
 
 
 EXPANDED_BITS = 16.0

@@ -101,6 +101,7 @@ class Job:
     offload_activations: bool = False
     offload_optimizer: bool = False
     offload_parameters: bool = False
+    encoders_in_training: bool = False
     kv_precision: str | None = None
     input_length: float | None = None
     output_length: float | None = None
@@ -243,11 +244,39 @@ def sequence_length(job: Job) -> int:
         return 0
     if job.sequence_length:
         _check_length(job, job.sequence_length, "workload.sequence_length")
-    read, written = job.model.input_tokens_per_sample, job.model.output_tokens_per_sample
-    if t.encoder_layers and read and written:
-        decoded = job.sequence_length or written
-        return round(decoded + (read - decoded) * t.encoder_layers / t.layers)
+    if _reads_fixed_tokens(job.model):
+        return round(_mean_over_layers(job.model, job.sequence_length or job.model.output_tokens_per_sample or 0.0))
     return job.sequence_length or min(_USUAL_SEQUENCE, _most_tokens(t) or _USUAL_SEQUENCE)
+
+
+def _mean_length(job: Job) -> float | None:
+    """Returns the mean tokens of a training sample without padding, averaged over all layers; None if not stated."""
+    if job.mean_length is None or not _reads_fixed_tokens(job.model):
+        return job.mean_length
+    return _mean_over_layers(job.model, job.mean_length)
+
+
+def written_length(job: Job) -> float | None:
+    """Returns the tokens of a training sample that a decoder learns to write, where the network fixes those that its
+    encoder reads; None for other models, all of whose layers have the same tokens.
+    """
+    if not _reads_fixed_tokens(job.model):
+        return None
+    return job.mean_length or job.sequence_length or job.model.output_tokens_per_sample
+
+
+def _reads_fixed_tokens(model: Model) -> bool:
+    """Returns whether an encoder reads a number of tokens that the network fixes, and a decoder another one."""
+    encodes = model.transformer is not None and model.transformer.encoder_layers > 0
+    return bool(encodes and model.input_tokens_per_sample and model.output_tokens_per_sample)
+
+
+def _mean_over_layers(model: Model, decoded: float) -> float:
+    """Returns the tokens of a layer, averaged over those of the encoder and those of the decoder."""
+    assert model.transformer is not None
+    assert model.input_tokens_per_sample is not None
+    share = model.transformer.encoder_layers / model.transformer.layers
+    return decoded + (model.input_tokens_per_sample - decoded) * share
 
 
 def _most_tokens(t: Transformer) -> int:
@@ -330,7 +359,7 @@ def _passes_per_step(job: Job) -> float:
 def tokens_per_sample(job: Job) -> float:
     """Returns the tokens of a sample, by which an amount in tokens is converted to samples; 0 if unknown."""
     if job.task == "training":
-        return job.mean_length or sequence_length(job)
+        return job.mean_length or written_length(job) or sequence_length(job)
     return output_length(job) or job.mean_length or input_length(job)
 
 
@@ -401,7 +430,8 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
         trainable_parameters=job.trainable_parameters,
         has_reference=job.has_reference,
         sequence_length=sequence_length(job),
-        mean_length=job.mean_length,
+        mean_length=_mean_length(job),
+        written_length=written_length(job),
         image_tokens=job.image_tokens,
         global_batch=job.global_batch,
         batch_per_gpu=job.micro_batch,
@@ -411,6 +441,7 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
         offload_activations=job.offload_activations or job.software.stack.offloads_activations,
         offload_optimizer=job.offload_optimizer,
         offload_parameters=job.offload_parameters,
+        encoders_in_training=job.encoders_in_training,
         task=purpose_of(job),
         software=job.software,
         memory_confidence=job.memory_confidence,

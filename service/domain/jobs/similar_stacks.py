@@ -1,4 +1,4 @@
-"""Stacks that are near to a name which is none of theirs: those that a server runs, or one that is spelt similarly."""
+"""Stacks that are near to a name which is none of theirs: those that a program runs, or one that is spelt similarly."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from service.domain.catalog.names import LONGEST_NAME, VERY_CLOSE
 from service.domain.jobs.stacks import STACKS_BY_NAME
 
-_ENGINES_OF_SERVERS: Mapping[str, tuple[str, ...]] = {
+_STACKS_OF_PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "nim": ("tensorrt-llm", "vllm", "sglang"),  # NVIDIA's page on the profiles of NIM for LLMs, 2026-03-03
     "dynamo": ("sglang", "tensorrt-llm", "vllm"),  # its README of 2026
     "triton": ("tensorrt", "onnxruntime", "pytorch", "tensorflow", "vllm"),  # README of its backends
@@ -30,16 +30,23 @@ _ENGINES_OF_SERVERS: Mapping[str, tuple[str, ...]] = {
     "jetstream": ("maxtext",),
     "fastembed": ("onnxruntime",),
     "xdit": ("pytorch",),
+    # Trainers with several back ends; recalled on 2026-11-27.
+    "verl": ("pytorch", "megatron-core"),
+    "slime": ("megatron-core",),
+    "areal": ("pytorch", "megatron-core"),
+    "skyrl": ("pytorch", "megatron-core"),
+    "xtuner": ("pytorch", "deepspeed"),
 }
-"""By a word of the name of a server, the stacks that do its work: which of them is for the caller to say."""
+"""By a word of the name of a server or a trainer, the stacks that do its work: which of them is for the caller to say.
+"""
 
 
 def similar_stacks(name: str) -> tuple[str, ...]:
-    """Returns the stacks that a server of this name runs, or else the one whose name differs by a letter or two.
+    """Returns the stacks that a program of this name runs, or else the one whose name differs by a letter or two.
 
     Names that are less similar may be those of software without a stack.
     """
     words = (word.removesuffix("server") for word in re.findall("[a-z]+", name.lower()))
-    if server := next((word for word in words if word in _ENGINES_OF_SERVERS), None):
-        return _ENGINES_OF_SERVERS[server]
+    if program := next((word for word in words if word in _STACKS_OF_PROGRAMS), None):
+        return _STACKS_OF_PROGRAMS[program]
     return tuple(get_close_matches(name.lower()[:LONGEST_NAME], STACKS_BY_NAME, n=1, cutoff=VERY_CLOSE))

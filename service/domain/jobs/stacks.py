@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 # Digits behind other words are no version but part of a name, such as FSDP2 and ZeRO-3.
@@ -18,8 +18,8 @@ class StackClass:
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
     """ZeRO stages that these stacks support."""
     has_model_parallelism: bool = True
-    """Whether tensor, pipeline and expert parallelism are available; without them, training uses data parallelism and
-    ZeRO."""
+    """Whether tensor, pipeline and expert parallelism are available without a change of the model's code; without them,
+    training uses data parallelism, context parallelism and ZeRO."""
     prefers_model_parallelism: bool = False
     """Whether large models are split by tensor and pipeline parallelism by default; other stacks shard them over the
     data-parallel ranks (ZeRO-3, FSDP)."""
@@ -40,7 +40,9 @@ _UNKNOWN_CLASS = StackClass("unknown")
 _MEGATRON = StackClass("megatron", zero_stages=(0, 1), prefers_model_parallelism=True, distributes=True)
 # Code that was written for a benchmark.
 _TUNED = StackClass("tuned", zero_stages=(0, 1), prefers_model_parallelism=True, distributes=True)
-_FSDP = StackClass("fsdp", distributes=True)
+_FSDP = StackClass("fsdp", has_model_parallelism=False, distributes=True)
+# They shard by FSDP as well, and have code for the other degrees.
+_FSDP_AND_MORE = replace(_FSDP, has_model_parallelism=True)
 _EAGER = StackClass("eager", has_model_parallelism=False)
 _GRAPH = StackClass("graph", zero_stages=(0,), has_model_parallelism=False, unpacks_weights=True)
 _ENGINE = StackClass("engine", batches_continuously=True)
@@ -48,8 +50,8 @@ _ENGINE = StackClass("engine", batches_continuously=True)
 _EARLY_ENGINE = StackClass("early_engine", batches_continuously=True)
 # Compiled as a whole; the compiler shards (GSPMD).
 _XLA = StackClass("xla", distributes=True)
-# Compiled for AWS' own chips.
-_NEURON = StackClass("neuron", pads_heads=True)
+# Compiled for AWS' own chips. They shard optimizer states alone (guides of optimum-neuron and NeuronX Distributed).
+_NEURON = StackClass("neuron", zero_stages=(0, 1), pads_heads=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class Stack:
     stack_class: StackClass
     aliases: tuple[str, ...] = ()
     """Other names, in lower case with hyphens."""
+    runs: tuple[str, ...] = ()
+    """Names, written like these, of libraries and programs that do their work in it and have releases of their own."""
     before_flash: bool = False
     """Published runs of it are older than FlashAttention."""
     half_weights: bool = False
@@ -108,6 +112,11 @@ class Stack:
     """Largest number of sequences that are decoded together; the default is that of TensorRT-LLM."""
 
     @property
+    def is_pytorch(self) -> bool:
+        """Whether it is PyTorch, or written in it for the GPUs that run PyTorch in full."""
+        return self.stack_class in (_EAGER, _FSDP, _FSDP_AND_MORE)
+
+    @property
     def only_answers(self) -> bool:
         """Whether it is an engine of inference, which trains nothing."""
         return self.stack_class.batches_continuously or self.embeds_only
@@ -148,14 +157,14 @@ UNKNOWN_STACK = Stack(
 )
 STACKS = (
     Stack("megatron-bridge", _MEGATRON, interleaves_stages=True),
-    Stack("nemo-automodel", _FSDP, ("automodel",)),
+    Stack("nemo-automodel", _FSDP_AND_MORE, ("automodel",)),
     Stack("nemo-megatron", _MEGATRON, interleaves_stages=True),
     Stack("nemo", _MEGATRON, ("nvidia-nemo",), interleaves_stages=True),
     Stack("megatron-core", _MEGATRON, ("mcore",), interleaves_stages=True),
     Stack("megatron-lm", _MEGATRON, ("megatron", "megatron-deepspeed"), interleaves_stages=True),
     Stack("mlperf-training", _TUNED, interleaves_stages=True),
     Stack("llm-foundry", _FSDP, ("composer", "mosaicml")),
-    Stack("torchtitan", _FSDP, interleaves_stages=True),
+    Stack("torchtitan", _FSDP_AND_MORE, interleaves_stages=True),
     Stack("torchtune", _EAGER, half_weights=True, expands_weights=True, static_batches=True),
     Stack("litgpt-generate", _EAGER, static_batches=True),
     Stack("litgpt", _EAGER, ("lit-gpt",), keeps_gathered_weights=True, static_batches=True),
@@ -281,22 +290,23 @@ STACKS = (
     Stack("deepspeed-inference", _ENGINE, static_batches=True),
     Stack("fastertransformer", _ENGINE, ("ft",), static_batches=True),
     Stack("deepspeed-mii", _ENGINE, ("mii",)),
-    Stack("deepspeed", _FSDP, gathers_matrices=True),
+    # Its pipelines take a model that is written as a list of layers (`PipelineModule`).
+    Stack("deepspeed", _FSDP, runs=("openrlhf", "diffusion-pipe"), gathers_matrices=True),
     Stack(
         "transformers",
         _EAGER,
-        (
+        ("hugging-face", "hugging-face-transformers", "huggingface", "hf"),
+        runs=(
             "accelerate",
-            "hugging-face",
-            "hugging-face-transformers",
-            "huggingface",
-            "ms-swift",
-            "hf",
-            "peft",
-            "trl",
-            "llama-recipes",
-            "sentence-transformers",
+            "autotrain",
             "insanely-fast-whisper",
+            "llama-recipes",
+            "ms-swift",
+            "oumi",
+            "peft",
+            "sentence-transformers",
+            "setfit",
+            "trl",
         ),
         half_weights=True,
         expands_weights=True,
@@ -319,18 +329,28 @@ STACKS = (
     Stack(
         "pytorch",
         _EAGER,
-        # Libraries of networks that PyTorch runs.
-        (
-            "torch",
-            "pytorch-lightning",
-            "lightning",
-            "fsdp",
-            "diffusers",
-            "comfyui",
-            "stable-diffusion-webui",
-            "automatic1111",
+        ("torch", "fsdp"),
+        runs=(
             "a1111",
+            "ai-toolkit",
+            "automatic1111",
+            "comfyui",
+            "detectron2",
+            "diffusers",
             "invokeai",
+            "kohya-ss",
+            "lightning",
+            "mmdetection",
+            "mmsegmentation",
+            "monai",
+            "musubi-tuner",
+            "nnu-net",
+            "onetrainer",
+            "open-clip",
+            "pytorch-lightning",
+            "simpletuner",
+            "speechbrain",
+            "stable-diffusion-webui",
             "timm",
             "torchvision",
             "ultralytics",
@@ -361,7 +381,7 @@ STACKS = (
     Stack("hai-llm", _MEGATRON),
 )
 _BY_ID = {stack.id: stack for stack in STACKS}
-STACKS_BY_NAME = _BY_ID | {alias: stack for stack in STACKS for alias in stack.aliases}
+STACKS_BY_NAME = _BY_ID | {alias: stack for stack in STACKS for alias in (*stack.aliases, *stack.runs)}
 """Stacks by their names and by other names."""
 
 _STACKS_BY_FIRST_RELEASE: Mapping[str, tuple[tuple[tuple[int, ...], str], ...]] = {
@@ -456,9 +476,13 @@ def software_called(text: str | None) -> SoftwareStack:
         return UNKNOWN
     whole = re.sub(r"[ _]+", "-", text.strip().lower())
     name, version = (whole, "") if whole in STACKS_BY_NAME else _split(text)
+    if name not in STACKS_BY_NAME:
+        joined = name.replace("_", "-")
+        name = OTHER_NAMES.get(joined, joined)
     stack = STACKS_BY_NAME.get(name)
     if stack is None:
         return UNKNOWN
+    version = "" if name in stack.runs else version
     if version and stack.id in _STACKS_BY_FIRST_RELEASE:
         release = tuple(map(int, version.split(".")))
         stack = _BY_ID[next(name for first, name in _STACKS_BY_FIRST_RELEASE[stack.id] if release >= first)]
@@ -475,13 +499,20 @@ OTHER_NAMES = {
     "flash-attention-2": "flash-attention",
     "flash-attn-3": "flash-attention-3",
     "habana-synapseai": "synapse",
+    "kohya": "kohya-ss",
     "lightning": "pytorch-lightning",
     "mig": "multi-instance-gpu",
+    "mmdet": "mmdetection",
     "mind-spore": "mindspore",
     "neuron-sdk": "neuron",
+    "nnunet": "nnu-net",
+    "nnunetv2": "nnu-net",
+    "open-clip-torch": "open-clip",
+    "openclip": "open-clip",
     "paddle": "paddlepaddle",
     "random-forest": "scikit-learn",  # the usual library of the method
     "rapids": "cuml",
+    "sd-scripts": "kohya-ss",
     "sdpa": "scaled-dot-product-attention",
     "sklearn": "scikit-learn",
     "synapseai": "synapse",
@@ -502,7 +533,15 @@ def aliases_of(name: str) -> list[str]:
     """Returns the other names of a piece of software, sorted."""
     stack = _BY_ID.get(name)
     others = {alias for alias, known in OTHER_NAMES.items() if known == name}
-    return sorted(others.union(() if stack is None else stack.aliases))
+    return sorted(others.union(() if stack is None else (*stack.aliases, *stack.runs)))
+
+
+def has_other_releases(name: str, known: str) -> bool:
+    """Returns whether a name is that of software whose rules are those of another one, and whose releases are not."""
+    joined = name.lower().replace(" ", "-").replace("_", "-")
+    written = OTHER_NAMES.get(joined, joined)
+    stack = STACKS_BY_NAME.get(written)
+    return written != known and stack is not None and written in stack.runs
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -268,7 +268,9 @@ def _limits(config: Config) -> DegreeLimits:
         return DegreeLimits(divides, t.layers, experts=t.experts)
     contexts = max(1, config.sequence_length // LONG_SEQUENCE)
     if stack_class.has_model_parallelism:
-        return DegreeLimits(divides, t.layers, MOST_PADDING, contexts, t.experts)
+        # Stages that end within an encoder or a decoder have to pass on the result of the encoder, as Megatron-LM does.
+        has_stages = stack_class.prefers_model_parallelism or not t.encoder_layers
+        return DegreeLimits(divides, t.layers if has_stages else 1, MOST_PADDING, contexts, t.experts)
     return DegreeLimits(contexts=contexts)
 
 

@@ -27,7 +27,7 @@ def _check_batch(fixed: FixedLayout, config: TrainingConfig, cluster: Cluster) -
         raise QuestionError(
             f"A global batch of {batch} cannot be spread over {fixed.data} data-parallel ranks: "
             "each needs at least one sample.",
-            field="global_batch_size",
+            field="workload.global_batch_size",
         )
     if not (batch and micro and rounds):
         return

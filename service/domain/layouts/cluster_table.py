@@ -18,7 +18,7 @@ from service.domain.groups import one_of_each
 from service.domain.jobs.config import Config
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.features import hardware_features
-from service.domain.physics.host_memory import host_parts
+from service.domain.physics.host_memory import BytesByLayout, host_parts
 from service.domain.physics.resources import seconds_per_flop, seconds_per_unit_of_hardware
 
 COLUMNS = ("gpus", "gpus_per_node", "nodes", "linked_gpus", "usable_bytes", "host_memory_bytes")
@@ -143,15 +143,18 @@ class ClusterTable:
             row_by_gpus=row_by_gpus,
         )
 
-    def hosts_fit(self, config: Config, micro_batch: Number) -> Mask:
+    def hosts_fit(self, config: Config, held: BytesByLayout) -> Mask:
         """Whether the host memory of each cluster is enough, or unknown."""
-        needed = sum(host_parts(config, self.gpus_per_node, self.nodes, micro_batch).values())
+        needed = sum(host_parts(config, self.gpus_per_node, self.nodes, *held).values())
         return ~(np.broadcast_to(needed, len(self)) > self.host_memory_bytes)
 
-    def hosts_fit_by_layout(self, config: Config, rows: slice, micro_batches: Floats) -> Mask:
-        """Whether host memory is enough, or unknown: a row for each of these clusters, a column per micro-batch."""
-        distinct, column_of = np.unique(micro_batches, return_inverse=True)
-        fits = np.column_stack([self.hosts_fit(config, micro_batch)[rows] for micro_batch in distinct.tolist()])
+    def hosts_fit_by_layout(self, config: Config, rows: slice, held: Floats) -> Mask:
+        """Whether host memory is enough, or unknown: a row for each of these clusters, a column per layout.
+
+        A row of `held` has the bytes of a layout.
+        """
+        distinct, column_of = np.unique(held, axis=0, return_inverse=True)
+        fits = np.column_stack([self.hosts_fit(config, BytesByLayout(*each))[rows] for each in distinct.tolist()])
         return fits[:, column_of]
 
     def factors(self, factors: ConfigFactors, kind: StepKind, terms: Iterable[str]) -> dict[str, Floats]:

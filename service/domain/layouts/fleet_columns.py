@@ -341,7 +341,7 @@ def _training_columns(
     best = fastest_training_layouts(calibration, config, table, job.fixed)
     bands = training_bands(calibration, config, table)
     rates = np.minimum(best.units_per_second[:, None] * bands, _most_samples_fed(calibration, job.loading, table))
-    samples = _samples(job, config.mean_length or config.sequence_length or 0, best.layouts.global_batch)
+    samples = _samples(job, config.tokens_per_sample, best.layouts.global_batch)
     beyond_steps = np.exp(_log_beyond_steps(calibration, config, table)) if job.amount is not None else 1.0
     return _columns(job, table, best, rates, samples, samples * beyond_steps), best.layouts.rows()
 

@@ -31,6 +31,7 @@ from service.domain.physics.generation import (
     room_by_memory,
     shares_of,
 )
+from service.domain.physics.host_memory import BytesByLayout
 from service.domain.physics.inference_roofline import ForwardEngines, forward_batch, forward_demands
 from service.domain.physics.load import Replicas
 from service.domain.physics.memory import (
@@ -67,7 +68,7 @@ def fastest_inference_layouts(
     table, config = clusters.without_hosts, configs.any
     fastest = _fastest(_InferenceSearch.of(calibration, configs, table), _pairs(config, table.shapes(), fixed))
     fastest = taken(fastest, clusters.row_by_gpus)
-    hosts_fit = clusters.hosts_fit(config, 1)
+    hosts_fit = clusters.hosts_fit(config, BytesByLayout())
     fits, spare = fastest.fits & hosts_fit, np.where(hosts_fit, fastest.spare, 0.0)
     if config.model.generates and config.concurrency:
         spare[spare >= 1.0] = np.nan
@@ -85,7 +86,7 @@ def where_inference_fits(
     in_flight, _ = _in_flight(config, held.layouts, memory.room)
     rows = np.flatnonzero(pairs.eligible(memory.fits[kind]) & (in_flight <= memory.room)[kind])
     fits = np.bincount(pairs.cluster[rows], minlength=len(table)) > 0
-    return np.asarray(fits[clusters.row_by_gpus] & clusters.hosts_fit(config, 1))
+    return np.asarray(fits[clusters.row_by_gpus] & clusters.hosts_fit(config, BytesByLayout()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from service.domain.physics.load import ALMOST
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.resources import peak_in
 from service.domain.physics.training_roofline import (
-    image_flops_per_sample,
+    encoder_flops_per_sample,
     passes,
     passes_of_recomputation,
     traversals,
@@ -153,7 +153,7 @@ def _of_training(
 ) -> JobEstimate:
     layout = estimate.layout
     length = config.mean_length or config.sequence_length or 0
-    samples = _samples(job, length, layout.global_batch)
+    samples, tokens = _samples(job, config.tokens_per_sample, layout.global_batch), config.tokens_per_sample
     peak = peak_in(config, cluster.gpu, config.precision)
     hours = beyond = model = hardware = utilisation = None
     if estimate.samples_per_second is not None:
@@ -161,17 +161,17 @@ def _of_training(
         if samples is not None:
             beyond = overhead_beyond_steps(calibration, config, cluster, layout)
             hours = estimate.samples_per_second.inverse_of(samples / SECONDS_AN_HOUR).times(1 + beyond)
-        share, of_images = rate / cluster.gpus, image_flops_per_sample(config)
+        share, encoding = rate / cluster.gpus, encoder_flops_per_sample(config)
         work = {"passes": passes(config), "traversals": traversals(config)}
         done = training_flops_per_sample(config.model, length or 1, **work)
-        utilisation = None if done is None else share * (done + of_images) / peak
+        utilisation = None if done is None else share * (done + encoding) / peak
         if config.model.transformer is not None:
             model, hardware = (
                 share
-                * (published_training_flops_per_sample(config.model, length, **work, recomputed=recomputed) + of_images)
+                * (published_training_flops_per_sample(config.model, length, **work, recomputed=recomputed) + encoding)
                 for recomputed in (0.0, float(passes_of_recomputation(layout)))
             )
-    return JobEstimate(config, estimate, samples, hours, beyond, model, hardware, utilisation, length, peak, job)
+    return JobEstimate(config, estimate, samples, hours, beyond, model, hardware, utilisation, tokens, peak, job)
 
 
 def _of_inference(job: Job, config: InferenceConfig, cluster: Cluster, estimate: Estimate) -> JobEstimate:

@@ -7,6 +7,7 @@ from service.domain.errors import QuestionError
 from service.domain.jobs.config import Config, TrainingConfig
 from service.domain.jobs.fixed_layout import FREE, FixedLayout
 from service.domain.layouts.best_layouts import BestLayouts
+from service.domain.layouts.candidates import DEGREES_OF_A_REPLICA
 from service.domain.layouts.checks import check_fixed
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table
 from service.domain.layouts.inference_configs import InferenceConfigs
@@ -46,12 +47,14 @@ def fastest_layouts(
 
 
 def _no_layout(config: Config, cluster: Cluster, fixed: FixedLayout) -> QuestionError:
-    batch = rule = ""
+    batch, rule, trains = "", "the GPUs of a replica must divide its attention heads and layers", False
     if isinstance(config, TrainingConfig):
-        batch = f" and a global batch of {config.global_batch}" if config.global_batch else ""
-        rule = "each data-parallel rank needs a sample at least, and "
+        batch, trains = f" and a global batch of {config.global_batch}" if config.global_batch else "", True
+        divides = config.model.transformer is not None and config.software.stack_class.has_model_parallelism
+        is_divided = divides or any(getattr(fixed, name) is not None for name in DEGREES_OF_A_REPLICA)
+        of_rank = f"each data-parallel rank needs a sample at least, and {rule}"
+        rule = of_rank if is_divided else "each of them needs a sample at least, since none shares a layer with another"
     return QuestionError(
-        f"No layout divides {config.model.name}{batch} over {cluster.gpus} GPUs as asked: {rule}the GPUs of a replica "
-        "must divide its attention heads and layers.",
-        field="global_batch_size" if rule and fixed == FREE else "layout",
+        f"No layout divides {config.model.name}{batch} over {cluster.gpus} GPUs as asked: {rule}.",
+        field="workload.global_batch_size" if trains and fixed == FREE else "layout",
     )

@@ -24,6 +24,7 @@ from service.domain.layouts.cluster_table import ClusterTable, ConfigFactors
 from service.domain.layouts.usual import most_samples_per_micro_batch
 from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import layout_columns, training_config_features
+from service.domain.physics.host_memory import BytesByLayout, bytes_by_layout
 from service.domain.physics.memory import training_parts
 from service.domain.physics.parallelism import Layout, LayoutTable
 from service.domain.physics.resources import GRADIENTS
@@ -51,9 +52,9 @@ def fastest_training_layouts(
     fastest = _Search(calibration, config, table.surely(margin), fixed).fastest()
     if not hosts_matter:
         fastest = taken(fastest, clusters.row_by_gpus)
-    fits = fastest.fits & clusters.hosts_fit(config, fastest.layouts.micro_batch)
+    fits = fastest.fits & clusters.hosts_fit(config, bytes_by_layout(config, fastest.layouts))
     spare = fastest.spare * margin
-    least, most = (fixed.micro_batch,) * 2 if fixed.micro_batch else (1, most_samples_per_micro_batch(config))
+    least, most = _least_and_most_in_hosts(config, fixed)
     spare = np.where(clusters.hosts_fit(config, least), spare, 0.0)
     spare[(spare >= 1.0) & ~clusters.hosts_fit(config, most)] = np.nan
     rate = np.where(fits, fastest.units_per_second, 0.0)
@@ -66,12 +67,13 @@ def where_training_fits(
     clusters: ClusterTable,
     fixed: FixedLayout = FREE,
 ) -> Mask:
-    """Whether some layout fits. The layout that needs the least memory decides, unless the micro-batch decides whether
-    the host has enough memory.
+    """Whether some layout fits. The layout that needs the least memory decides, unless the layout decides whether the
+    host has enough memory.
     """
     hosts_matter = _host_depends_on_layout(config)
-    hosts = clusters.hosts_fit(config, 1 if hosts_matter else most_samples_per_micro_batch(config))
-    if hosts_matter or not np.array_equal(hosts, clusters.hosts_fit(config, 1)):
+    least, most = _least_and_most_in_hosts(config, FREE)
+    hosts = clusters.hosts_fit(config, least if hosts_matter else most)
+    if hosts_matter or not np.array_equal(hosts, clusters.hosts_fit(config, least)):
         return fastest_training_layouts(calibration, config, clusters, fixed).fits
     table = clusters.without_hosts.surely(memory_margin(calibration, config))
     may_fit = np.flatnonzero(_least_bytes(calibration, config, table) <= table.usable_bytes)
@@ -91,8 +93,17 @@ def _least_bytes(calibration: Calibration, config: TrainingConfig, clusters: Clu
 
 
 def _host_depends_on_layout(config: TrainingConfig) -> bool:
-    """Whether the micro-batch decides if the host has enough memory: loaded images are large, tokens are small."""
-    return config.model.transformer is None
+    """Whether the layout decides if the host has enough memory: loaded images are large, tokens are small, unless their
+    activations are there too.
+    """
+    return config.model.transformer is None or config.offload_activations
+
+
+def _least_and_most_in_hosts(config: TrainingConfig, fixed: FixedLayout) -> tuple[BytesByLayout, BytesByLayout]:
+    """Returns the fewest bytes that depend on a layout, and the most."""
+    samples = (fixed.micro_batch,) * 2 if fixed.micro_batch else (1, most_samples_per_micro_batch(config))
+    least, most = (Layout(micro_batch=each, activation_checkpointing="full") for each in samples)
+    return bytes_by_layout(config, least)._replace(activations=0.0), bytes_by_layout(config, most)
 
 
 class _Search:
@@ -165,7 +176,7 @@ class _Search:
     def _fastest_rows(self, on: "_Fitting", candidates: LayoutCandidates, needed: Floats) -> tuple[Indices, Floats]:
         """Returns the row of the fastest candidate that fits on each cluster, or -1, and its seconds per sample.
 
-        A candidate has to fit in the memory of the GPUs and, where the micro-batch decides whether the host has enough
+        A candidate has to fit in the memory of the GPUs and, where the layout decides whether the host has enough
         memory, in that of the host. Of equally fast candidates, the one that needs the least memory is chosen.
         """
         usable, rates = on.clusters.usable_bytes, on.rates
@@ -173,6 +184,7 @@ class _Search:
         keys, demands, carried = self._demands(candidates.layouts, candidates.linked_gpus)
         costs = np.column_stack([rates[resource] * on.factors.get(term, 1.0) for term, resource in keys])
         hosts_matter = _host_depends_on_layout(self.config)
+        held = np.column_stack(np.broadcast_arrays(*bytes_by_layout(self.config, candidates.layouts)))
         for group, rows in candidates.by_group():
             here, bytes_needed = slice(on.starts[group], on.starts[group + 1]), needed[rows]
             times = costs[here] @ demands[:, rows]
@@ -180,8 +192,7 @@ class _Search:
                 np.maximum(times, rates[resource][here, None] * amount[rows], out=times)
             times[bytes_needed > usable[here, None]] = np.inf
             if hosts_matter:
-                micro_batches = candidates.layouts.micro_batch[rows]
-                times[~on.clusters.hosts_fit_by_layout(self.config, here, micro_batches)] = np.inf
+                times[~on.clusters.hosts_fit_by_layout(self.config, here, held[rows])] = np.inf
             least = times.min(axis=1)
             best = np.where(times == least[:, None], bytes_needed, np.inf).argmin(axis=1)
             chosen[here] = np.where(least < np.inf, rows.start + best, -1)

@@ -303,8 +303,7 @@ def _estimate_training(
     seconds = calibration.coefficients.seconds(TRAINING, terms.seconds, features)
     step = step_of(terms, with_bubble_apart(seconds, layout))
     samples = calibration.bands.around(step.rate, TRAINING, features, new)
-    length = config.mean_length or config.sequence_length
-    tokens = samples.times(length) if length else None
+    tokens = samples.times(config.tokens_per_sample) if config.tokens_per_sample else None
     return replace(estimate, step=step.at(samples.likely), samples_per_second=samples, tokens_per_second=tokens)
 
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from service.domain.arrays import Number
 from service.domain.jobs.config import Config, TrainingConfig
@@ -9,12 +12,13 @@ from service.domain.models.sample_size import SampleSize
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import (
     figures,
+    offloaded_activation_bytes,
     optimizer_state_bytes,
     resident_state_bytes,
     trainable_parameters,
     weight_bytes,
 )
-from service.domain.physics.parallelism import Layout
+from service.domain.physics.parallelism import AnyLayout, Layout
 
 PROCESS_BYTES = 2.5e9
 """Resident memory of one Python process that drives a GPU, with CUDA libraries: 2-3 GB in PyTorch (assumed)."""
@@ -68,16 +72,36 @@ class HostNeed:
 
 def host_memory_need(config: Config, cluster: Cluster, layout: Layout) -> HostNeed:
     """Host memory of a node of the cluster."""
-    parts = host_parts(config, cluster.gpus_per_node, cluster.nodes, layout.micro_batch)
+    parts = host_parts(config, cluster.gpus_per_node, cluster.nodes, *bytes_by_layout(config, layout))
     return HostNeed(figures(parts), cluster.host_memory_bytes)
 
 
-def host_parts(config: Config, gpus_per_node: Number, nodes: Number, micro_batch: Number) -> dict[str, Number]:
-    """Bytes that a node needs, by purpose."""
+class BytesByLayout(NamedTuple):
+    """Bytes in host memory for each GPU that depend on the layout of a job."""
+
+    batch: Number = 0.0
+    """A batch of samples in the form in which they are loaded."""
+    activations: Number = 0.0
+    """Offloaded activations."""
+
+
+def bytes_by_layout(config: Config, layout: AnyLayout) -> BytesByLayout:
+    """Returns the bytes that depend on the layout; those of inference do not."""
+    if not isinstance(config, TrainingConfig):
+        return BytesByLayout()
+    batch = layout.micro_batch * _sample_bytes(config)
+    return BytesByLayout(batch, offloaded_activation_bytes(config, layout))
+
+
+def host_parts(
+    config: Config, gpus_per_node: Number, nodes: Number, batch: Number, activations: Number
+) -> dict[str, Number]:
+    """Bytes that a node needs, by purpose, from those of `bytes_by_layout`."""
     parts: dict[str, Number] = {"processes": gpus_per_node * PROCESS_BYTES}
     if isinstance(config, TrainingConfig):
-        batch = micro_batch * _sample_bytes(config)
         parts["data_loading"] = gpus_per_node * LOADERS_PER_GPU * (LOADER_BYTES + PREFETCHED_BATCHES * batch)
+        if np.any(activations):
+            parts["activations"] = gpus_per_node * activations
         # An offloaded optimizer takes its gradients along: 16 bytes per parameter of mixed-precision Adam in all.
         paged = optimizer_state_bytes(config) - resident_state_bytes(config)
         bytes_each = optimizer_state_bytes(config) + GRADIENT_BYTES if config.offload_optimizer else paged

@@ -12,6 +12,7 @@ from service.domain.models.counts import (
     adapter_parameters,
     cache_bytes,
     cache_bytes_read,
+    held_values,
     logits_per_token,
     recomputed_values,
     routed_share,
@@ -182,7 +183,7 @@ def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Numbe
     gathered = np.where(whole, 1.0, min(1.0, 2 / layers)) * ((stage >= 3) & (ranks > 1) | config.offload_parameters)
     routed = routed_share(config.model)
     return {
-        "weights": on_each_gpu(on_gpus, layout, routed, stage >= 3) + _table_bytes(config) / ranks,
+        "weights": on_each_gpu(on_gpus, layout, routed, stage >= 3) + _table_bytes(config) / ranks + _encoders(config),
         "gradients": on_each_gpu(gradients, layout, learned_routed, (stage >= 2) & (layout.pipeline == 1)),
         "optimizer": on_each_gpu(optimizer, layout, learned_routed, stage >= 1),
         "live": on_each_gpu(weights, layout, routed, 0) * gathered,
@@ -211,14 +212,21 @@ def on_each_gpu(whole: Number, layout: AnyLayout, routed: float, sharded: Number
 def weight_bytes(config: TrainingConfig) -> float:
     """Returns the bytes of all weights: those that learn, and the frozen ones in the precision that stores them.
 
-    The image encoder of a language model counts, and is frozen. Text encoders and decoders of a diffusion model do not
-    count: trainers run them over all samples before the training (kohya's sd-scripts, SimpleTuner, ai-toolkit).
+    The image encoder of a language model counts, and is frozen; the other networks of a diffusion model do not, see
+    `_encoders`.
     """
     model, bytes_each = config.model, RECIPES[config.recipe][0]
     others = (model.other_parameters or 0.0) * bytes_each if model.transformer else 0.0
     dense = model.parameters - table_parameters(model)
     learned = dense if config.method == "full" else trainable_parameters(config)
     return frozen_weight_bytes(config) + learned * bytes_each + others
+
+
+def _encoders(config: TrainingConfig) -> float:
+    """Bytes of a diffusion model's encoders, frozen and whole on each GPU; 0 where they run before the training, as
+    they can in kohya's sd-scripts, SimpleTuner and ai-toolkit.
+    """
+    return (config.model.other_parameters or 0.0) * RECIPES[config.recipe][0] * config.encoders_in_training
 
 
 def frozen_weight_bytes(config: TrainingConfig) -> float:
@@ -261,19 +269,36 @@ def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Nu
     layer = layer_activation_bytes(t, tokens, sequence, value, flash=config.flash_attention) / layout.tensor
     # Selective checkpointing recomputes the attention scores, and the other activations that are cheap.
     selected = layer_activation_bytes(t, tokens, sequence, value, flash=True) / layout.tensor
-    boundary = tokens * t.hidden * value / layout.tensor
-    if config.offload_activations:
-        boundary = boundary * 2.0 / t.layers
-    layers = t.layers * np.minimum(layout.pipeline, layout.accumulation) / layout.pipeline
-    layers = layers * (1.0 + more_in_flight(layout))
-    full = layout.checkpoints("full") * 1.0
+    on_gpus = 2.0 / t.layers if config.offload_activations else 1.0
+    layers, full = _layers_in_flight(t, layout), layout.checkpoints("full") * 1.0
     return {
-        "logits": LOGIT_BYTES * tokens * _logits_at_once(config, t) / layout.tensor,
-        "boundaries": boundary * layers * full,
+        "logits": LOGIT_BYTES * tokens * config.written_share * _logits_at_once(config, t) / layout.tensor,
+        "boundaries": on_gpus * _boundary_bytes(config, t, layout),
         "activations": layer * full,
         "selected": SELECTED_SHARE * selected * layers * layout.checkpoints("selective"),
         "kept": layer * layers * layout.checkpoints("none"),
     }
+
+
+def _layers_in_flight(t: Transformer, layout: AnyLayout) -> Number:
+    """Layers of a GPU times the micro-batches whose activations it keeps until their backward pass."""
+    layers = t.layers * np.minimum(layout.pipeline, layout.accumulation) / layout.pipeline
+    return layers * (1.0 + more_in_flight(layout))
+
+
+def _boundary_bytes(config: TrainingConfig, t: Transformer, layout: AnyLayout) -> Number:
+    """Bytes of the activations between layers, from which full checkpointing recomputes the others, of one GPU."""
+    tokens = layout.micro_batch * (config.sequence_length or 1) / layout.context
+    boundary = tokens * t.hidden * activation_bytes(config.precision) / layout.tensor
+    return boundary * _layers_in_flight(t, layout) * layout.checkpoints("full")
+
+
+def offloaded_activation_bytes(config: TrainingConfig, layout: AnyLayout) -> Number:
+    """Bytes of the activations of one GPU that are in host memory. Copying them takes no time of its own, because a GPU
+    computes meanwhile: Unsloth measured less than 2 % (its blog on long contexts, 2024-04-09).
+    """
+    t = config.model.transformer
+    return 0.0 if t is None or not config.offload_activations else _boundary_bytes(config, t, layout)
 
 
 def _logits_at_once(config: TrainingConfig, t: Transformer) -> float:
@@ -357,6 +382,7 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
     weights = weights + config.any_load.adapters * adapter_bytes(config) / (layout.tensor * layout.pipeline)
     empty = {"weights": weights, "context": CONTEXT_BYTES}
     if t is None:
+        empty["activations"] = _samples_of_a_pass(config) * held_values(model) * config.formats.activation_bytes
         return InferenceMemory(empty, {})
 
     def cached(tokens: float) -> Number:
@@ -383,17 +409,18 @@ def plannable_bytes(config: InferenceConfig, usable_bytes: Number) -> Number:
 
 
 def _tokens_of_a_pass(config: InferenceConfig) -> float:
-    """Tokens whose activations a GPU holds at once.
-
-    Models that do not generate read whole samples: one at a time, or all of the batch that is asked for on stacks that
-    pass over it at once.
-    """
-    stack = config.software.stack
-    usual = TOKENS_PER_PASS if stack.stack_class.batches_continuously else 1.0
+    """Tokens whose activations a GPU holds at once. Models that do not generate read whole samples."""
+    usual = TOKENS_PER_PASS if config.software.stack_class.batches_continuously else 1.0
     if config.model.generates:
         return usual
-    at_once = 1.0 if stack.chooses_passes else config.concurrency or 1.0
-    return max(usual, at_once * (config.mean_length or config.input_length or 1.0))
+    return max(usual, _samples_of_a_pass(config) * (config.mean_length or config.input_length or 1.0))
+
+
+def _samples_of_a_pass(config: InferenceConfig) -> float:
+    """Samples that a model which does not generate reads at once: one, or the batch that is asked for on stacks that
+    pass over all of it.
+    """
+    return 1.0 if config.software.stack.chooses_passes else config.concurrency or 1.0
 
 
 def inference_parts(config: InferenceConfig, layout: AnyLayout, requests: Number) -> dict[str, Number]:

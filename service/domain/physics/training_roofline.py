@@ -121,11 +121,14 @@ def traversals(config: TrainingConfig) -> float:
     return 3.0 + config.has_reference
 
 
-def image_flops_per_sample(config: TrainingConfig) -> float:
-    """Returns the FLOPs of the encoder of images for a sample. Trainers keep it frozen by default
-    (LLaMA-Factory, `freeze_vision_tower`), so that it only runs forward.
+def encoder_flops_per_sample(config: TrainingConfig) -> float:
+    """Returns the FLOPs of frozen encoders for a sample, which only run forward.
+
+    Trainers of language models keep the encoder of images frozen by default (LLaMA-Factory, `freeze_vision_tower`).
+    The encoders of a diffusion model count, if they run in each step, with the work of its other networks in inference:
+    their decoder of images takes up to twice as much as the encoder.
     """
-    return config.image_tokens * (config.model.other_flops_per_sample or 0.0)
+    return (config.image_tokens + config.encoders_in_training) * (config.model.other_flops_per_sample or 0.0)
 
 
 OUTSIDE_OF_STAGES = frozenset({GRADIENTS, "optimizer", "offload", "fetch", "gather", "step", "input"})
@@ -215,8 +218,8 @@ def _demands_of_micro_batches(config: TrainingConfig, layout: AnyLayout, linked_
     recompute, again = layout.checkpoints("full") * 1.0, passes_of_recomputation(layout)
     moved = _bytes_moved(config, t, length) * share
     attention = mean_attention_flops_per_token(t, length) * share
-    of_images = image_flops_per_sample(config) / length
-    matrix = (2.0 * multiplied_parameters(model) * (passes(config) + again) + of_images) * share
+    of_encoders = encoder_flops_per_sample(config) / length
+    matrix = (2.0 * multiplied_parameters(model) * (passes(config) + again) + of_encoders) * share
     width = t.expert_ffn or t.hidden
     routed = routed_layers(model) / layout.pipeline
     # Per attention, state space or FFN, 2 messages (3 when recomputing) of a token's values (Megatron-LM, SC'21).
@@ -311,7 +314,7 @@ def _bytes_moved(config: TrainingConfig, t: Transformer, length: float) -> float
     value = activation_bytes(config.precision)
     layers = layer_bytes(t, length, fused=config.flash_attention)
     layers *= layers_by_traffic(t) * traversals(config) * value / 2
-    return layers + 12.0 * 2 * logits_per_token(t)
+    return layers + 12.0 * 2 * logits_per_token(t) * config.written_share
 
 
 def layer_bytes(t: Transformer, length: float, *, fused: bool) -> float:
@@ -390,9 +393,10 @@ def _network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Num
     samples = layout.micro_batch * layout.accumulation
     moved = bytes_moved_forward(model) * (traversals(config) + again) * activation_bytes(config.precision) / 2
     kernels = (traversals(config) + again) * kernels_forward(model)
+    flops = (passes(config) + again) * network_flops(model) + encoder_flops_per_sample(config)
     decode = DECODE_SECONDS_PER_VCPU_SAMPLE if model.family in FAMILIES_OF_IMAGES else 0.0
     return {
-        ("matrix", "flops"): (passes(config) + again) * network_flops(model) * samples,
+        ("matrix", "flops"): flops * samples,
         ("memory", "memory"): moved * samples,
         ("power", "joules"): JOULES_PER_BYTE_MOVED * moved * samples,
         ("launch", "seconds"): kernels * LAUNCH_SECONDS * layout.accumulation,

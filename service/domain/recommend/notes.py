@@ -31,6 +31,7 @@ WEIGHED_BY_NAME = frozenset({"name", "amount", "checkpoint"})
 TRAINING_ONLY = frozenset({
     "method", "purpose", "optimizer", "trainable_parameters", "mixed_precision", "flash_attention", "chunked_loss",
     "fused_optimizer", "offload_activations", "offload_optimizer", "offload_parameters", "global_batch_size",
+    "encoders_in_training",
 })  # fmt: skip
 INFERENCE_ONLY = frozenset({
     "kv_cache_precision", "concurrency", "input_length", "output_length", "serving", "denoising_steps", "guidance",

@@ -115,7 +115,9 @@ class Requirements:
     cpu_suffices: bool = False
     """Whether the task needs no GPU, so that code for CPUs does it on any machine."""
     library: str | None = None
-    """A library that the work needs in the mainstream framework."""
+    """A library or feature that the work needs in the mainstream framework."""
+    library_must_run: bool = False
+    """Whether this library must run: the code is written in the mainstream framework, and for no other platform."""
 
     @property
     def software(self) -> tuple[Requirement, ...]:
@@ -203,11 +205,15 @@ def _software_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
             change = _without(name, fails, needs, catalog)
             rule = None if is_fixed else WidenVersions(f"workload.software.{name}", requirement, fails, change)
             yield Check(f"software_{name}", "software", fails, rule)
-    if needs.libraries:
+    needed = Requirement(needs.library) if needs.library and needs.library_must_run else None
+    if needs.libraries or needed:
         # The relaxation drops all libraries, because different ones are missing on different types.
         fails = union(catalog.all_types & ~_runs(library, catalog) for library in needs.libraries)
-        without = drop(*_without("libraries", fails, needs, catalog, empty=[]))
-        yield Check("software_libraries", "software", fails, without)
+        to, admitted = _without("libraries", fails, needs, catalog, empty=[])
+        # What the work itself needs cannot be dropped.
+        by_work = catalog.all_types & ~_runs(needed, catalog) if needed else 0
+        without = drop(to, admitted & ~by_work) if needs.libraries else None
+        yield Check("software_libraries", "software", fails | by_work, without)
     if needs.custom_cuda_kernels:
         # Partial support is not enough, because a port to another platform is different code.
         fails = catalog.all_types & ~_runs(Requirement("custom-cuda-kernels"), catalog, ("yes",))

@@ -59,13 +59,19 @@ def test_a_published_run_finds_its_model(client: TestClient, name: str) -> None:
         ("ViT-B/16", "vit-b-16"),
         ("resnet50", "resnet-50"),
         ("sdxl", "stable-diffusion-xl"),
+        ("stable-diffusion-v1.5", "stable-diffusion-1.5"),
+        ("Mask R-CNN", "mask-rcnn-resnet50-fpn"),
+        ("faster-rcnn-resnet-50-fpn", "faster-rcnn-resnet50-fpn"),
+        ("Qwen/Qwen-2.5-7B-Instruct", "qwen2.5-7b"),
     ],
 )
 def test_a_name_means_one_model(client: TestClient, asked: str, found: str) -> None:
     assert get_json(client, f"/models/{asked}")["id"] == found
 
 
-@pytest.mark.parametrize("name", ["dit-xl-2-1024", "mistral-small-instruct-2409", "llama-3.1-8b-2048"])
+@pytest.mark.parametrize(
+    "name", ["dit-xl-2-1024", "mistral-small-instruct-2409", "llama-3.1-8b-2048", "llama-3-18b", "qwen25-7b"]
+)
 def test_a_number_that_is_no_date_is_part_of_the_name(client: TestClient, name: str) -> None:
     """DiT for images of 1024 pixels is another model than for 256, and Mistral Small of 2024-09 has 22 B."""
     assert client.get(f"/models/{name}").status_code == 404

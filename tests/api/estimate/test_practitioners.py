@@ -294,6 +294,7 @@ def test_readers_of_deepseek_are_served_by_eight_linked_gpus(client: TestClient)
         ("nvidia-nim==1.8", "Did you mean tensorrt-llm, vllm or sglang?"),
         ("nvcr.io/nvidia/tritonserver:25.01", "Did you mean tensorrt, onnxruntime"),
         ("kserve", "Did you mean vllm or transformers?"),
+        ("verl 0.5", "Did you mean pytorch or megatron-core?"),
         ("ray-serve", "Did you mean vllm or sglang?"),
         ("my-own-server", None),
     ],

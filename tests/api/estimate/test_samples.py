@@ -118,6 +118,36 @@ def test_text_encoders_and_the_decoder_of_images_need_memory(client: TestClient)
     assert memory["parts"]["weights"] == pytest.approx((11.9e9 + 4.969e9) * 2 / 1024**3, rel=0.1)
 
 
+def test_encoders_that_run_in_each_step_of_training_take_memory_and_time(client: TestClient) -> None:
+    """SDXL has 901 million parameters beside the network that trains; LoRA passes twice through its 5.98 TFLOP."""
+    work = {
+        "task": "training",
+        "model": "sdxl",
+        "method": "lora",
+        "batch_size": 1,
+        "software": {"framework": "pytorch"},
+    }
+    ask = {"machine": L40S, "layout": {"activation_checkpointing": "none"}}
+    before, within = (
+        post_estimate(client, {"workload": {**work, "encoders_in_training": each}, **ask})["estimate"]
+        for each in (False, True)
+    )
+    assert before == post_estimate(client, {"workload": work, **ask})["estimate"]
+    weights = [each["memory"]["parts"]["weights"] for each in (before, within)]
+    assert weights[1] - weights[0] == pytest.approx(901e6 * 2 / 1024**3, rel=0.1)
+    matrix = [each["step_seconds"]["matrix"] for each in (before, within)]
+    assert matrix[1] / matrix[0] == pytest.approx((2 * 5.98 + 10.75) / (2 * 5.98), rel=0.01)
+    assert within["samples_per_second"]["likely"] < before["samples_per_second"]["likely"]
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "resnet-50", "qwen2.5-vl-7b"])
+def test_a_model_without_encoders_beside_its_network_refuses_them(client: TestClient, model: str) -> None:
+    work = {"task": "training", "model": model, "encoders_in_training": True}
+    problem = client.post("/estimate", json={"workload": work, "machine": L40S})
+    assert problem.status_code == 422
+    assert problem.json()["errors"][0]["field"] == "workload.encoders_in_training"
+
+
 def test_hours_of_audio_are_an_amount_of_speech(client: TestClient) -> None:
     hours = inference(client, "whisper-large-v3", amount={"audio_hours": 10_000})["hours"]
     assert hours == inference(client, "whisper-large-v3", amount={"samples": 10_000 * 120})["hours"]

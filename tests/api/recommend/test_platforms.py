@@ -95,6 +95,28 @@ def test_tensorflow_without_cuda_11_runs_on_ampere_in_part(client: TestClient, v
     assert ("software_partly" in {each["code"] for each in answer["choices"][0]["warnings"]}) is partly
 
 
+@pytest.mark.parametrize(("name", "release"), [("torchvision", "0.22"), ("trl", "0.12"), ("pytorch-lightning", "1.9")])
+def test_the_release_of_a_library_is_none_of_the_framework_that_it_runs_in(
+    client: TestClient, name: str, release: str
+) -> None:
+    """torchvision 0.22 was taken for a PyTorch of before 1.0, which newer GPUs do not run."""
+    work = {"task": "training", "model": "llama-3.1-8b", "method": "lora"}
+    named, released = (
+        post(client, "/recommend", workload={**work, "software": {"framework": text}})["counts"]
+        for text in (name, f"{name}=={release}")
+    )
+    assert released == named
+
+
+@pytest.mark.parametrize("framework", ["kohya", "onetrainer", "simpletuner", "ai-toolkit", "detectron2", "mmdet"])
+def test_trainers_of_images_run_on_no_trainium(client: TestClient, framework: str) -> None:
+    work = {"task": "training", "model": "sdxl", "method": "lora", "software": {"framework": framework}}
+    limits = {"provider": ["aws"], "market": ["on_demand"]}
+    answer = post(client, "/recommend", workload=work, constraints=limits, limit=100)
+    assert platforms(answer) == {"cuda"}
+    assert all("software_unrecognised" not in {each["code"] for each in c["warnings"]} for c in answer["choices"])
+
+
 @pytest.mark.parametrize(("machine", "runs"), [("v3-8", False), ("ct5lp-hightpu-8t", True)])
 def test_vllm_runs_on_the_tpus_that_its_documentation_lists(client: TestClient, machine: str, runs: bool) -> None:
     """A TPU v3 was the first choice for Gemma 3 27B in vLLM, and known to run it."""
@@ -120,6 +142,37 @@ def test_qlora_without_software_runs_where_its_library_does(client: TestClient) 
     software = {"framework": "jax"}
     named = post(client, "/recommend", workload={**work, "method": "qlora", "software": software}, **ask)
     assert "xla" in platforms(named)
+
+
+@pytest.mark.parametrize("framework", ["trl", "transformers", "pytorch"])
+def test_qlora_in_a_trainer_of_pytorch_runs_where_its_library_does(client: TestClient, framework: str) -> None:
+    """Trainium was the first choice for QLoRA in TRL, whose 4-bit weights are those of bitsandbytes."""
+    work = {"task": "training", "model": "llama-3.1-8b", "method": "qlora", "software": {"framework": framework}}
+    ask = {"constraints": {"provider": ["aws"]}, "limit": 100}
+    answer = post(client, "/recommend", workload=work, **ask)
+    assert platforms(answer) == {"cuda"}
+    assert "neuron" in platforms(post(client, "/recommend", workload=work | {"method": "lora"}, **ask))
+    # Whoever names the platform or the hardware knows of a way.
+    for_neuron = work | {"software": {"framework": framework, "platforms": ["neuron"]}}
+    on_trn1 = {"constraints": {"instance": ["trn1.2xlarge"]}}
+    assert platforms(post(client, "/recommend", workload=for_neuron, **ask)) == {"neuron"}
+    assert platforms(post(client, "/recommend", workload=work, **on_trn1)) == {"neuron"}
+
+
+@pytest.mark.parametrize("model", ["mask-rcnn", "retinanet", "yolov8x"])
+def test_detectors_train_in_pytorch_where_shapes_may_change(client: TestClient, model: str) -> None:
+    """Trainium was the first choice for Mask R-CNN in PyTorch, whose regions differ in number from image to image."""
+    work = {"task": "training", "model": model, "global_batch_size": 16}
+    ask = {"constraints": {"provider": ["aws", "gcp"]}, "limit": 100}
+    for software in ({}, {"software": {"framework": "torch==2.3"}}):
+        assert platforms(post(client, "/recommend", workload=work | software, **ask)) == {"cuda"}
+    in_jax = work | {"software": {"framework": "jax"}}
+    assert "xla" in platforms(post(client, "/recommend", workload=in_jax, **ask))
+    classifier = work | {"model": "resnet-50", "software": {"framework": "torch==2.3"}}
+    assert "neuron" in platforms(post(client, "/recommend", workload=classifier, **ask))
+    estimate = post(client, "/estimate", workload=work, machine="aws/trn1.2xlarge")
+    (text,) = [each["text"] for each in estimate["warnings"] if "dynamic-shapes" in each["text"]]
+    assert "each new shape of a batch is compiled for minutes" in text
 
 
 def test_weights_in_nf4_are_served_where_their_library_runs(client: TestClient) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from service.domain.catalog.hardware import Gpu
 from service.domain.errors import QuestionError
+from service.domain.jobs.checks import check_job
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.job import (
     Amount,
@@ -207,7 +208,21 @@ def test_a_network_that_reads_audio_trains_on_the_mean_of_its_encoder_and_its_de
     whisper = replace(model(layers, family="speech"), input_tokens_per_sample=1500, output_tokens_per_sample=100)
     assert sequence_length(replace(TRAINING, model=whisper)) == 800
     assert sequence_length(replace(TRAINING, model=whisper, sequence_length=300)) == 900
-    assert tokens_per_sample(replace(TRAINING, model=whisper)) == 800
+    assert training_on(replace(TRAINING, model=whisper, mean_length=50.0), H100).mean_length == 775
+
+
+def test_training_on_audio_counts_the_tokens_of_transcripts() -> None:
+    """Users do not know the mean of 800 tokens over the layers of Whisper, in which rates and amounts were counted."""
+    layers = replace(LLAMA_3_8B, layers=64, encoder_layers=32, context_tokens=448)
+    whisper = replace(model(layers, family="speech"), input_tokens_per_sample=1500, output_tokens_per_sample=100)
+    job = replace(TRAINING, model=whisper)
+    for sent, tokens in ((job, 100), (replace(job, sequence_length=300), 300), (replace(job, mean_length=50.0), 50)):
+        assert tokens_per_sample(sent) == tokens
+        assert training_on(sent, H100).tokens_per_sample == tokens
+    assert tokens_per_sample(TRAINING) == training_on(TRAINING, H100).tokens_per_sample == 2048
+    with pytest.raises(QuestionError, match="cannot exceed the 100 of sequence_length, its default here"):
+        check_job(replace(job, mean_length=101.0))
+    check_job(replace(job, mean_length=100.0))
 
 
 def test_an_amount_counts_samples_in_each_of_its_units() -> None:

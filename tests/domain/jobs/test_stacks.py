@@ -51,6 +51,20 @@ from service.domain.jobs.stacks import (
         ("PyTorch release 23.10", "pytorch-ngc", "pytorch-ngc-23.10"),
         ("vllm 0.10.1rc1", "vllm", "vllm-0.10.1"),
         ("Hugging Face Transformers", "transformers", "transformers"),
+        ("diffusers==0.31", "pytorch", "pytorch"),
+        ("torchvision 0.19", "pytorch", "pytorch"),
+        ("trl==0.12", "transformers", "transformers"),
+        ("sentence-transformers 5.1", "transformers", "transformers"),
+        ("kohya", "pytorch", "pytorch"),
+        ("kohya_ss", "pytorch", "pytorch"),
+        ("kohya_ss==25.2", "pytorch", "pytorch"),
+        ("sd-scripts", "pytorch", "pytorch"),
+        ("OneTrainer", "pytorch", "pytorch"),
+        ("ai-toolkit", "pytorch", "pytorch"),
+        ("SimpleTuner v4", "pytorch", "pytorch"),
+        ("open_clip", "pytorch", "pytorch"),
+        ("nnU-Net", "pytorch", "pytorch"),
+        ("OpenRLHF", "deepspeed", "deepspeed"),
         ("abacus", "unknown", "unknown"),
         (None, "unknown", "unknown"),
     ],
@@ -73,7 +87,7 @@ def test_every_stack_is_found_by_its_own_name_and_no_name_stands_twice() -> None
 
 
 def test_no_alias_stands_twice_or_for_the_name_of_another_stack() -> None:
-    aliases = [alias for stack in STACKS for alias in stack.aliases]
+    aliases = [alias for stack in STACKS for alias in (*stack.aliases, *stack.runs)]
     assert len(aliases) == len({*aliases, *(stack.id for stack in STACKS)}) - len(STACKS)
 
 

@@ -90,7 +90,7 @@ def test_micro_batches_and_accumulation_make_the_global_batch() -> None:
 def test_each_rank_needs_a_sample() -> None:
     with pytest.raises(QuestionError, match="global batch of 4 cannot be spread over 8") as caught:
         check_fixed(FixedLayout(data=8), training(global_batch=4), cluster())
-    assert caught.value.field == "global_batch_size"
+    assert caught.value.field == "workload.global_batch_size"
 
 
 def test_a_whole_layout_takes_all_gpus() -> None:

@@ -13,7 +13,7 @@ from service.domain.errors import QuestionError
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.fixed_layout import FixedLayout
 from service.domain.jobs.stacks import SoftwareStack
-from service.domain.layouts.candidates import crosses_slow_links
+from service.domain.layouts.candidates import crosses_slow_links, degrees_of, memory_savings
 from service.domain.layouts.cluster_table import cluster_table, distinct
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.training_search import (
@@ -187,6 +187,48 @@ def test_a_small_model_is_copied_to_every_gpu() -> None:
     assert found.activation_checkpointing == "none"
 
 
+@pytest.mark.parametrize("stack", ["deepspeed", "llm-foundry", "torch-compile", "pytorch"])
+def test_stacks_that_only_shard_divide_no_layer_unless_the_caller_does(stack: str) -> None:
+    """An 8B model in DeepSpeed was given four pipeline stages, for which models are written as lists of layers."""
+    work = training(global_batch=256, sequence_length=4096, software=SoftwareStack(stack))
+    found = best_layout(FITTED, work, cluster(gpu=gpu_with_peaks(memory_gb=40.0))).layout
+    assert (found.tensor, found.pipeline, found.data) == (1, 1, 8)
+    fixed = best_layout(FITTED, work, cluster(gpu=gpu_with_peaks(memory_gb=40.0)), FixedLayout(pipeline=4)).layout
+    assert fixed.pipeline == 4
+
+
+@pytest.mark.parametrize(
+    ("stack", "sentence"),
+    [
+        ("pytorch", "each of them needs a sample at least, since none shares a layer with another"),
+        ("torchtitan", "the GPUs of a replica must divide its attention heads and layers"),
+    ],
+)
+def test_a_batch_of_fewer_samples_than_gpus_names_what_its_stack_cannot_do(stack: str, sentence: str) -> None:
+    """ResNet-50 was said to need GPUs that divide its attention heads."""
+    heads_of_three = replace(LLAMA_3_8B, heads=3, kv_heads=3, layers=1)
+    work = training(model=model(heads_of_three, 8e9), global_batch=4, software=SoftwareStack(stack))
+    with pytest.raises(QuestionError, match=sentence) as caught:
+        best_layout(FITTED, work, cluster())
+    assert caught.value.field == "workload.global_batch_size"
+
+
+@pytest.mark.parametrize(("stack", "most"), [("neuronx-distributed", 1), ("torchtitan", 3)])
+def test_trainium_shards_no_weights(stack: str, most: int) -> None:
+    work = training(global_batch=256, software=SoftwareStack(stack))
+    savings = memory_savings(work, FixedLayout(), 3)
+    assert max(stage for stage, _ in savings) == most
+
+
+@pytest.mark.parametrize(("stack", "has_stages"), [("unknown", False), ("torchtitan", False), ("megatron-lm", True)])
+def test_only_megatron_divides_an_encoder_and_a_decoder_over_stages(stack: str, *, has_stages: bool) -> None:
+    """Whisper was given two stages of 32 pieces each where no software was named."""
+    t5 = replace(LLAMA_3_8B, layers=64, encoder_layers=32, heads=12, kv_heads=12)
+    work = training(model=model(t5, 3e9, family="enc_dec"), software=SoftwareStack(stack))
+    degrees = degrees_of(work, [(8, 8, 8)], FixedLayout())
+    assert bool(max(degrees["pipeline"]) > 1) is has_stages
+
+
 def test_what_is_fixed_stays() -> None:
     fixed = FixedLayout(tensor=2, zero_stage=1, micro_batch=2, activation_checkpointing="full")
     found = best_layout(FITTED, training(), cluster(), fixed).layout
@@ -313,5 +355,5 @@ def test_fewer_samples_than_gpus_lower_the_data_degree() -> None:
     assert found.data <= 4
     assert found.gpus == 8
     resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
-    with pytest.raises(QuestionError, match="each data-parallel rank needs a sample"):
+    with pytest.raises(QuestionError, match="each of them needs a sample"):
         best_layout(UNFITTED, training(model=resnet, global_batch=4), cluster())

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from service.domain.jobs.fixed_layout import FixedLayout
+from service.domain.jobs.stacks import SoftwareStack
 from service.domain.layouts.cluster_table import cluster_table
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.training_search import fastest_training_layouts
@@ -46,6 +48,34 @@ def test_offloaded_weights_are_in_host_memory_and_each_gpu_fetches_its_shard() -
     # The weights of the reference model are offloaded too, and their part is fetched once more.
     assert reference["fetch", "host_link"] == pytest.approx(2 * 2 * 8.03e9 / 8 * 3 * 4)
     assert "fetch" not in {term for term, _ in training_demands(training(), layout, 8)}
+
+
+def test_offloaded_activations_are_in_the_memory_of_the_host() -> None:
+    """A GPU sends away what 32 layers keep of 4 x 2,048 tokens of width 4,096, and holds two layers of it."""
+    layout, plain = Layout(data=8, micro_batch=4, activation_checkpointing="full"), training(sequence_length=2048)
+    work = replace(plain, offload_activations=True)
+    of_layer = 4 * 2048 * 4096 * 2
+    assert host_memory_need(work, cluster(nodes=2), layout).parts["activations"] == 8 * 32 * of_layer
+    assert "activations" not in host_memory_need(plain, cluster(), layout).parts
+    kept = replace(layout, activation_checkpointing="none")
+    assert "activations" not in host_memory_need(work, cluster(), kept).parts
+    parts, resident = (training_parts(each, layout)["boundaries"] for each in (work, plain))
+    assert (parts, resident) == (2 * of_layer, 32 * of_layer)
+
+
+def test_a_job_whose_activations_fill_the_host_does_not_fit() -> None:
+    """A sequence of 32,768 tokens takes 8 GiB of the host for each of eight GPUs."""
+    work = training(sequence_length=32768, global_batch=8, offload_activations=True, chunked_loss=True)
+    work, machines = (
+        replace(work, software=SoftwareStack("torchtune")),
+        [with_host(gib, cluster()) for gib in (1024, 64)],
+    )
+    roomy, tight = (best_layout(FITTED, work, each, FixedLayout(context=1)) for each in machines)
+    assert roomy.layout.activation_checkpointing == "full"
+    assert roomy.host.parts["activations"] / GIB == pytest.approx(64)
+    assert (roomy.fits_surely, tight.fits) == (True, False)
+    found = fastest_training_layouts(FITTED, work, cluster_table(machines), FixedLayout(context=1))
+    assert list(found.fits) == [True, False]
 
 
 def test_one_gpu_holds_a_layer_of_offloaded_weights_at_a_time() -> None:

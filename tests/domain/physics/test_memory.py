@@ -144,6 +144,27 @@ def test_a_network_keeps_the_values_that_its_training_saves() -> None:
     assert training_parts(uncounted, Layout(micro_batch=64))["kept"] == pytest.approx(64 * 2 * 2 * 11.1e6)
 
 
+def test_networks_without_dimensions_hold_the_activations_of_their_batch() -> None:
+    """A ResNet-50 writes 11.1 million values per image, of which three tenths are in memory at once."""
+    resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9, activation_values_per_sample=11.1e6)
+    work = inference(model=resnet, input_length=0.0, output_length=0.0, concurrency=4096.0, precision="fp16")
+    together = figures(inference_parts(replace(work, software=SoftwareStack("pytorch")), Layout(), 0.0))
+    assert together["activations"] == pytest.approx(4096 * 0.3 * 11.1e6 * 2)
+    one = figures(inference_parts(replace(work, concurrency=None), Layout(), 0.0))
+    assert one["activations"] == pytest.approx(0.3 * 11.1e6 * 2)
+    in_fp32 = replace(work, precision="fp32", software=SoftwareStack("pytorch"))
+    assert figures(inference_parts(in_fp32, Layout(), 0.0))["activations"] == 2 * together["activations"]
+
+
+def test_only_tokens_of_transcripts_have_logits() -> None:
+    """Whisper large-v3 had logits for the 800 tokens of a mean layer, 10.4 GiB for 32 clips on a GPU."""
+    work = training(sequence_length=800)
+    of_all = figures(training_parts(work, Layout()))
+    of_transcripts = figures(training_parts(replace(work, written_length=100.0), Layout()))
+    assert of_transcripts.pop("logits") == of_all.pop("logits") / 8
+    assert of_transcripts == of_all
+
+
 def test_a_loss_in_chunks_holds_the_logits_of_one() -> None:
     """An eighth of them in torchtune, and as many as the hidden states have values in Unsloth."""
     torchtune, unsloth = SoftwareStack("torchtune"), SoftwareStack("unsloth")
