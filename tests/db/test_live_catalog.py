@@ -256,7 +256,7 @@ def test_a_watcher_that_has_ended_is_a_problem(engine: Engine, monkeypatch: pyte
     monkeypatch.setattr(LiveCatalog, "_watch", lambda _self: None)
     live = LiveCatalog(engine, today=lambda: DAY, poll_seconds=0.1)
     time.sleep(0.3)
-    assert live.health.problem is None, "nobody has asked it to watch"
+    assert live.health.problem is None, "it has not been started"
     live.start_watching()
     await_problem(live)
     live.stop_watching()
