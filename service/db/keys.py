@@ -70,13 +70,12 @@ class KeyRing:
         """Reads all keys. Raises `DatabaseUnusable`."""
         self._keys = {key.id: key for key in read_keys(self._engine)}
 
-    def follow(self) -> None:
-        """Reads all keys and, once a minute, stores when they were used; does nothing while the database is away."""
+    def write_uses(self) -> None:
+        """Stores when keys were used, once a minute; does nothing while the database cannot be written to."""
         now = datetime.now(UTC)
-        with suppress(DatabaseUnusable):
-            self.refresh()
-            if self._uses and now - self._uses_written_at >= WRITE_USES_EVERY:
-                self._uses_written_at = now
+        if self._uses and now - self._uses_written_at >= WRITE_USES_EVERY:
+            self._uses_written_at = now
+            with suppress(DatabaseUnusable):
                 _write_uses(self._engine, self._uses.copy())
 
 

@@ -108,9 +108,13 @@ class LiveCatalog:
 
     @property
     def health(self) -> Health:
-        """Returns when the database last answered, and the problem since then; long silence is a problem, too."""
+        """Returns when the database last answered, and the problem since then; long silence is a problem, too.
+
+        A thread that should follow the database and has ended is silent as well.
+        """
+        is_watching = self._watcher.ident is not None and not self._stopping.is_set()
         silent_seconds = (datetime.now(UTC) - self._health.checked_at).total_seconds()
-        if self._health.problem or not self._watcher.is_alive() or silent_seconds < self._poll_seconds + SILENT_SECONDS:
+        if self._health.problem or not is_watching or silent_seconds < self._poll_seconds + SILENT_SECONDS:
             return self._health
         return replace(self._health, problem=f"The database has not answered for {silent_seconds:.0f} seconds.")
 
@@ -186,17 +190,18 @@ class LiveCatalog:
         return stored
 
     def refresh(self) -> None:
-        """Checks the version once, and reads the new catalog if it has changed."""
+        """Reads the keys, checks the version once, and reads the new catalog if it has changed."""
         with self._refreshing:  # one at a time, so that an older state never replaces a newer one
             try:
+                self.keys.refresh()
                 self._read_if_changed()
                 self._health = Health(datetime.now(UTC), None)
             except Exception as error:  # noqa: BLE001 – whatever the error, the last good catalog keeps answering
                 if self._health.problem is None:
                     version = self.history.version
                     log.warning("The catalog cannot be refreshed; version %s keeps answering: %s", version, error)
-                file_lost = isinstance(error, DatabaseFileLost)
-                problem = str(error) if file_lost else f"The database cannot be read: {type(error).__name__}."
+                file_lost, cause = isinstance(error, DatabaseFileLost), error.__cause__ or error
+                problem = str(error) if file_lost else f"The database cannot be read: {type(cause).__name__}."
                 self._health = Health(self._health.checked_at, problem, file_lost)
 
     def _read_if_changed(self) -> None:
@@ -214,16 +219,22 @@ class LiveCatalog:
     def _watch(self) -> None:
         wait = self._wait_for_notice if self._engine.dialect.name == "postgresql" else self._wait
         while not self._stopping.is_set():
-            wait()
-            if not self._stopping.is_set():
+            try:
                 self.refresh()
-                self.keys.follow()
+                self.keys.write_uses()
+                wait()
+            except Exception:
+                log.exception("The thread that follows the database has met a fault, and goes on.")
+                self._wait()
 
     def _wait(self) -> None:
         self._stopping.wait(self._poll_seconds)
 
     def _wait_for_notice(self) -> None:
-        """Waits until Postgres announces a newer version, at most as long as between two polls."""
+        """Waits for any notice on the channel `catalog`, at most as long as between two polls.
+
+        Every role of the database may send notices, so a notice says only that it is time to check the version.
+        """
         import psycopg  # imported here because a service on SQLite starts faster without it
 
         until = monotonic() + self._poll_seconds
@@ -235,14 +246,9 @@ class LiveCatalog:
                 connection.commit()
                 while not self._stopping.is_set() and (left := until - monotonic()) > 0:
                     # A list, because a generator that is not exhausted keeps the connection locked.
-                    notices = list(driver.notifies(timeout=min(left, STOP_WITHIN_SECONDS), stop_after=1))
-                    if any(self._is_new(int(notice.payload)) for notice in notices):
+                    if list(driver.notifies(timeout=min(left, STOP_WITHIN_SECONDS), stop_after=1)):
                         break
                 connection.exec_driver_sql("UNLISTEN catalog")
                 connection.commit()
         except (SQLAlchemyError, psycopg.Error):
             self._wait()
-
-    def _is_new(self, version: int) -> bool:
-        with self._refreshing:  # a thread that has written the version may be reading it
-            return version > self.history.version

@@ -111,10 +111,13 @@ def test_a_new_day_is_a_new_catalog(engine: Engine) -> None:
         },
     )
     write(engine, new, datetime(2026, 11, 21, tzinfo=UTC))
-    days = iter([date(2022, 2, 17), date(2022, 2, 17), date(2026, 11, 21)])
-    live = LiveCatalog(engine, today=lambda: next(days))
-    assert "aws/g6.xlarge" not in live.on(None).index_of
-    assert "aws/g6.xlarge" in live.on(None).index_of
+    day = date(2022, 2, 17)
+    live = LiveCatalog(engine, today=lambda: day)
+    for catalog in (live.on(None), live.visible_to(None).on(None)):
+        assert (catalog.day, "aws/g6.xlarge" in catalog.index_of) == (date(2022, 2, 17), False)
+    day = DAY
+    for catalog in (live.on(None), live.visible_to(None).on(None)):
+        assert (catalog.day, "aws/g6.xlarge" in catalog.index_of) == (DAY, True)
 
 
 def test_what_is_rolled_back_never_shows(live: LiveCatalog, engine: Engine) -> None:
@@ -207,3 +210,54 @@ def test_postgres_announces_a_change_long_before_the_next_poll(postgres_tables: 
     live.stop_watching()
     assert time.monotonic() - start < PATIENCE_SECONDS
     engine.dispose()
+
+
+@pytest.mark.parametrize("payload", ["", "restart"])
+def test_a_notice_of_somebody_else_does_not_stop_the_watcher(postgres_tables: str, payload: str) -> None:
+    engine = connect(postgres_tables)
+    live = LiveCatalog(engine, today=lambda: DAY, poll_seconds=0.1)
+    live.start_watching()
+    try:
+        for _ in range(10):  # the watcher does not listen while it reads
+            with engine.begin() as connection:
+                connection.execute(text("SELECT pg_notify('catalog', :payload)"), {"payload": payload})
+            time.sleep(0.05)
+        written = write(engine, batch(), datetime(2026, 11, 21, tzinfo=UTC))
+        await_version(live, written.version)
+        assert live.health.problem is None
+    finally:
+        live.stop_watching()
+        engine.dispose()
+
+
+def test_the_watcher_survives_a_fault(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults = iter([ValueError("a fault of ours")])
+
+    def fail_once() -> None:
+        for fault in faults:
+            raise fault
+
+    live = LiveCatalog(engine, today=lambda: DAY, poll_seconds=0.1)
+    monkeypatch.setattr(live.keys, "write_uses", fail_once)
+    live.start_watching()
+    try:
+        time.sleep(0.3)
+        written = write(engine, batch("a change"), datetime(2026, 11, 22, tzinfo=UTC))
+        await_version(live, written.version)
+        assert "a fault of ours" in caplog.text
+    finally:
+        live.stop_watching()
+
+
+def test_a_watcher_that_has_ended_is_a_problem(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.db.live_catalog.SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(LiveCatalog, "_watch", lambda _self: None)
+    live = LiveCatalog(engine, today=lambda: DAY, poll_seconds=0.1)
+    time.sleep(0.3)
+    assert live.health.problem is None, "it has not been started"
+    live.start_watching()
+    await_problem(live)
+    live.stop_watching()
+    assert live.health.problem is None

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.access.callers import Callers
 from service.api.http.etag import unchanged
 from service.api.http.observe import IN_FLIGHT, SLOW_SECONDS, Answered, Identity, count, log_answer
-from service.api.http.problems import FieldError, fault_problem, problem
+from service.api.http.problems import FieldError, problem, problem_of
 from service.api.http.protect import PROBES, Hosts, protected
 
 READ_ON = 16
@@ -56,7 +56,7 @@ class Edge:
             if exchange.status:
                 raise  # the answer has begun, and the server cuts it off
             # A handler of Starlette would answer outside of this middleware, where no fault is counted.
-            await exchange.refuse(fault_problem(scope, error))
+            await exchange.refuse(problem_of(error, scope))
         finally:
             IN_FLIGHT.dec()
             seconds, route = perf_counter() - started, getattr(scope.get("route"), "path", "none")

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 
 from service.api.access.scopes import KeyedItemsRoute, needs, require_scope
 from service.api.catalog.measurements import MeasurementResponse
+from service.api.http.body import MAX_ITEMS
 from service.api.http.current import EARLIEST, Live, caller_of
 from service.api.http.examples import MEASUREMENTS
 from service.api.http.fields import (
@@ -35,7 +36,6 @@ from service.domain.versions import split_requirement
 
 router = APIRouter(tags=["catalog"], route_class=KeyedItemsRoute)
 
-MAX_ITEMS = 1000
 LOWEST_RATE = 1e-9
 MAX_BATCH_SIZE = 1_000_000_000
 UNNAMED_SOURCE = "sent"

@@ -13,7 +13,8 @@ from service.api.estimate.cost_request import Hours
 from service.api.estimate.estimate import EstimateResponse, response_of
 from service.api.estimate.request import EstimateRequest, MachineDescriptionRequest, question_of
 from service.api.estimate.response import BandResponse, MoneyResponse, shown
-from service.api.http.batch import MAX_ITEMS, Budget
+from service.api.http.batch import Budget
+from service.api.http.body import MAX_ITEMS
 from service.api.http.current import catalog_on
 from service.api.http.fields import BUILT_AT_FIRST_USE, AtLeastOne, BodyModel, Described, Name, Named, list_as_tuple
 from service.api.http.problems import ProblemDocument, document_of, invalid_item
@@ -117,9 +118,9 @@ def matrix(
         except ValidationError as error:
             problems[index] = invalid_item(error, body, request)
         except QuestionError as error:
-            problems[index] = document_of(error)
+            problems[index] = document_of(error, request.scope)
     answered, refused = what_if(_while_left(questions, budget), catalog)
-    problems |= {index: document_of(error) for index, error in refused.items()}
+    problems |= {index: document_of(error, request.scope) for index, error in refused.items()}
     encoded = []
     for combination in answered:
         index = combination.index

@@ -18,13 +18,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from service.api.http.body import JsonItemsRequest, JsonRoute, read_json
+from service.api.http.body import MAX_ITEMS, JsonItemsRequest, JsonRoute, read_json
 from service.api.http.problems import BudgetSpent, ProblemDocument, document_of, invalid_item
-from service.domain.errors import QuestionError
 
 T = TypeVar("T")
 
-MAX_ITEMS = 1000
 HELD_BYTES = 16 * 1024**2
 """Compressed bytes of answers that a batch may compute before their turn. A batch of 1,000 questions about training
 needs half of them."""
@@ -32,7 +30,6 @@ PART_BYTES, PART_SECONDS = 64 * 1024, 0.05
 """A part is sent when it has this size or has taken this long, so that the batch of a lost client ends soon."""
 LONGEST_SECONDS = 300.0
 """How long a batch may take altogether: a client that reads slowly must not occupy a place for hours."""
-RETRY_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ class Batches:
             sentence = (
                 f"{self.limits.at_once} batches are being answered, and no more are accepted. Send this again later."
             )
-            raise HTTPException(503, sentence, {"Retry-After": str(RETRY_SECONDS)})
+            raise HTTPException(503, sentence)
         self._open += 1
         try:
             yield
@@ -172,8 +169,8 @@ def answered(items: list[Any], adapter: TypeAdapter[Any], answer: Callable[[Any]
                 encoded = answer(adapter.validate_python(item))
         except ValidationError as error:
             encoded = _refusal(invalid_item(error, item, request))
-        except QuestionError as error:
-            encoded = _refusal(document_of(error))
+        except Exception as error:  # noqa: BLE001 – the answer has begun, and the other items are still wanted
+            encoded = _refusal(document_of(error, request.scope))
         budget.charge(encoded)
         return encoded
 

@@ -23,8 +23,10 @@ LARGE_BODY_BYTES = 32 * 1024
 """Reading and checking a body of this size takes about ten milliseconds, and other requests should not wait longer."""
 WHITE_SPACE = b" \t\r\n"
 CONTAINERS = (list, dict)
-MAX_NAMES_OF_ITEMS = 100_000
-"""Most names in a body with up to 1,000 items: 100 for each item, more than any useful question has."""
+MAX_ITEMS = 1000
+"""Most items of a batch, and most combinations of what a batch varies."""
+MAX_NAMES_OF_ITEMS = 100 * MAX_ITEMS
+"""Most names in a body of items: 100 for each item, more than any useful question has."""
 JSON_TYPE = re.compile(r"\s*application/([^/;]*\+)?json\s*(;.*)?", re.IGNORECASE | re.DOTALL)
 
 

@@ -32,7 +32,7 @@ PROBLEMS = {
     "415": "The body is not sent as JSON.",
     "422": "The question cannot be answered as asked; the problem names the field and near names.",
     "429": "The key, or the address without a key, has sent too many requests. `Retry-After` says how long to wait.",
-    "503": "The database cannot be written to, all places for batches are taken, or the catalog of another `known_at` "
+    "503": "The database cannot be used, all places for batches are taken, or the catalog of another `known_at` "
     "is being read. Nothing was stored. `Retry-After` says when to send the request again.",
 }
 ETAG = {

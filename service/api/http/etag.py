@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from service.domain.catalog.catalog import Catalog
 from service.version import VERSION
 
-_ACCEPTED = re.compile(r"(text/csv|application/json|application/\*|\*/\*)(?:[^,]{0,99};\s*q=([01](?:\.\d*)?))?")
-"""A media type of an `Accept` header that lists can have, or a range of types, and its weight, if that is near."""
+_WEIGHT = re.compile(r"\s*q=([01](?:\.\d*)?)\s*")
+"""The parameter of a media type in an `Accept` header that says how much a client wants it."""
 
 _JSON_RANGES = ("application/json", "application/*", "*/*")
 """Ranges that contain JSON; the first of them in a header decides its weight."""
@@ -41,9 +41,17 @@ def wants_csv(request: Request) -> bool:
     accepted = request.headers.get("accept", "").lower()
     if "text/csv" not in accepted:
         return False
-    quality = {kind: float(weight or 1) for kind, weight in _ACCEPTED.findall(accepted)}
-    json = next((quality[kind] for kind in _JSON_RANGES if kind in quality), 0.0)
-    return quality["text/csv"] > 0 and quality["text/csv"] >= json
+    weights = dict(map(_weighted, accepted.split(",")))
+    csv = weights.get("text/csv", 0.0)
+    json = next((weights[kind] for kind in _JSON_RANGES if kind in weights), 0.0)
+    return csv > 0 and csv >= json
+
+
+def _weighted(accepted: str) -> tuple[str, float]:
+    """Returns a media type, or a range of them, of an `Accept` header, and its weight."""
+    kind, *parameters = accepted.split(";")
+    weights = (match[1] for parameter in parameters if (match := _WEIGHT.fullmatch(parameter)))
+    return kind.strip(), float(next(weights, 1))
 
 
 def unchanged(if_none_match: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bool:

@@ -4,6 +4,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from http import HTTPStatus
 from typing import Any
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 LONGEST_TEXT = 200
 RETRY_SECONDS = 10
+"""When a client should send again what was refused with status 503."""
+
 MAX_NEAR = 3
 DEEPEST_NAMESAKE = 2
 """Depth to which fields with the name of an unknown one are suggested; few callers mean a deeper one."""
@@ -71,7 +74,8 @@ def problem(
 
 def _response(document: ProblemDocument, headers: Mapping[str, str] | None = None) -> Response:
     body = json.dumps(document.model_dump(), ensure_ascii=True)
-    return Response(body, document.status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
+    retry = {"Retry-After": str(RETRY_SECONDS)} if document.status == 503 else {}
+    return Response(body, document.status, headers={**retry, **(headers or {})}, media_type=MEDIA_TYPE)
 
 
 class BodyUnreadable(HTTPException):
@@ -89,17 +93,64 @@ class BudgetSpent(QuestionError):
 STATUS_OF: dict[type[QuestionError], int] = {NotFound: 404, CursorExpired: 410, BudgetSpent: 413, NotYet: 503}
 
 
-async def _question_problem(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, QuestionError)
-    document = document_of(error)
-    return _response(document, {"Retry-After": str(RETRY_SECONDS)} if document.status == 503 else None)
+def document_of(error: Exception, scope: Scope) -> ProblemDocument:
+    """Returns the problem of a request, or of an item of a batch, that raised an error.
+
+    An error that is not about the question is logged for the operator; the client learns no more than who has to act.
+    """
+    match error:
+        case QuestionError():
+            field, sentence = error.field, error.sentence
+            errors = [] if field is None else [FieldError(field=field, message=sentence, near=list(error.near))]
+            return _document(STATUS_OF.get(type(error), 422), sentence, errors)
+        case DatabaseUnusable():
+            log.error("%s %s was refused: %s", scope["method"], scope["path"], error)
+            sentence = "The database cannot be used now, so nothing was stored. Send the request again later."
+            return _document(503, sentence)
+        case _:
+            log.error("%s %s failed.", scope["method"], scope["path"], exc_info=error)
+            return _document(500, "The service failed on this request; the fault is ours, and it is logged.")
 
 
-def document_of(error: QuestionError) -> ProblemDocument:
-    """Returns the problem that the domain raised."""
-    field = error.field
-    errors = [] if field is None else [FieldError(field=field, message=error.sentence, near=list(error.near))]
-    return _document(STATUS_OF.get(type(error), 422), error.sentence, errors)
+def problem_of(error: Exception, scope: Scope) -> Response:
+    """Returns the problem of a request as a response, see `document_of`."""
+    return _response(document_of(error, scope))
+
+
+async def _raised_problem(request: Request, error: Exception) -> Response:
+    return problem_of(error, request.scope)
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """An operation of the service, whose fields the OpenAPI document names. Creating the document takes long."""
+
+    app: FastAPI
+    method: str
+    path: str
+
+    @classmethod
+    def of(cls, request: Request) -> "_Operation":
+        """Returns the operation that a request asks for; one without fields for an address outside of the document."""
+        path = getattr(request.scope.get("route"), "path_format", "")
+        return cls(request.app, request.method.lower(), path)
+
+    @property
+    def repeated(self) -> "_Operation":
+        """The operation that answers each item of this one, which is a batch."""
+        return replace(self, path=self.path.removesuffix("/batch"))
+
+    @property
+    def description(self) -> Mapping[str, Any]:
+        """The operation in the OpenAPI document."""
+        description: Mapping[str, Any] = self.app.openapi()["paths"].get(self.path, {}).get(self.method, {})
+        return description
+
+    @property
+    def schemas(self) -> Mapping[str, Any]:
+        """The schemas of the OpenAPI document by name."""
+        schemas: Mapping[str, Any] = self.app.openapi()["components"]["schemas"]
+        return schemas
 
 
 async def _validation_problem(request: Request, error: Exception) -> Response:
@@ -108,14 +159,14 @@ async def _validation_problem(request: Request, error: Exception) -> Response:
     if isinstance(error.body, bytes):
         return _body_problem(415, "Send the body as JSON, with the header Content-Type: application/json.")
     # Thousands of errors and the first look at the document take long.
-    return _response(await run_in_threadpool(_invalid, errors, error.body, request))
+    return _response(await run_in_threadpool(_invalid, errors, error.body, _Operation.of(request)))
 
 
-def _invalid(faults: Sequence[Any], body: Any, request: Request, *, item: bool = False) -> ProblemDocument:
-    """Returns the errors that pydantic found as a problem. `item` says that the body is an item of a batch."""
+def _invalid(faults: Sequence[Any], body: Any, operation: _Operation) -> ProblemDocument:
+    """Returns the errors that pydantic found in the query or the body of an operation as a problem."""
     # A default that cannot be computed because another field is wrong is not an error of its own.
     faults = [fault for fault in faults if fault["type"] != "default_factory_not_called"]
-    errors = [_field_error(fault, body, request, item=item) for fault in faults[:MAX_ERRORS]]
+    errors = [_field_error(fault, body, operation) for fault in faults[:MAX_ERRORS]]
     others = len(faults) - 1
     more = (
         f" There {'is' if others == 1 else 'are'} {others:,} more error{'' if others == 1 else 's'}." if others else ""
@@ -128,14 +179,14 @@ def _invalid(faults: Sequence[Any], body: Any, request: Request, *, item: bool =
 def invalid_item(error: ValidationError, body: Any, request: Request) -> ProblemDocument:
     """Returns the errors that pydantic found in one item of a batch as a problem."""
     faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors(include_url=False)]
-    return _invalid(faults, body, request, item=True)
+    return _invalid(faults, body, _Operation.of(request).repeated)
 
 
 def _body_problem(status: int, sentence: str, field: str = "body") -> Response:
     return problem(status, sentence, [FieldError(field=field, message=sentence, near=[])])
 
 
-def _field_error(fault: Mapping[str, Any], body: Any, request: Request, *, item: bool) -> FieldError:
+def _field_error(fault: Mapping[str, Any], body: Any, operation: _Operation) -> FieldError:
     where, *path = fault["loc"]
     # In a query every value belongs to a parameter; in a body pydantic's path has more in it than names and places.
     steps = list(_steps_in_body(path, body, missing=fault["type"] == "missing")) if where == "body" else path[:1]
@@ -143,7 +194,7 @@ def _field_error(fault: Mapping[str, Any], body: Any, request: Request, *, item:
     near: Sequence[str] = ()
     match fault["type"]:
         case "extra_forbidden":
-            near = _near_fields(request, where, steps, item=item)
+            near = _near_fields(operation, where, steps)
             message = f"There is no {'query parameter' if where == 'query' else 'field'} '{field}'."
         case code if code in PREDICATES:
             limits = {name: _decimal(limit) for name, limit in fault.get("ctx", {}).items()}
@@ -211,16 +262,15 @@ def _printable(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
 
 
-def _near_fields(request: Request, where: str, steps: Sequence[Any], *, item: bool) -> Sequence[str]:
+def _near_fields(operation: _Operation, where: str, steps: Sequence[Any]) -> Sequence[str]:
     """Returns the fields that an unknown name may mean: its usual meaning, a field elsewhere, or a similar name."""
     *parent, name = steps
     name = str(name)[:LONGEST_TEXT]
-    operation, meant = _operation(request, item=item), meant_by(name)
+    description, schemas, meant = operation.description, operation.schemas, meant_by(name)
     if where != "body":
-        known = [field["name"] for field in operation.get("parameters", []) if field["in"] == where]
+        known = [field["name"] for field in description.get("parameters", []) if field["in"] == where]
         return suggested(name, known)[:MAX_NEAR]
-    schemas = request.app.openapi()["components"]["schemas"]
-    body = [content["schema"] for content in operation.get("requestBody", {}).get("content", {}).values()]
+    body = [content["schema"] for content in description.get("requestBody", {}).get("content", {}).values()]
     here = body
     for step in parent:
         parts = [part for schema in here for part in _alternatives(schema, schemas)]
@@ -236,14 +286,6 @@ def _near_fields(request: Request, where: str, steps: Sequence[Any], *, item: bo
     usual = [prefix + field for field in meant if field in siblings]
     similar = () if meant else near_names(name, siblings)
     return list(dict.fromkeys([*usual, *namesakes, *(prefix + field for field in similar), *of_meaning]))[:MAX_NEAR]
-
-
-def _operation(request: Request, *, item: bool) -> Mapping[str, Any]:
-    """Returns the operation in the OpenAPI document; for an item of a batch, the operation that the batch repeats."""
-    path = getattr(request.scope.get("route"), "path_format", "")
-    operations = request.app.openapi()["paths"].get(path.removesuffix("/batch") if item else path, {})
-    operation: Mapping[str, Any] = operations.get(request.method.lower(), {})
-    return operation
 
 
 def _paths_to(name: str, schema: Mapping[str, Any], schemas: Mapping[str, Any], path: str = "") -> Iterator[str]:
@@ -294,22 +336,9 @@ async def _wrong_method(request: Request, allowed: str) -> Response:
     return problem(405, sentence, headers={"Allow": ", ".join(methods)})
 
 
-async def _database_problem(request: Request, error: Exception) -> Response:
-    """Logs the fault for the operator; the client only learns that nothing was stored."""
-    log.error("%s %s was refused: %s", request.method, request.url.path, error)
-    sentence = "The database cannot be written to now, so nothing was stored. Send the request again later."
-    return problem(503, sentence, headers={"Retry-After": str(RETRY_SECONDS)})
-
-
-def fault_problem(scope: Scope, error: Exception) -> Response:
-    """Logs a fault of the service, and returns its answer."""
-    log.error("%s %s failed.", scope["method"], scope["path"], exc_info=error)
-    return problem(500, "The service failed on this request; the fault is ours, and it is logged.")
-
-
 def answer_problems(app: FastAPI) -> None:
     """Makes the app answer every error with a problem document, except for faults of the service."""
-    app.add_exception_handler(QuestionError, _question_problem)
+    app.add_exception_handler(QuestionError, _raised_problem)
+    app.add_exception_handler(DatabaseUnusable, _raised_problem)
     app.add_exception_handler(RequestValidationError, _validation_problem)
     app.add_exception_handler(HTTPException, _http_problem)
-    app.add_exception_handler(DatabaseUnusable, _database_problem)

@@ -6,13 +6,13 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from service.api.http.fields import LARGEST, BodyModel, Count, Name, Positive, whole
 
-MAX_DEPTH = 16
+MAX_CONFIG_DEPTH = 16
 
 
 def plain(value: Any, depth: int = 0) -> Any:
     """Returns the value if an answer can repeat it as it was sent. Raises `ValueError`."""
-    if depth > MAX_DEPTH:
-        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    if depth > MAX_CONFIG_DEPTH:
+        raise ValueError(f"nested more than {MAX_CONFIG_DEPTH} deep")
     if isinstance(value, dict):
         return {plain(key): plain(held, depth + 1) for key, held in value.items()}
     if isinstance(value, list):

@@ -99,23 +99,23 @@ def test_closed_reads_take_any_valid_key(seeded_copy: str) -> None:
 def test_on_both_databases_keys_follow_what_the_command_line_does(seeded_url: str) -> None:
     engine = connect(seeded_url)
     app = create_app(Settings(database_url=seeded_url), today=lambda: examples.DAY)
-    service, keys = TestClient(app), app.state.live_catalog.keys
+    service, live = TestClient(app), app.state.live_catalog
     token = add_key(seeded_url)
     assert service.post("/measurements", json=BODY, headers=bearer(token)).status_code == 401
-    keys.follow()
+    live.refresh()
     before = datetime.now(UTC)
     assert service.post("/measurements", json=BODY, headers=bearer(token)).status_code == 201
     (stored,) = [key for key in read_keys(engine) if key.owner == "tests"]
     assert stored.last_used_at is None, "a request does not write to the key"
     assert token not in repr(stored)
-    keys.follow()
+    live.keys.write_uses()
     (stored,) = [key for key in read_keys(engine) if key.owner == "tests"]
     assert stored.last_used_at is not None
     assert stored.last_used_at >= before
     revoke_key(engine, id_of(token), datetime.now(UTC))
-    keys.follow()
+    live.refresh()
     assert service.post("/measurements", json=BODY, headers=bearer(token)).status_code == 401
-    app.state.live_catalog._engine.dispose()
+    live._engine.dispose()
     engine.dispose()
 
 
@@ -125,7 +125,9 @@ def test_while_the_database_is_away_the_last_keys_hold(seeded_url: str) -> None:
     app = create_app(Settings(database_url=seeded_url))
     with engine.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE api_key RENAME TO gone")
-    app.state.live_catalog.keys.follow()
-    assert TestClient(app).get("/gpus?limit=1", headers=bearer(token)).status_code == 200
-    app.state.live_catalog._engine.dispose()
+    service, live = TestClient(app), app.state.live_catalog
+    live.refresh()
+    assert service.get("/gpus?limit=1", headers=bearer(token)).status_code == 200
+    assert live.health.problem is not None, "a key that is revoked now would stay valid"
+    live._engine.dispose()
     engine.dispose()

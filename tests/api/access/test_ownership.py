@@ -94,7 +94,7 @@ def test_public_measurements_take_the_scope_admin_and_are_for_everyone(callers: 
     assert "lacks the scope 'admin'" in refused.json()["detail"]
     assert listed(callers.ours, "all") == []
     token = add_key(callers.url, "editor", ("measurements", "admin"))
-    callers.ours.app.state.live_catalog.keys.follow()  # type: ignore[attr-defined]
+    callers.ours.app.state.live_catalog.refresh()  # type: ignore[attr-defined]
     editor = TestClient(callers.ours.app, headers=bearer(token))
     (kept,) = send(editor, {"name": "all", "public": True})
     assert kept["public"] is True

@@ -20,7 +20,11 @@ from starlette.types import Message
 from service.api.http import batch
 from service.api.http.batch import BatchLimits, Budget, answers_in_order, grouped, in_parts, in_thread_while_connected
 from service.api.http.problems import BudgetSpent
+from service.api.recommend.recommend import answer_in
+from service.api.recommend.request import RecommendRequest
 from service.app import create_app
+from service.db.errors import DatabaseUnusable
+from service.domain.catalog.catalog import Catalog
 from service.settings import Settings
 from tests.server import Server, running
 
@@ -114,6 +118,34 @@ def test_work_in_a_thread_ends_when_the_client_leaves(serving: Serving) -> None:
         asyncio.run(in_thread_while_connected(work_without_end, request))
 
 
+# Faults of single items
+
+
+def test_an_item_that_cannot_be_answered_does_not_fail_the_others(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def without_database(*_: Any) -> Any:
+        raise DatabaseUnusable("postgresql://10.0.0.7/prices cannot be reached")
+
+    def answer_or_fail(request: RecommendRequest, catalog: Catalog) -> bytes:
+        if request.limit == 7:
+            raise KeyError("a fault of ours")
+        return answer_in(request, catalog)
+
+    monkeypatch.setattr("service.db.live_catalog.history_known_on", without_database)
+    monkeypatch.setattr("service.api.recommend.recommend.answer_in", answer_or_fail)
+    items = [QUESTION, QUESTION | {"known_at": "2026-01-01"}, QUESTION | {"limit": 7}, QUESTION | {"limit": 2}]
+    answer = serving().post("/recommend/batch", json={"items": items})
+    assert answer.status_code == 200
+    first, unread, failed, last = answer.json()["items"]
+    assert (len(first["choices"]), len(last["choices"])) == (1, 2)
+    assert [item["problem"]["status"] for item in (unread, failed)] == [503, 500]
+    assert "10.0.0.7" not in answer.text
+    assert "a fault of ours" not in answer.text
+    assert "postgresql://10.0.0.7/prices cannot be reached" in caplog.text
+    assert "a fault of ours" in caplog.text
+
+
 # Order and memory
 
 
@@ -204,7 +236,7 @@ def test_a_batch_keeps_its_place_until_its_client_leaves(narrow: Server) -> None
         while (refused := client.post("/recommend/batch", json=one)).status_code == 200:
             assert time.monotonic() < deadline
         assert refused.status_code == 503
-        assert refused.headers["retry-after"] == "5"
+        assert refused.headers["retry-after"] == "10"
         assert refused.json()["detail"].startswith("1 batches are being answered")
         assert client.post("/recommend", json=QUESTION).status_code == 200
         connection.close()

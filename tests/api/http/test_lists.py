@@ -141,6 +141,9 @@ def test_an_empty_list_has_only_the_names_of_its_columns_in_csv(client: TestClie
         ("text/csv;q=0.5, application/*;q=0.6, */*;q=0.1", "application/json"),
         ("text/csv;q=0.5, application/json;q=0.4, */*", "text/csv"),
         ("text/csv;q=0.9, */*;q=0.1", "text/csv"),
+        ("application/json;x=text/csv;q=0.5", "application/json"),
+        ("text/csvish, */*;q=0.1", "application/json"),
+        ("application/json;q=0.2, text/csv ; q=0.1, text/csv;q=nonsense", "text/csv"),
     ],
 )
 def test_a_list_comes_in_the_form_that_the_client_prefers(client: TestClient, accept: str, media_type: str) -> None:
