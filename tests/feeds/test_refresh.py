@@ -5,6 +5,7 @@ import json
 import time
 import zipfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from io import BytesIO
@@ -117,6 +118,18 @@ def test_a_zip_that_names_its_version_is_not_sent_again(engine: Engine, feeds: F
     feeds.replies[f"/v3/aws/{today}-1/catalog.zip"] = [unless_known(archive.getvalue(), '"one"')]
     feed, source = status_of(engine, "gpuhunt").feed, upstream(feeds, "gpuhunt")
     assert [next(refresh(engine, feed, source)).state for _ in range(2)] == ["done", "unchanged"]
+
+
+def test_the_same_content_again_is_captured_at_its_last_fetch(engine: Engine, feeds: FeedServer) -> None:
+    prices = b"{a2-highgpu-1g: {cpu: 12, ram: 85, cost: {us-central1: {hour: 3.67}}}}"
+    feeds.replies["/pricing.yml"] = [reply(200, b"about: {timestamp: 1704070800}\ncompute: {instance: %s}" % prices)]
+    captured = []
+    for _ in range(2):
+        refreshed(engine, feeds, "cyclenerd")
+        captured.append(status_of(engine, "cyclenerd").captured_at)
+    assert captured[0] == datetime.fromtimestamp(1704070800, UTC)
+    assert captured[1] is not None
+    assert captured[1].date() == utc_now().date()
 
 
 def test_a_server_that_calls_a_document_unchanged_that_was_never_sent_has_failed(
