@@ -73,16 +73,18 @@ class Fetcher:
     answers: list[FetchedDocument] = field(default_factory=list)
     key: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def __call__(self, path: str, *, body: object = None) -> bytes:
+    def __call__(self, path: str, *, body: object = None, conditional: bool = False) -> bytes:
         """Returns the body at a path or address.
 
-        Raises `NotModified`, `FetchFailed` after the last try, and `DocumentRefused` for a document that is too large.
+        Raises `NotModified` if the request is conditional, `FetchFailed` after the last try, and `DocumentRefused` for
+        a document that is too large.
         """
         url = path if "://" in path else self.base_url.rstrip("/") + path
+        marks = _marks_of(self.last) if conditional and self.last and self.last.url == url else {}
         wait = self.limits.first_wait_seconds
         for left in reversed(range(self.limits.tries)):
             try:
-                answer = self._follow(url, body)
+                answer = self._follow(url, body, marks)
             except _Again as again:
                 if not left:
                     raise FetchFailed(str(again)) from again
@@ -93,13 +95,15 @@ class Fetcher:
                 return answer.body
         raise AssertionError("The last try either returns or raises.")
 
-    def _follow(self, url: str, body: object) -> FetchedDocument:
+    def _follow(self, url: str, body: object, marks: Mapping[str, str]) -> FetchedDocument:
         target = url
         for _ in range(MAX_REDIRECTS + 1):
             _require_allowed(target, self.base_url)
-            with self._request(target, url, body) as response:
+            with self._request(target, url, body, marks) as response:
                 location = response.headers.get("Location")
                 if not response.is_redirect or location is None:
+                    if marks and response.status_code == NOT_MODIFIED:
+                        raise NotModified
                     content = self._read(response)
                     return FetchedDocument(_origin(url, response), content)
             target = urljoin(target, location)
@@ -107,14 +111,11 @@ class Fetcher:
         raise FetchFailed(f"{url} redirects more than {MAX_REDIRECTS} times.")
 
     @contextmanager
-    def _request(self, target: str, url: str, body: object) -> Iterator[httpx2.Response]:
+    def _request(self, target: str, url: str, body: object, marks: Mapping[str, str]) -> Iterator[httpx2.Response]:
         limits = self.limits
-        headers = {"User-Agent": AGENT, "Accept-Encoding": "gzip"}
+        headers = {"User-Agent": AGENT, "Accept-Encoding": "gzip", **marks}
         # A redirect to another server must not carry the key there.
         headers |= self.key if _server_of(target) == _server_of(self.base_url) else {}
-        if self.last and self.last.url == url:
-            headers |= {"If-None-Match": self.last.etag} if self.last.etag else {}
-            headers |= {"If-Modified-Since": self.last.last_modified} if self.last.last_modified else {}
         content = None if body is None else json.dumps(body)
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -134,8 +135,6 @@ class Fetcher:
 
     def _read(self, response: httpx2.Response) -> bytes:
         url = str(response.url)
-        if response.status_code == NOT_MODIFIED:
-            raise NotModified
         if response.status_code in RETRIED_STATUSES:
             after = _seconds_until(response.headers.get("Retry-After"))
             raise _Again(f"{url} answers with status {response.status_code}.", after)
@@ -163,6 +162,12 @@ class _Again(Exception):
 def _origin(url: str, response: httpx2.Response) -> Origin:
     etag, last_modified = response.headers.get("ETag"), response.headers.get("Last-Modified")
     return Origin(url=url, fetched_at=utc_now(), etag=etag, last_modified=last_modified)
+
+
+def _marks_of(last: Origin) -> dict[str, str]:
+    """Returns the headers by which a server recognises the document that it sent last."""
+    headers = {"If-None-Match": last.etag, "If-Modified-Since": last.last_modified}
+    return {name: mark for name, mark in headers.items() if mark}
 
 
 def _require_allowed(url: str, base_url: str) -> None:

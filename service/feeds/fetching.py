@@ -13,10 +13,12 @@ MAX_PAGES = 400
 class Get(Protocol):
     """Returns the body at a path of the feed's server, or at a full address on the same server.
 
-    With a `body`, the request is a POST of that JSON. Raises what the fetcher raises.
+    With a `body`, the request is a POST of that JSON. A `conditional` request ends the part as unchanged if the server
+    still has the last document of the part, so no other document of the part may have changed then: it is the only
+    one, or its address names its version. Raises what the fetcher raises.
     """
 
-    def __call__(self, path: str, *, body: object = None) -> bytes:
+    def __call__(self, path: str, *, body: object = None, conditional: bool = False) -> bytes:
         """Returns the body of the answer."""
 
 
@@ -29,7 +31,7 @@ def documents_at(*paths: str) -> Fetch:
 
     def fetch(get: Get, part: str) -> Iterator[bytes]:
         for path in paths:
-            yield get(path.replace("{part}", quote(part)))
+            yield get(path.replace("{part}", quote(part)), conditional=len(paths) == 1)
 
     return fetch
 

@@ -4,11 +4,11 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import datetime, time
 from typing import Any
 
 from service.db.engine import Engine
-from service.db.feeds.documents import Origin, name_of_part
+from service.db.feeds.documents import Origin, free_instant, last_published_by, name_of_part
 from service.db.feeds.read_facts import CatalogFacts, read_facts
 from service.db.feeds.read_feeds import rows_of_last_capture
 from service.db.feeds.write_capture import Capture, CaptureRefused, write_capture
@@ -21,8 +21,6 @@ from service.feeds.listing import REASONS, Content, DocumentRefused, EuroRate, L
 from service.feeds.new_types import new_rows, stated_hardware
 from service.feeds.registry import FeedSource
 
-DAY = "day"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Documents:
@@ -33,6 +31,13 @@ class Documents:
     """The origin of the last of the documents, which counts for all of them."""
     bodies: Sequence[bytes]
     complete: bool = True
+    repeated: bool = False
+    """Whether they have the content of the last capture, which the feed still shows."""
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of all documents."""
+        return hashlib.sha256(b"\0".join(self.bodies)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ def import_documents(engine: Engine, source: FeedSource, documents: Documents, n
         listings = checked(source.id, content.listings, facts)
         rows_before = rows_of_last_capture(engine, source.id, documents.part) if documents.complete else None
         require_plausible(listings, rows_before)
-        at = captured_at(content, documents.origin.fetched_at, now)
+        at = _captured_at(engine, source, documents, content.published_at, now)
         capture = _capture(source, facts.feeds[source.id], documents, content, listings, facts, at)
         written = write_capture(engine, capture, now)
     except (DocumentRefused, CaptureRefused) as error:
@@ -70,15 +75,24 @@ def import_documents(engine: Engine, source: FeedSource, documents: Documents, n
     return Imported(source.id, documents.part, written.state, None, outcomes)
 
 
-def captured_at(content: Content, fetched: datetime, now: datetime) -> datetime:
-    """Returns when the content was published, else fetched. Raises `DocumentRefused` for content from the future."""
-    published = content.published_at
-    if published is not None and published > now:
+def _captured_at(
+    engine: Engine, source: FeedSource, documents: Documents, published: datetime | None, now: datetime
+) -> datetime:
+    """Returns when the content was published, else fetched, and after all that the part published before.
+
+    Content that is fetched again is captured again. Raises `DocumentRefused` for content from the future.
+    """
+    fetched = documents.origin.fetched_at.replace(microsecond=0)
+    if published is None or documents.repeated:
+        return fetched
+    if published > now:
         raise DocumentRefused(f"The document is of {published:%Y-%m-%d %H:%M}, which is in the future.")
-    if published is None or published.date() == fetched.date():
-        return fetched.replace(microsecond=0)
-    # The time of day distinguishes several documents that a feed publishes on one day.
-    return datetime.combine(published.date(), fetched.timetz()).replace(microsecond=0)
+    is_day = published.time() == time.min
+    # The last minute of a day has room for several documents, which follow each other by a second.
+    at = min(fetched, published.replace(hour=23, minute=59) if is_day else published.replace(microsecond=0))
+    # A server may have shown the former document until after this one was published.
+    last = last_published_by(engine, source.id, documents.part, published, fetched, other_than=documents.sha256)
+    return free_instant(last, at)
 
 
 def _outcome(listing: Listing, types: Any) -> str:
@@ -97,7 +111,6 @@ def _capture(
     at: datetime,
 ) -> Capture:
     """Returns the checked listings as rows of a capture. Rows about other products are counted but not stored."""
-    digest = hashlib.sha256(b"\0".join(documents.bodies)).hexdigest()
     reasons = Counter(listing.reason for listing in listings if listing.reason)
     hardware = stated_hardware(listings, facts)
     new = new_rows(source.id, hardware, facts, feed.source, at.date())
@@ -106,7 +119,7 @@ def _capture(
         feed=source.id,
         part=documents.part,
         **asdict(replace(documents.origin, fetched_at=at)),
-        sha256=digest,
+        sha256=documents.sha256,
         bytes=sum(map(len, documents.bodies)),
         parser=source.version,
         rows=[

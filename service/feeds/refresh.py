@@ -11,7 +11,7 @@ from time import monotonic
 
 from service.db.engine import Engine
 from service.db.errors import DatabaseUnusable
-from service.db.feeds.documents import Origin, free_instant, last_origin, name_of_part
+from service.db.feeds.documents import Origin, free_instant, last_document, name_of_part
 from service.db.feeds.read_feeds import feed_statuses
 from service.db.feeds.write_capture import confirm_capture
 from service.db.operation.leader import Leader
@@ -82,9 +82,9 @@ def refresh(engine: Engine, feed: Feed, upstream: Upstream) -> Iterator[Imported
 
 
 def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, upstream: Upstream) -> Imported:
-    last, state = last_origin(engine, feed.id, part), "failed"
-    fetcher = upstream.fetcher(feed, last)
-    last_at = None if last is None else last.fetched_at
+    last, state = last_document(engine, feed.id, part), "failed"
+    fetcher = upstream.fetcher(feed, last.origin if last else None)
+    last_at = last.origin.fetched_at if last else None
     try:
         bodies = list(source.fetch(fetcher, part))
     except NotModified:
@@ -100,7 +100,9 @@ def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, ups
     else:
         origin = fetcher.answers[-1].origin
         origin = replace(origin, fetched_at=free_instant(last_at, origin.fetched_at))
-        return import_documents(engine, source, Documents(part=part, origin=origin, bodies=bodies), utc_now())
+        documents = Documents(part=part, origin=origin, bodies=bodies)
+        documents = replace(documents, repeated=last is not None and last.sha256 == documents.sha256)
+        return import_documents(engine, source, documents, utc_now())
     record_failure(engine, feed.id, utc_now(), state, f"{name_of_part(feed.id, part)}: {problem}")
     return Imported(feed.id, part, state, problem)
 

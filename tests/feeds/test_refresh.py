@@ -3,9 +3,12 @@
 import gzip
 import json
 import time
+import zipfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -76,6 +79,65 @@ def test_an_unchanged_document_is_not_sent_again_and_renews_its_prices(engine: E
         observed = connection.execute(select(PRICE.c.observed_on).where(PRICE.c.source == "feed-aws-spot")).scalars()
         assert utc_now().date() in observed.all()
         assert len(connection.execute(select(DOCUMENT.c.id).where(DOCUMENT.c.feed == "aws-spot")).all()) == 2
+
+
+def unless_known(body: bytes, etag: str) -> Reply:
+    """An answer with a body, or with status 304 to a client that has it."""
+
+    def send(handler: BaseHTTPRequestHandler) -> None:
+        known = handler.headers["If-None-Match"] == etag
+        (reply(304) if known else reply(200, body, ETag=etag))(handler)
+
+    return send
+
+
+def test_a_change_of_the_first_of_two_documents_is_read_while_the_last_one_stays(
+    engine: Engine, feeds: FeedServer
+) -> None:
+    flavor = {"name": "n3-H100x2", "region_name": "NORWAY-1", "cpu": 60, "ram": 360, "gpu": "H100", "gpu_count": 2}
+    flavors = json.dumps({"data": [{"flavors": [flavor]}]}).encode()
+    books = [json.dumps([{"name": "H100", "original_value": dollars}]).encode() for dollars in ("2.5", "2.6")]
+    feeds.replies["/v1/pricebook"] = [unless_known(book, f'"{number}"') for number, book in enumerate(books)]
+    feeds.replies["/v1/core/flavors"] = [unless_known(flavors, '"same"')]
+    assert refreshed(engine, feeds, "hyperstack").state == "done"
+    changed = refreshed(engine, feeds, "hyperstack")
+    assert changed.state == "done"
+    assert [str(listing.per_hour) for listing, _ in changed.outcomes] == ["5.20"]
+
+
+def test_a_zip_that_names_its_version_is_not_sent_again(engine: Engine, feeds: FeedServer) -> None:
+    table = (
+        "instance_name,location,price,cpu,memory,gpu_count,gpu_name,gpu_memory,spot\n"
+        "g5.xlarge,us-east-1,1.006,4,16,1,A10G,24,False\n"
+    )
+    archive = BytesIO()
+    with zipfile.ZipFile(archive, "w") as catalog:
+        catalog.writestr("aws.csv", table)
+    today = utc_now().strftime("%Y%m%d")
+    feeds.replies["/v3/aws/version"] = [reply(200, f"{today}-1".encode())]
+    feeds.replies[f"/v3/aws/{today}-1/catalog.zip"] = [unless_known(archive.getvalue(), '"one"')]
+    feed, source = status_of(engine, "gpuhunt").feed, upstream(feeds, "gpuhunt")
+    assert [next(refresh(engine, feed, source)).state for _ in range(2)] == ["done", "unchanged"]
+
+
+def test_the_same_content_again_is_captured_at_its_last_fetch(engine: Engine, feeds: FeedServer) -> None:
+    prices = b"{a2-highgpu-1g: {cpu: 12, ram: 85, cost: {us-central1: {hour: 3.67}}}}"
+    feeds.replies["/pricing.yml"] = [reply(200, b"about: {timestamp: 1704070800}\ncompute: {instance: %s}" % prices)]
+    captured = []
+    for _ in range(2):
+        refreshed(engine, feeds, "cyclenerd")
+        captured.append(status_of(engine, "cyclenerd").captured_at)
+    assert captured[0] == datetime.fromtimestamp(1704070800, UTC)
+    assert captured[1] is not None
+    assert captured[1].date() == utc_now().date()
+
+
+def test_a_server_that_calls_a_document_unchanged_that_was_never_sent_has_failed(
+    engine: Engine, feeds: FeedServer
+) -> None:
+    feeds.replies[SPOT] = [reply(304)]
+    imported = refreshed(engine, feeds)
+    assert (imported.state, imported.problem) == ("failed", f"{feeds.url}{SPOT} answers with status 304.")
 
 
 def cut(handler: BaseHTTPRequestHandler) -> None:

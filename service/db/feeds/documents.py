@@ -1,9 +1,9 @@
 """The documents of feeds: where each one came from, and the last one of a part."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, Engine, Table, select
+from sqlalchemy import ColumnElement, Engine, Table, func, select
 
 from service.db.errors import in_sentences
 from service.db.tables import DOCUMENT
@@ -29,14 +29,44 @@ def of_part(table: Table, feed: str, part: str) -> tuple[ColumnElement[bool], Co
     return table.c.feed == feed, table.c.part == part
 
 
-def last_origin(engine: Engine, feed: str, part: str) -> Origin | None:
-    """Returns where the last document of a part came from; None without one."""
+@dataclass(frozen=True, slots=True)
+class LastDocument:
+    """Where the last document of a part came from, and its SHA-256."""
+
+    origin: Origin
+    sha256: str
+
+
+def last_document(engine: Engine, feed: str, part: str) -> LastDocument | None:
+    """Returns the last document of a part; None without one. Raises `DatabaseUnusable`."""
     table = DOCUMENT.c
-    query = select(table.url, table.fetched_at, table.etag, table.last_modified)
+    query = select(*(table[field.name] for field in fields(Origin)), table.sha256)
     query = query.where(*of_part(DOCUMENT, feed, part)).order_by(table.fetched_at.desc()).limit(1)
     with in_sentences(engine), engine.connect() as connection:
         row = connection.execute(query).mappings().first()
-    return Origin(**row) if row else None
+    return (
+        LastDocument(Origin(**{field.name: row[field.name] for field in fields(Origin)}), row["sha256"])
+        if row
+        else None
+    )
+
+
+def last_published_by(
+    engine: Engine, feed: str, part: str, published: datetime, fetched: datetime, other_than: str
+) -> datetime | None:
+    """Returns the instant of the last document of a part that was published and captured by these instants.
+
+    `other_than` is a SHA-256: documents with this content do not count. Raises `DatabaseUnusable`.
+    """
+    table = DOCUMENT.c
+    query = select(func.max(table.fetched_at)).where(
+        *of_part(DOCUMENT, feed, part),
+        table.published_at <= published,
+        table.fetched_at <= fetched,
+        table.sha256 != other_than,
+    )
+    with in_sentences(engine), engine.connect() as connection:
+        return connection.execute(query).scalar()
 
 
 def free_instant(last: datetime | None, now: datetime) -> datetime:

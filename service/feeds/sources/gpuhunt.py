@@ -37,7 +37,7 @@ def fetch(get: Get, part: str) -> Iterator[bytes]:
     version = get(f"/v3/{part}/version")
     published_on(text_of(version).strip())
     yield version
-    yield get(f"/v3/{part}/{text_of(version).strip()}/catalog.zip")
+    yield get(f"/v3/{part}/{text_of(version).strip()}/catalog.zip", conditional=True)
 
 
 def parse(bodies: Sequence[bytes], part: str) -> Content:

@@ -36,7 +36,7 @@ YEARS = {"1yr": 1, "3yr": 3}
 def fetch(get: Get, part: str) -> Iterator[bytes]:
     """Yields the file of a region, under the version that the index names."""
     index = object_of(get("/offers/v1.0/aws/AmazonEC2/current/region_index.json"), "regions")
-    yield get(index["regions"][part]["currentVersionUrl"].removesuffix(".json") + ".csv")
+    yield get(index["regions"][part]["currentVersionUrl"].removesuffix(".json") + ".csv", conditional=True)
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:

@@ -13,7 +13,7 @@ PARTS = ("plans", "plans-metal")
 
 def fetch(get: Get, part: str) -> Iterator[bytes]:
     """Yields the plans of virtual machines, or of metal."""
-    yield get(f"/v2/{part}?per_page=500" + ("&type=all" if part == "plans" else ""))
+    yield get(f"/v2/{part}?per_page=500" + ("&type=all" if part == "plans" else ""), conditional=True)
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
