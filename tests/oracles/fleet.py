@@ -17,7 +17,7 @@ from service.domain.physics.cluster import cluster_of_instance
 
 CHECK_OF_FIELD = {
     "workload.precision": "precision",
-    "global_batch_size": "global_batch_size",
+    "workload.global_batch_size": "global_batch_size",
     "layout": "global_batch_size",
 }
 """The check that a job fails, by the field of the error: a batch or a model that no layout divides."""

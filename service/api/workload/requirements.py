@@ -7,7 +7,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import resolve
 from service.domain.catalog.software_support import NEEDS_A_FRAMEWORK, software_names
-from service.domain.jobs.stacks import has_other_releases, software_called, software_name
+from service.domain.jobs.stacks import software_called
 from service.domain.selection.requirements import (
     NOTHING,
     TASKS_WITHOUT_GPU,
@@ -87,11 +87,9 @@ def requirement(text: str | None, field: str, catalog: Catalog) -> Requirement |
     """Returns the requirement in `pytorch>=2.3`; None for software without rules. Raises `QuestionError`."""
     if text is None:
         return None
-    written, versions = split_requirement(text, field)
-    name = software_name(written, catalog.derive(software_names))
-    if name is None:
-        return None
-    return Requirement(name, EVERY if has_other_releases(written, name) else versions)
+    known = catalog.derive(software_names)
+    software = Requirement.of(text, field, known)
+    return software if software.software in known else None
 
 
 def platforms_of(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ...]:

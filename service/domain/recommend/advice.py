@@ -117,7 +117,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         return situation
     measured = None if work is None else work.measured
     # A measurement that is old, or of other software, should be repeated.
-    outdated = measured is not None and any(measurement_warnings(measured, context.framework))
+    outdated = measured is not None and any(measurement_warnings(measured, context.framework, catalog))
     return replace(
         situation,
         top=top.instance_type,

@@ -290,7 +290,7 @@ def share_of_runs(basis: Basis, instance_type: InstanceType) -> tuple[float, flo
 def figures_of(candidates: CheapestOffers, basis: Basis, peaks: Peaks, catalog: Catalog) -> tuple[Figures, Mask]:
     """Returns the figures that the objective weighs for these offers, by peaks, and which prices are lower bounds."""
     shares = [share_of_runs(basis, catalog.instance_types[index]) for index in candidates.instance_type.tolist()]
-    share, machines = np.array(shares, np.float64).reshape(-1, 2).T
+    share, machines = basis.nodes * np.array(shares, np.float64).reshape(-1, 2).T
     of_machine, incomplete = hourly_prices(basis.managed_service, candidates.instance_type, candidates.offer, catalog)
     price, speed = of_machine * machines, peaks.peak[candidates.instance_type] * share
     figures = Figures(

@@ -6,6 +6,7 @@ from service.domain.bill.unit_costs import samples_per_usd
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import BY_THE_HOUR, Offer
 from service.domain.catalog.precision import USUAL_PRECISIONS
+from service.domain.evidence.named import NamedMeasurements
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import offers_of_types
 from service.domain.selection.selection import select
@@ -96,15 +97,11 @@ def _default_offer(catalog: Catalog, instance: str, regions: tuple[str, ...]) ->
 
 
 def _as_measured(row: Comparison, workload: str, catalog: Catalog) -> Comparison:
-    """Returns the row with the newest measurement on one node; of the same day, the fastest."""
-    measurements = [
-        measurement
-        for measurement in catalog.measurements.under(workload)
-        if (measurement.machine, measurement.nodes) == (row.instance, 1)
-    ]
-    if not measurements:
+    """Returns the row with the newest measurement on one node."""
+    measured = NamedMeasurements.of(catalog.measurements.under(workload), catalog).measured_on(row.instance)
+    if measured is None:
         return row
-    newest = max(measurements, key=lambda measurement: (measurement.measured_on, measurement.samples_per_second))
+    newest = measured.evidence
     return replace(
         row,
         speed=newest.samples_per_second,

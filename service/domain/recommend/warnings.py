@@ -11,8 +11,9 @@ from service.domain.bill.seller_terms import commitment_of
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import MARKETS
-from service.domain.catalog.software_support import no_framework_mask
+from service.domain.catalog.software_support import no_framework_mask, software_names
 from service.domain.catalog.tariffs import Commitment
+from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedRate
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
@@ -30,7 +31,7 @@ from service.domain.physics.input_pipeline import (
 from service.domain.physics.training_roofline import FAMILIES_OF_IMAGES
 from service.domain.recommend.answer import UNTIED, HostNeeds, RankedOffer, WorkContext, WorkEstimate
 from service.domain.recommend.codes import WarningCode
-from service.domain.selection.requirements import not_run, partly_run
+from service.domain.selection.requirements import Requirement, not_run, partly_run
 from service.domain.selection.successors import successor
 from service.domain.statement import Statement, statement
 from service.domain.units import BITS_PER_BYTE, GIB, SECONDS_AN_HOUR
@@ -80,7 +81,7 @@ def warnings_on(
         warnings += [Statement(WarningCode(warning.code), warning.figures) for warning in of_estimate]
     warnings += cost_warnings(offer.service_fee, None if estimate is None else estimate.bill.bill)
     if estimate is not None and estimate.measured is not None:
-        warnings += measurement_warnings(estimate.measured, context.framework)
+        warnings += measurement_warnings(estimate.measured, context.framework, catalog)
     return tuple(warnings)
 
 
@@ -92,17 +93,23 @@ def cost_warnings(fee: ServiceFee, bill: Bill | None) -> Warnings:
         yield statement(WarningCode.COST_INCOMPLETE, reasons=tuple(dict.fromkeys(reasons)))
 
 
-def measurement_warnings(measured: NamedRate, framework: str | None) -> Warnings:
+def measurement_warnings(measured: NamedRate, framework: str | None, catalog: Catalog) -> Warnings:
     """Yields why a measurement may no longer hold: its age, or other software than the workload's."""
     # A measurement is never adjusted to another release of its software, so the answer has to say that it differs.
     measurement = measured.evidence
     if measured.stale:
         yield statement(WarningCode.MEASUREMENT_OLD, measured_on=measurement.measured_on, machine=measurement.machine)
-    # Without a version, the measurement only shows another framework.
-    software, requested = measurement.software or measurement.framework, framework or ""
-    same = software == requested or (measurement.software is None and requested.startswith(software or ""))
-    if software and requested and not same:
-        yield statement(WarningCode.MEASUREMENT_OTHER_SOFTWARE, measured=software, requested=requested)
+    software = measurement.software or measurement.framework
+    if software and framework and not _may_be_the_same(software, framework, catalog):
+        yield statement(WarningCode.MEASUREMENT_OTHER_SOFTWARE, measured=software, requested=framework)
+
+
+def _may_be_the_same(measured: str, requested: str, catalog: Catalog) -> bool:
+    known = catalog.derive(software_names)
+    try:
+        return Requirement.of(measured, "software", known).overlaps(Requirement.of(requested, "framework", known))
+    except QuestionError:  # a measurement may name a version that is no number
+        return measured == requested
 
 
 # The machine

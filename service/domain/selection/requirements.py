@@ -3,7 +3,7 @@
 Software is checked by the rules in force on the catalog's day, in the versions that the caller states.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -21,12 +21,13 @@ from service.domain.catalog.software_support import (
     software_names,
     support_by,
 )
+from service.domain.jobs.stacks import has_other_releases, software_name
 from service.domain.selection.constraints import types_for_code, types_with_peak, types_with_support, without_gpu
 from service.domain.selection.filters import number_index
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import AddWord, BestOption, Check, MoveLimit, Relaxation, drop
 from service.domain.typeset import TypeSet, types_where, union
-from service.domain.versions import EVERY, Versions, known_versions
+from service.domain.versions import EVERY, Versions, known_versions, split_requirement
 
 FEWEST_EXPONENT_BITS = 6
 """Formats with fewer exponent bits have at most the range of fp16 (65,504), so values that overflow in fp16 overflow in
@@ -41,6 +42,19 @@ class Requirement(NamedTuple):
 
     software: str
     versions: Versions = EVERY
+
+    @classmethod
+    def of(cls, text: str, field: str, known: Collection[str]) -> "Requirement":
+        """Reads `pytorch>=2.3`; software that is not `known` keeps its name. Raises `QuestionError` about the field."""
+        written, versions = split_requirement(text, field)
+        name = software_name(written, known)
+        if name is None:
+            return cls(written, versions)
+        return cls(name, EVERY if has_other_releases(written, name) else versions)
+
+    def overlaps(self, other: "Requirement") -> bool:
+        """Returns whether the same software in the same version meets both."""
+        return self.software == other.software and self.versions.overlaps(other.versions)
 
 
 @dataclass(frozen=True, slots=True)

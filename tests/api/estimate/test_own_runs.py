@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from service.api.http import examples
 from service.app import create_app
 from service.settings import Settings
-from tests.api.answers import post_estimate, post_recommend
+from tests.api.answers import get_json, post_estimate, post_recommend
 from tests.api.keys import add_key, bearer
 from tests.builders.request_bodies import TRAINING, Body, changed
 from tests.databases import copied_database
@@ -278,3 +278,51 @@ def test_every_market_of_a_comparison_has_the_measured_rate(client: TestClient) 
     answers = [row["answer"] for row in answer.json()["items"]]
     assert [each["estimate"]["basis"] for each in answers] == ["measured", "measured"]
     assert all(each["evidence"][0]["kind"] == "measurement" for each in answers)
+
+
+def test_hours_at_a_rate_above_the_peak_are_those_of_the_estimate(client: TestClient) -> None:
+    run = {"name": "impossible", "machine": MEASURED, "samples_per_second": 1e6, "measured_at": "2026-01-01"}
+    assert client.post("/measurements", json={"items": [run]}).status_code == 201
+    amount = {"hours_on": {"instance": MEASURED, "hours": 10}}
+    work = WORK | {"name": "impossible", "amount": amount}
+    assert on(client, MEASURED, workload=work)["estimate"]["hours"]["likely"] == pytest.approx(10)
+
+
+@pytest.mark.parametrize(
+    ("requested", "differs"),
+    [
+        ("pytorch==2.4", False),
+        ("torch==2.4", False),
+        ("PyTorch 2.4", False),
+        ("pytorch>=2.0", False),
+        ("pytorch", False),
+        ("pytorch==2.5", True),
+        ("pytorch-lightning", True),
+        ("tensorflow", True),
+    ],
+)
+def test_a_measurement_of_other_software_says_so(client: TestClient, requested: str, differs: bool) -> None:
+    run = {"name": "releases", "machine": MEASURED, "samples_per_second": RATE, "measured_at": "2026-01-01"}
+    stored = client.post("/measurements", json={"items": [{**run, "software": {"framework": "pytorch==2.4"}}]})
+    assert stored.status_code == 201, stored.text
+    work = {"task": "training", "name": "releases", "software": {"framework": requested}}
+    (choice,) = post_recommend(client, {"workload": work, "constraints": {"instance": [MEASURED]}})["choices"]
+    assert ("measurement_other_software" in {warning["code"] for warning in choice["warnings"]}) == differs
+
+
+def test_of_several_batch_sizes_on_a_day_the_fastest_counts_everywhere(client: TestClient) -> None:
+    runs = [
+        {
+            "name": "tuned",
+            "machine": MEASURED,
+            "samples_per_second": rate,
+            "batch_size": size,
+            "measured_at": "2026-01-01",
+        }
+        for rate, size in ((5.0, 8), (9.0, 32), (7.0, 16))
+    ]
+    assert client.post("/measurements", json={"items": runs}).status_code == 201
+    asked = {"workload": {"task": "training", "name": "tuned"}, "constraints": {"instance": [MEASURED]}, "limit": 1}
+    (choice,) = post_recommend(client, asked)["choices"]
+    compared = get_json(client, f"/compare?instance={MEASURED}&workload=tuned")
+    assert choice["estimate"]["samples_per_second"]["likely"] == compared["items"][0]["speed"] == 9.0

@@ -530,3 +530,12 @@ def test_what_would_admit_more_admits_as_many_as_it_says(
     assert relax["to"] == to
     after = post_recommend(client, relaxed(body, to))
     assert after["counts"]["admitted"] == before["counts"]["admitted"] + relax["admits"]
+
+
+def test_a_rule_on_the_number_of_gpus_counts_those_of_all_nodes(client: TestClient) -> None:
+    work = {"task": "training", "dataset": "ms_coco", "precision": ["fp16"]}
+    limits = {"provider": ["autodl"], "gpu": ["RTX 3090"], "min_nodes": 2, "max_nodes": 2}
+    limits["allow_marketplace_clusters"] = True
+    answer = post_recommend(client, {"workload": work, "constraints": limits, "as_of": "2022-03-04"})
+    assert answer["choices"][0]["gpu"]["per_node"] == 2
+    assert [prior["verdict"] for prior in answer["priors"]] == ["followed"]
