@@ -14,12 +14,13 @@ from service.api.workload.checkpoints import checkpoints_in, is_not_fault_tolera
 from service.api.workload.job import job_of, loading_of, named_work_of
 from service.api.workload.layout import FixedLayoutRequest
 from service.api.workload.requirements import (
-    numerics_of,
+    faster_formats,
     platform_named_by,
+    platforms_of,
     precision_requirement_of,
     refused_precisions,
-    requirement,
     requirements_of,
+    software_of,
     unknown_software,
 )
 from service.api.workload.workload import WorkloadRequest
@@ -27,6 +28,7 @@ from service.domain.bill.payment_options import markets_of_service, markets_rent
 from service.domain.bill.run import BilledRun
 from service.domain.bill.seller_terms import known_storage_class
 from service.domain.catalog.catalog import Catalog, with_hosts
+from service.domain.catalog.columns import WORDS
 from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import (
     NO_LETTER_OR_DIGIT,
@@ -37,7 +39,7 @@ from service.domain.catalog.names import (
     resolve_providers,
     unknown,
 )
-from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
+from service.domain.catalog.precision import USUAL_PRECISIONS
 from service.domain.catalog.software_support import software_of_cpus, usual_library
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job, tokens_per_sample
@@ -278,8 +280,12 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         spot_left_out=_leaves_spot_out(request, catalog),
         software_unknown=tuple(unknown_software(work, catalog).items()),
         explain=resolve_instances(request.explain, catalog, "explain"),
-        subjects=frozenset([_subject(name) for name in (work.dataset, work.goal, work.model_size) if name is not None]),
+        subjects={f"workload.{field}": _subject(name) for field in SUBJECTS if (name := getattr(work, field))},
     )
+
+
+SUBJECTS = ("dataset", "goal", "model_size")
+"""Fields of a workload that rules of thumb are about."""
 
 
 def _subject(name: str) -> str:
@@ -355,21 +361,13 @@ def _precisions(work: WorkloadRequest, catalog: Catalog, *, has_job: bool, needs
     if "numerics" in work.model_fields_set:
         usual = JOB_PRECISIONS[work.task] if has_job else usual_precisions(work.task, catalog)
         required = precision_requirement_of(work, usual, catalog, needs_peak=needs_peak)
-    faster = _faster_formats(work, named, catalog)
+    replacing = faster_formats(work, named, USUAL_PRECISIONS, catalog)
+    faster = (*named, *replacing) if replacing else ()
     if required is None:
         return _Precisions(() if faster else named, named, faster, asked, None)
     needed = named if required.free else required.usable
     usual = faster or (required.tolerated if required.free else ())
     return _Precisions(() if faster else needed, required.preferred, usual, asked, required)
-
-
-def _faster_formats(work: WorkloadRequest, precisions: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
-    """Returns the precisions with the faster formats that may replace them; empty if the precision is fixed."""
-    if not work.precision_flexible:
-        return ()
-    replacing = (*SINGLE_PRECISIONS, *USUAL_PRECISIONS) if work.code_changes else SINGLE_PRECISIONS
-    tolerated = numerics_of(work).tolerated(replacing, catalog)
-    return tuple(dict.fromkeys((*precisions, *tolerated))) if precisions else ()
 
 
 def _given_fields(request: RecommendRequest) -> frozenset[str]:
@@ -414,7 +412,7 @@ def _constraints(
     needed = () if has_job else precisions or usual_precisions(work.task, catalog)
     if not needed and not given.keys().isdisjoint(("min_tflops", "max_tflops")):
         raise QuestionError("min_tflops and max_tflops need workload.precision.", field="workload.precision")
-    return constraints_of(
+    asked = constraints_of(
         limits,
         catalog,
         prefix="constraints.",
@@ -426,8 +424,7 @@ def _constraints(
         mainstream=mainstream,
         library=library,
         of_a_job=has_job,
-        with_gpu=work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(given, work, catalog),
-        platforms=work.software.platforms,
+        platforms=platforms_of(work, catalog),
         grows=work.growth is not None,
         in_clusters=_only_clusters(request) and not limits.allow_marketplace_clusters,
         exclude=tuple(dict.fromkeys([word for name in limits.exclude for word in _excluded_by(name, catalog)])),
@@ -437,6 +434,9 @@ def _constraints(
         by_region=work.amount is not None and run.has_data,
         spot_refused=is_not_fault_tolerant(work),
     )
+    # Where machines without a GPU are not asked for, they are left out: as the cheapest of all, they would win for work
+    # that takes months on them.
+    return asked._replace(with_gpu=work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(asked, work, catalog))
 
 
 def _run(request: RecommendRequest, catalog: Catalog) -> BilledRun:
@@ -447,29 +447,27 @@ def _run(request: RecommendRequest, catalog: Catalog) -> BilledRun:
     return run
 
 
-def _asks_for_cpus(given: Mapping[str, Any], work: WorkloadRequest, catalog: Catalog) -> bool:
-    """Returns whether a question asks for machines without a GPU: by platform, count, name, or software.
-
-    Other questions leave these machines out: as the cheapest of all, they would win for work that takes months on them.
-    """
-    written = [
-        requirement(getattr(work.software, field), f"workload.software.{field}", catalog)
-        for field in ("framework", "engine")
-    ]
-    named = [*given.get("family", ()), *[name.rpartition("/")[2] for name in given.get("instance", ())]]
-    platforms = (*work.software.platforms, *map(str.lower, given.get("platform", ())))
+def _asks_for_cpus(asked: Constraints, work: WorkloadRequest, catalog: Catalog) -> bool:
+    """Returns whether a question asks for machines without a GPU: by platform, count, name, or software."""
+    software = software_of(work, catalog)
+    named = {(field, word) for field in WORDS_OF_MACHINES for word in asked.words.get(field, ())}
     return (
-        CPU in platforms
-        or given.get("max_gpu_count", 1) < 1
-        or any(each is not None and each.software in catalog.derive(software_of_cpus) for each in written)
-        or any(name in catalog.derive(_names_without_gpu) for name in named)
+        CPU in (*asked.platforms, *asked.words.get("platform", ()))
+        or asked.at_most.get("gpu_count", 1) < 1
+        or any(each.software in catalog.derive(software_of_cpus) for each in software)
+        or not named.isdisjoint(catalog.derive(_words_without_gpu))
     )
 
 
-def _names_without_gpu(catalog: Catalog) -> frozenset[str]:
-    """Returns the names and families of instance types without a GPU."""
-    without_gpu = [type_ for type_ in catalog.instance_types if type_.gpu is None]
-    return frozenset(word for type_ in without_gpu for word in (type_.family, type_.name))
+WORDS_OF_MACHINES = ("family", "series", "instance")
+"""Fields that name machines."""
+
+
+def _words_without_gpu(catalog: Catalog) -> frozenset[tuple[str, str]]:
+    """Returns the names of instance types without a GPU, of their families and series, each with its field."""
+    types = [type_ for type_ in catalog.instance_types if type_.gpu is None]
+    words = ((field, WORDS[field].read(type_, catalog.reference)) for field in WORDS_OF_MACHINES for type_ in types)
+    return frozenset((field, word) for field, word in words if word)
 
 
 def _excluded_by(name: str, catalog: Catalog) -> tuple[str, ...]:

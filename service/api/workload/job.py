@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_args
 from service.api.catalog.filters import resolved
 from service.api.workload.described_model import ModelDimensionsRequest
 from service.api.workload.layout import FixedLayoutRequest, fixed_layout
-from service.api.workload.requirements import numerics_of, precision_requirement_of
+from service.api.workload.requirements import faster_formats, precision_requirement_of
 from service.api.workload.serving import serving_of
 from service.api.workload.workload import (
     AmountRequest,
@@ -25,10 +25,7 @@ from service.domain.catalog.names import (
     unknown,
 )
 from service.domain.catalog.precision import (
-    FASTER_PRECISIONS,
     FORMATS,
-    SINGLE_PRECISIONS,
-    USUAL_PRECISIONS,
     gguf_bits,
 )
 from service.domain.catalog.software_support import classical_libraries
@@ -178,19 +175,12 @@ def _precisions(work: WorkloadRequest, model: Model, catalog: Catalog) -> tuple[
     """
     hint = HINT_ON_WEIGHT_BITS if work.task == "inference" else ""
     named = tuple(_listed("precision", name, FORMATS, hint) for name in work.precision)
-    faster = _faster_formats(work, named, catalog)
+    faster = faster_formats(work, named, JOB_PRECISIONS[work.task], catalog)
     required = None
     if "numerics" in work.model_fields_set:
         required = precision_requirement_of(work, JOB_PRECISIONS[work.task], catalog, needs_peak=False)
     fixed = named or _as_published(work, model) if required is None else required.usable
     return (*faster, *fixed)
-
-
-def _faster_formats(work: WorkloadRequest, named: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
-    """Returns the formats that may replace the first precision named, the fastest first; empty if it is fixed."""
-    faster = FASTER_PRECISIONS.get(named[0], ()) if named and work.precision_flexible else ()
-    usual = set(JOB_PRECISIONS[work.task]) & set(USUAL_PRECISIONS if work.code_changes else SINGLE_PRECISIONS)
-    return numerics_of(work).tolerated((name for name in faster if name in usual and name not in named), catalog)
 
 
 def _format_named(work: WorkloadRequest) -> str | None:

@@ -1,11 +1,12 @@
 """Translates the software, numerics and host of a workload into requirements with the catalog's names."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from service.api.workload.workload import WorkloadRequest
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import resolve
+from service.domain.catalog.precision import FASTER_PRECISIONS, SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.software_support import NEEDS_A_FRAMEWORK, software_names
 from service.domain.jobs.stacks import software_called
 from service.domain.selection.requirements import (
@@ -90,6 +91,17 @@ def requirement(text: str | None, field: str, catalog: Catalog) -> Requirement |
     known = catalog.derive(software_names)
     software = Requirement.of(text, field, known)
     return software if software.software in known else None
+
+
+def faster_formats(
+    work: WorkloadRequest, named: tuple[str, ...], usual: Collection[str], catalog: Catalog
+) -> tuple[str, ...]:
+    """Returns the `usual` formats that may replace the first precision named, the fastest first; empty if it is
+    fixed.
+    """
+    faster = FASTER_PRECISIONS.get(named[0], ()) if named and work.precision_flexible else ()
+    allowed = set(usual) & set(USUAL_PRECISIONS if work.code_changes else SINGLE_PRECISIONS)
+    return numerics_of(work).tolerated((name for name in faster if name in allowed and name not in named), catalog)
 
 
 def platforms_of(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ...]:

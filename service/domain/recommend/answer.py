@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from service.domain.band import Band
@@ -156,8 +157,8 @@ class Question(NamedTuple):
     """The objective of an earlier question, to be compared with."""
     explain: tuple[str, ...] = ()
     """Instance types whose rejections are explained one by one."""
-    subjects: frozenset[str] = frozenset()
-    """The data set, the goal and the size of the model, in small letters with underscores."""
+    subjects: Mapping[str, str] = MappingProxyType({})
+    """The data set, the goal and the size of the model by request field, in small letters with underscores."""
 
     @property
     def modelled(self) -> Job | None:

@@ -240,7 +240,7 @@ class _MoreMemory:
         while (most := 2 * most) <= last:
             more, untried = _up_to(most, untried)
             if relaxation := self.relaxation({"max_nodes": most}, job, more, rejected, catalog):
-                return relaxation
+                return relaxation._replace(work=ChangeOfWork(job, counts=node_counts(least, most)))
             # Where twice the nodes do not help, more of them rarely do, and to try all at once takes less time.
             if not self.helped(job, untried, rejected, catalog):
                 return None

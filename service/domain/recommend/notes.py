@@ -34,11 +34,9 @@ TRAINING_ONLY = frozenset({
     "encoders_in_training",
 })  # fmt: skip
 INFERENCE_ONLY = frozenset({
-    "kv_cache_precision", "concurrency", "input_length", "output_length", "serving", "denoising_steps", "guidance",
+    "kv_cache_precision", "concurrency", "input_length", "output_length", "longest_output_length", "serving",
+    "denoising_steps", "guidance",
 })  # fmt: skip
-
-SUBJECTS = ("workload.dataset", "workload.goal", "workload.model_size")
-"""Fields that rules of thumb are about."""
 
 FIGURES_OF_A_GPU = frozenset({"peak_unknown", "power_unknown", "gpu_figures_unknown"})
 """Rejections because of a figure that a vendor does not publish."""
@@ -205,8 +203,8 @@ def _near_notes(nearest: Nearest | None, miss: NearestMiss | None) -> Iterator[N
 def _unknown_subjects(question: Question, catalog: Catalog) -> Iterator[str]:
     """Yields the fields whose value no rule of thumb is about."""
     # Most questions have no subject, so the subjects of the rules are collected only for the others.
-    if question.subjects and question.subjects.difference(*(prior.subjects for prior in catalog.reference.priors)):
-        yield from (name for name in SUBJECTS if name in question.given)
+    known = frozenset[str]().union(*(prior.subjects for prior in catalog.reference.priors)) if question.subjects else ()
+    yield from (field for field, name in question.subjects.items() if name not in known)
 
 
 def _fields_without_effect(question: Question) -> Iterator[str]:

@@ -86,7 +86,7 @@ def _applies(prior: Prior, question: Question) -> bool:
         return "workload.amount" in question.given and question.limits.deadline_hours is None
     if prior.objective is not None and OBJECTIVES[prior.objective].weights != question.objective.weights:
         return False
-    if prior.subjects and prior.subjects.isdisjoint(question.subjects):
+    if prior.subjects and prior.subjects.isdisjoint(question.subjects.values()):
         return False
     limits = question.constraints
     match prior.gpus:

@@ -34,7 +34,7 @@ NO_WORSE_THAN = log(2.0) + EVEN
 
 @dataclass(frozen=True)
 class Ranked:
-    """Candidates, best first. An unknown cost or speed is NaN.
+    """Candidates, best first. Unknown costs and hours are NaN.
 
     Scores are sums of logarithms relative to the best, so leaving candidates out shifts all others by the same amount
     and keeps their order.
@@ -46,8 +46,8 @@ class Ranked:
     """Price per hour, to which limits refer."""
     cost: Floats
     """Cost of the job; without one, of an hour."""
-    speed: Floats
-    """Inverse of the hours by which the objective ranks: of the job, of a request of a load, or of a sample."""
+    hours: Floats
+    """Hours by which the objective ranks: of the job, of a request of a load, or of a unit of work."""
     score: Floats
     """Score by the objective, less is better; infinite for candidates that miss a limit on the whole job."""
     candidate: Indices
@@ -59,7 +59,7 @@ class Ranked:
 
     def rows(self, indices: NDArray[Any]) -> "Ranked":
         """Returns some of the rows, by index or mask."""
-        columns = ("instance_type", "offer", "usd", "cost", "speed", "score", "candidate")
+        columns = ("instance_type", "offer", "usd", "cost", "hours", "score", "candidate")
         return replace(self, **{name: getattr(self, name)[indices] for name in columns})
 
     @property
@@ -93,7 +93,7 @@ class Ranked:
 
     def front(self, limit: int) -> list[bool]:
         """Returns for each of the first rows whether it is on the Pareto front of all rows."""
-        return pareto(self.cost, self.speed, min(limit, len(self.score)))
+        return pareto(self.cost, -self.hours, min(limit, len(self.score)))
 
 
 def rank(
@@ -121,7 +121,7 @@ def rank(
         offer=candidates.offer[order],
         usd=candidates.usd[order],
         cost=cost[order],
-        speed=1 / figures.hours[order],
+        hours=figures.hours[order],
         score=score[order],
         candidate=order,
         plans=plans,

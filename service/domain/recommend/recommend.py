@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from service.domain.arrays import Indices
 from service.domain.bill.seller_terms import is_held
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Prior
@@ -243,22 +244,29 @@ def _estimates(basis: Basis, ranked: Ranked, scores: Sequence[float], catalog: C
 
 
 def _current(basis: Basis, question: Question, catalog: Catalog) -> RankedOffer | None:
-    """Returns the caller's current machine at its cheapest offer in the requested regions, countries and markets."""
-    if question.work.current_instance is None:
+    """Returns the caller's current machine at its cheapest offer in the requested regions, countries and markets.
+
+    Where it has none there, its cheapest offer in the requested markets counts, or else that of all.
+    """
+    name, asked = question.work.current_instance, question.constraints
+    if name is None:
         return None
-    constraints = Constraints(
-        words={"instance": (question.work.current_instance,)},
-        region=question.constraints.region,
-        country=question.constraints.country,
-        continent=question.constraints.continent,
-        market=question.constraints.market,
+    anywhere = Constraints(words={"instance": (name,)}, market=asked.market)
+    there = anywhere._replace(
+        region=asked.region,
+        country=asked.country,
+        continent=asked.continent,
+        allow_unknown_region=asked.allow_unknown_region,
     )
-    admitted = select(constraints, catalog).admitted
-    offers = admitted.cheapest.offer[admitted.rows]
-    if not len(offers):
-        offers = np.array(catalog.offers_of(catalog.index_of[question.work.current_instance])[:1])
-    if not len(offers):
+    found = (_offers_within(constraints, catalog) for constraints in (there, anywhere, anywhere._replace(market=())))
+    offers = next((each for each in found if len(each)), None)
+    if offers is None:
         return None
     cheapest = int(offers[np.argmin(np.nan_to_num(catalog.offers.usd_per_hour_at(offers), nan=np.inf))])
     candidates = CheapestOffers.of(np.array([cheapest]), catalog)
     return replace(ranked_offer(basis, order(catalog, basis, candidates), 0, catalog), rank=0, score=0.0)
+
+
+def _offers_within(constraints: Constraints, catalog: Catalog) -> Indices:
+    admitted = select(constraints, catalog).admitted
+    return admitted.cheapest.offer[admitted.rows]

@@ -665,3 +665,61 @@ def test_a_price_that_is_carried_over_is_not_said_to_be_observed(client: TestCli
     codes = [[warning["code"] for warning in choice["warnings"]] for choice in answer["choices"]]
     assert any("price_assumed" in each for each in codes)
     assert not any({"price_assumed", "price_old"} <= set(each) for each in codes)
+
+
+def test_a_note_names_the_unknown_subject_and_not_a_known_one(client: TestClient) -> None:
+    answer = post_recommend(client, question(workload={"dataset": "ms_coco", "goal": "win a prize"}))
+    fields = {note["code"]: note["fields"] for note in answer["notes"]}
+    assert fields["not_weighed"] == ["workload.goal"]
+
+
+def test_a_field_of_inference_does_not_affect_training(client: TestClient) -> None:
+    work = {"model": "llama-3.1-8b", "longest_output_length": 100}
+    answer = post_recommend(client, question(workload=work))
+    fields = {note["code"]: note["fields"] for note in answer["notes"]}
+    assert "workload.longest_output_length" in fields["not_weighed"]
+
+
+def test_the_current_machine_has_its_cheapest_price_where_the_requested_region_has_none(client: TestClient) -> None:
+    machine, region = "aws/p4de.24xlarge", "ap-south-2"
+    offers = get_json(client, f"/prices?instance={machine}&market=on_demand&limit=100")["items"]
+    assert region not in {offer["region"] for offer in offers}
+    asked = question(constraints={"region": [region], "market": ["on_demand"]}, current_instance=machine, limit=1)
+    current = post_recommend(client, asked)["current"]
+    cheapest = min(offer["usd_per_hour"] for offer in offers if offer["usd_per_hour"])
+    assert current["usd_per_hour"] == pytest.approx(cheapest, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"family": ["Dsv5"]},
+        {"family": ["dsv5"]},
+        {"series": ["c7"]},
+        {"platform": ["CPU"]},
+        {"instance": ["aws/C7I.XLARGE"]},
+    ],
+    ids=str,
+)
+def test_machines_without_a_gpu_are_ranked_where_they_are_named_in_any_spelling(
+    client: TestClient, limits: dict[str, list[str]]
+) -> None:
+    answer = post_recommend(client, question("inference", workload={"model": "resnet-50"}, constraints=limits))
+    assert "without_gpu" not in {rejection["code"] for rejection in answer["rejections"]}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "precision", "expected"),
+    [
+        ("a100-sxm4-80gb", "fp64", "tf32"),
+        ("a100-sxm4-80gb", "fp32", "tf32"),
+        ("rtx-4090-24gb", "fp32", "fp32"),  # as fast as TF32 there
+        ("a100-sxm4-80gb", "fp16", "fp16"),
+    ],
+)
+def test_a_flexible_precision_is_replaced_by_faster_ones_alone(
+    client: TestClient, gpu: str, precision: str, expected: str
+) -> None:
+    work = {"precision": [precision], "precision_flexible": True, "code_changes": False}
+    answer = post_recommend(client, question("hpc", workload=work, constraints={"gpu": [gpu]}, limit=1))
+    assert answer["choices"][0]["estimate"]["precision"] == expected
