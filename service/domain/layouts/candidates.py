@@ -16,7 +16,7 @@ from service.domain.jobs.fixed_layout import CHECKPOINTINGS, FixedLayout
 from service.domain.layouts.cluster_table import Size
 from service.domain.layouts.usual import most_samples_per_micro_batch
 from service.domain.models.model import Model
-from service.domain.physics.parallelism import LayoutTable
+from service.domain.physics.parallelism import LayoutTable, crosses_slow_links
 
 Columns = dict[str, NDArray[Any]]
 MemorySaving = tuple[int, int]
@@ -113,11 +113,6 @@ class DegreeLimits:
     """Most GPUs of a context-parallel group."""
     experts: int = 0
     """Number that expert degrees must divide."""
-
-
-def crosses_slow_links(tensor: Number, linked_gpus: Number) -> Number:
-    """Whether some tensor-parallel group has GPUs that no fast link joins."""
-    return (tensor > linked_gpus) | (linked_gpus % tensor != 0)
 
 
 def usual_batch(model: Model, method: Method, purpose: str, sequence_length: int) -> int:

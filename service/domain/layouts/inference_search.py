@@ -42,7 +42,7 @@ from service.domain.physics.memory import (
     requests_with_room,
     sent_cache_bytes,
 )
-from service.domain.physics.parallelism import LayoutTable
+from service.domain.physics.parallelism import LayoutTable, crosses_slow_links
 from service.domain.physics.serving import steady_state
 
 
@@ -158,7 +158,8 @@ class _Pairs:
         `network` says that all pairs use it.
         """
         table, kinds = self.table, int(self.same_degrees.max(initial=0)) + 1
-        across = np.maximum(table.tensor, table.expert)[self.row] > clusters.linked_gpus[self.cluster]
+        linked = clusters.linked_gpus[self.cluster]
+        across = np.logical_or(crosses_slow_links(table.tensor[self.row], linked), table.expert[self.row] > linked)
         inside = clusters.linked_type[self.cluster] * kinds + self.same_degrees[self.row]
         unlike_any = int(inside.max(initial=0)) + 1 + np.arange(len(inside))
         return self._distinct(np.where(across | network, unlike_any, inside))

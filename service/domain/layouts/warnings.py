@@ -13,6 +13,7 @@ from service.domain.models.counts import multiplied_parameters
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.inference_roofline import steps_with_drafts
 from service.domain.physics.input_pipeline import feed_of
+from service.domain.physics.parallelism import crosses_slow_links
 from service.domain.physics.training_roofline import DECODE_SECONDS_PER_VCPU_SAMPLE, FAMILIES_OF_IMAGES
 from service.domain.statement import Statement, statement
 
@@ -69,7 +70,7 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     if not estimate.host.fits:
         yield statement(EstimateWarningCode.HOST_MEMORY, host=estimate.host)
     tensor = estimate.layout.tensor
-    crosses_nodes = tensor > cluster.linked_gpus
+    crosses_nodes = bool(crosses_slow_links(tensor, cluster.linked_gpus))
     if tensor > 1 and (crosses_nodes or cluster.interconnect in SLOW_INTERCONNECTS):
         yield statement(EstimateWarningCode.TENSOR_OVER_SLOW_LINKS, tensor=tensor, crosses_nodes=crosses_nodes)
     serving = job_estimate.job.serving

@@ -27,7 +27,13 @@ from service.domain.models.counts import (
 from service.domain.models.model import Transformer
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import DRAFTER_BYTES, adapter_bytes, cache_bytes_of_step
-from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, spread_of_experts
+from service.domain.physics.parallelism import (
+    AnyLayout,
+    Layout,
+    all_reduce_bytes,
+    crosses_slow_links,
+    spread_of_experts,
+)
 from service.domain.physics.resources import (
     Demands,
     StepTerms,
@@ -279,7 +285,7 @@ def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, toke
     t = config.model.transformer
     assert t is not None
     sums = all_reduce_bytes(sublayers * 2.0 * tokens * t.hidden, layout.tensor) / layout.pipeline
-    of_tensor = over_links("tensor", sums, layout.tensor <= linked_gpus)
+    of_tensor = over_links("tensor", sums, np.logical_not(crosses_slow_links(layout.tensor, linked_gpus)))
     if not t.moe_layers:
         return of_tensor
     spread = spread_of_experts(layout)

@@ -113,6 +113,11 @@ def all_reduce_bytes(size: Number, ranks: Number) -> Number:
     return 2.0 * (ranks - 1) / ranks * size
 
 
+def crosses_slow_links(tensor: Number, linked_gpus: Number) -> Number:
+    """Returns whether some tensor-parallel group has GPUs that no fast link joins."""
+    return (tensor > linked_gpus) | (linked_gpus % tensor != 0)
+
+
 def bubble_share(layout: AnyLayout) -> Number:
     """Idle time of a pipelined step over its busy time: (p - 1) / (v m), with p stages, m micro-batches and v virtual
     stages per GPU (Narayanan et al., Megatron-LM, SC'21).

@@ -34,7 +34,14 @@ from service.domain.physics.memory import (
     trainable_parameters,
     weight_bytes,
 )
-from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, bubble_share, spread_of_experts
+from service.domain.physics.parallelism import (
+    AnyLayout,
+    Layout,
+    all_reduce_bytes,
+    bubble_share,
+    crosses_slow_links,
+    spread_of_experts,
+)
 from service.domain.physics.resources import GRADIENTS, Demands, StepTerms, ideal_terms, over_links
 
 LAUNCH_SECONDS = 5e-6
@@ -239,7 +246,11 @@ def _demands_of_micro_batches(config: TrainingConfig, layout: AnyLayout, linked_
         ("weights", "memory"): on_each_gpu(traversals(config) * stored, layout, routed_share(model), 0) * rounds,
         ("launch", "seconds"): kernels * (traversals(config) + again) * LAUNCH_SECONDS * rounds,
         **({("routing", "seconds"): routed * ROUTING_SECONDS * rounds} if routed_layers(model) else {}),
-        **over_links("tensor", all_reduce_bytes(messages, layout.tensor), layout.tensor <= linked_gpus),
+        **over_links(
+            "tensor",
+            all_reduce_bytes(messages, layout.tensor),
+            np.logical_not(crosses_slow_links(layout.tensor, linked_gpus)),
+        ),
         **_expert_demands(layout, linked_gpus, tokens * routed * (4.0 + 2.0 * forward_again), t),
         **_context_demands(
             layout, linked_gpus, tokens * t.attending_layers / layout.pipeline * (3.0 + forward_again), t

@@ -13,7 +13,7 @@ from service.domain.errors import QuestionError
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.fixed_layout import FixedLayout
 from service.domain.jobs.stacks import SoftwareStack
-from service.domain.layouts.candidates import crosses_slow_links, degrees_of, memory_savings
+from service.domain.layouts.candidates import degrees_of, memory_savings
 from service.domain.layouts.cluster_table import cluster_table, distinct
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.training_search import (
@@ -23,6 +23,7 @@ from service.domain.layouts.training_search import (
 )
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
+from service.domain.physics.parallelism import crosses_slow_links
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster, faster
 from tests.builders.gpus import gpu_with_peaks

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.fixed_layout import FixedLayout
-from service.domain.layouts.candidates import crosses_slow_links
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.would_fit import FitChange, nearest_changes
 from service.domain.physics.cluster import Cluster
+from service.domain.physics.parallelism import crosses_slow_links
 from service.domain.units import GIB
 from tests.builders.calibrations import FITTED
 from tests.builders.clusters import cluster
