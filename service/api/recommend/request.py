@@ -250,7 +250,6 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         ),
         loading=loading_of(work, None) if job is None else job.loading,
         samples=None if work.amount is None else work.amount.samples,
-        decodes_on_gpu=work.host.gpu_decoding,
         concurrent_runs=work.concurrent_runs,
         fault_tolerant=bool(work.fault_tolerant),
         refused_precisions=refused_precisions(work, catalog),

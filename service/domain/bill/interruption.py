@@ -229,7 +229,6 @@ def break_even_rate(
 class Rates:
     """Interruptions per hour of a spot node, by instance type; NaN where there is no prior."""
 
-    low: Floats
     likely: Floats
     high: Floats
     lost_together: Floats
@@ -237,7 +236,7 @@ class Rates:
     """Share of the time in which capacity is available; 1 where it is unknown, so that no waiting is counted."""
 
 
-NO_PRIOR = (np.nan, np.nan, np.nan, np.nan, 1.0)
+NO_PRIOR = (np.nan, np.nan, np.nan, 1.0)
 """Fields of `Rates` where there is no prior."""
 
 
@@ -253,8 +252,8 @@ def spot_rates(catalog: Catalog) -> Rates:
             rows[provider, gpu] = NO_PRIOR
         else:
             rate, available = prior.per_hour, prior.available_share or 1.0
-            rows[provider, gpu] = (rate.low, rate.likely, rate.high, prior.lost_together, available)
-    return Rates(*np.array([rows[key] for key in keys], np.float64).reshape(-1, 5).T)
+            rows[provider, gpu] = (rate.likely, rate.high, prior.lost_together, available)
+    return Rates(*np.array([rows[key] for key in keys], np.float64).reshape(-1, 4).T)
 
 
 @dataclass(frozen=True, slots=True)

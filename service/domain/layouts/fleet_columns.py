@@ -49,7 +49,6 @@ class EstimateColumns(LayoutFigures):
     `instances` are those that serve a load; without a load, one for each run.
     """
 
-    nodes: Floats
     runs: Mask
     """Whether the GPU has a requested precision, and the figures that estimates need."""
     holds: Mask
@@ -124,10 +123,7 @@ def estimate_columns(
             getattr(columns, name)[part.indices] = getattr(estimates, name)
     narrow = layouts.astype(np.min_scalar_type(int(layouts.max())))  # a quarter of the bytes for every cached job
     return (
-        tuple(
-            replace(taken(columns, of_types), nodes=np.broadcast_to(np.float64(count), len(of_types)))
-            for of_types, count in zip(clusters.of_types, counts, strict=True)
-        ),
+        tuple(taken(columns, of_types) for of_types in clusters.of_types),
         tuple(FleetLayouts(narrow, of_types) for of_types in clusters.of_types),
     )
 
@@ -177,7 +173,6 @@ def no_estimates(rows: int, limits: int = 0) -> EstimateColumns:
     """Returns columns of types on which nothing runs."""
     return EstimateColumns(
         **no_figures(rows, limits),
-        nodes=np.ones(rows),
         runs=np.zeros(rows, np.bool_),
         holds=np.ones(rows, np.bool_),
         usable_bytes=np.zeros(rows),
@@ -392,7 +387,6 @@ def _columns(
         hours = np.where(likely > 0, work / likely / SECONDS_AN_HOUR, np.inf)
     return EstimateColumns(
         **figures,
-        nodes=table.nodes,
         runs=np.ones(len(table), np.bool_),
         holds=np.ones(len(table), np.bool_),
         usable_bytes=table.usable_bytes,

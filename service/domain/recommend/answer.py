@@ -104,7 +104,6 @@ class WorkContext(NamedTuple):
     loading: SampleLoading = SampleLoading()
     samples: float | None = None
     """Samples of one epoch, if the amount is given in samples."""
-    decodes_on_gpu: bool = False
     concurrent_runs: int = 1
     fault_tolerant: bool = False
     refused_precisions: tuple[str, ...] = ()

@@ -509,7 +509,7 @@ def _estimate_by_name(
         rate = runs.measured_or_scaled(instance_type, work.precision)
         if rate is not None:
             rates[index] = rate
-    options = tuple(replace(no_estimates(types), nodes=np.full(types, float(count))) for count in counts)
+    options = tuple(no_estimates(types) for _ in counts)
     if counts[0] == 1:
         _fill(options[0], rates, work)
     of_one = {(index, 1): rate for index, rate in rates.items()}

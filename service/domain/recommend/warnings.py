@@ -197,7 +197,7 @@ def cpus_decode_too_slowly(
     context: WorkContext, offer: RankedOffer, modelled: JobEstimate | None, catalog: Catalog
 ) -> bool:
     """Returns whether the samples may be images, and the CPUs of the host prepare them too slowly for the GPUs."""
-    if context.decodes_on_gpu or (modelled is not None and modelled.job.model.family not in FAMILIES_OF_IMAGES):
+    if context.loading.gpu_decoding or (modelled is not None and modelled.job.model.family not in FAMILIES_OF_IMAGES):
         return False
     codes = {warning.code for warning in _host_warnings(_Subject(context, offer, modelled, catalog))}
     bound = modelled is not None and modelled.estimate.bottleneck == "host_cpu"

@@ -216,7 +216,7 @@ def test_it_equals_the_formulas_of_one_run(
 ) -> None:
     hours, spread, nodes = (np.array(column, np.float64) for column in zip(*runs, strict=True))
     same = np.ones(len(runs))
-    rates = Rates(same * rate / times, same * rate, same * rate * times, same * together, same * available)
+    rates = Rates(same * rate, same * rate * times, same * together, same * available)
     found = expected(hours, hours * spread, nodes, rates, saves)
     for place, (work, wider, count) in enumerate(runs):
         per_hour = Band(rate / times, rate, rate * times).times(gang_rate(1.0, count, together))
@@ -233,6 +233,6 @@ def test_it_equals_the_formulas_of_one_run(
 
 def test_where_nothing_is_believed_the_hours_stay() -> None:
     unknown = np.array([np.nan])
-    rates = Rates(unknown, unknown, unknown, unknown, np.ones(1))
+    rates = Rates(unknown, unknown, unknown, np.ones(1))
     found = expected(np.array([5.0]), np.array([7.0]), np.ones(1), rates, Checkpoints(30, 300))
     assert (found.paid[0], found.paid_high[0], found.elapsed[0]) == (5.0, 7.0, 5.0)
