@@ -14,3 +14,6 @@ class SampleLoading(NamedTuple):
     sample_mb: float | None = None
     from_local_disks: bool = False
     single_threaded: bool = False
+
+
+STATED_NOTHING = SampleLoading()

@@ -32,6 +32,7 @@ from service.domain.physics.generation import (
     shares_of,
 )
 from service.domain.physics.inference_roofline import ForwardEngines, forward_batch, forward_demands
+from service.domain.physics.input_pipeline import samples_fed
 from service.domain.physics.load import Replicas
 from service.domain.physics.memory import (
     conversations_held,
@@ -369,7 +370,8 @@ def _speed(search: _InferenceSearch, tried: _Pairs, places: Floats) -> _Speed:
     if config.serving is None:
         return _generation(config, engines, layouts, places)
     transfer = sent_cache_bytes(engines.config, layouts) * clusters.unit_seconds["network"][tried.cluster]
-    return _serving(search, tried, Replicas.of(engines, places, layouts.data, _slowness(search, tried)), transfer)
+    replicas = Replicas.of(engines, places, layouts.data, _slowness(search, tried), _fed(search, tried))
+    return _serving(search, tried, replicas, transfer)
 
 
 def _slowness(search: _InferenceSearch, pairs: _Pairs) -> Floats:
@@ -378,6 +380,12 @@ def _slowness(search: _InferenceSearch, pairs: _Pairs) -> Floats:
     """
     serving = search.config.serving
     return 1.0 / _bands(search, pairs)[:, 0 if serving is not None and serving.safe else 1]
+
+
+def _fed(search: _InferenceSearch, pairs: _Pairs) -> Floats:
+    """Returns the samples per second that the hosts of each pair prepare; infinite where this is unknown."""
+    loading = search.config.loading
+    return np.array([samples_fed(cluster, loading) for cluster in search.clusters.clusters])[pairs.cluster]
 
 
 def _bands(search: _InferenceSearch, pairs: _Pairs) -> Floats:
@@ -389,7 +397,7 @@ def _forward(search: _InferenceSearch, pairs: _Pairs, places: Floats) -> _Speed:
     """Figures of networks that pass over batches of samples. In every layout each GPU works alone."""
     engines, gpus = _forward_engines(search, pairs), search.clusters.gpus[pairs.cluster]
     if search.config.serving is not None:
-        replicas = Replicas.of(engines, places, gpus, _slowness(search, pairs))
+        replicas = Replicas.of(engines, places, gpus, _slowness(search, pairs), _fed(search, pairs))
         return _serving(search, pairs, replicas, np.zeros(len(places)))
     seconds = engines.at(places)
     return _Speed.of_one(places * gpus / np.asarray(seconds.step + places * seconds.prompt), places * gpus)
