@@ -39,6 +39,7 @@ from service.domain.physics.memory import (
     inference_memory,
     plannable_bytes,
     replicas_in_use,
+    requests_at_once,
     requests_with_room,
     sent_cache_bytes,
 )
@@ -259,8 +260,7 @@ def _room_and_bytes(
     each = factors.total(MEMORY, memory.request, {})
     in_cache, fit = requests_with_room(config, usable, memory), (usable - empty) / each
     room = np.asarray(room_by_memory(config, fit, in_cache))
-    asked = config.concurrency / np.asarray(replicas_in_use(config, layouts)) if config.concurrency else room
-    running = np.maximum(1.0, np.minimum(asked, room))
+    running = np.maximum(1.0, np.minimum(requests_at_once(config, layouts, room), room))
     held = np.where(room > 0, conversations_held(config, running), config.longest_over_mean)
     return room, empty + each * held, empty + each, empty
 
@@ -384,8 +384,10 @@ def _slowness(search: _InferenceSearch, pairs: _Pairs) -> Floats:
 
 def _fed(search: _InferenceSearch, pairs: _Pairs) -> Floats:
     """Returns the samples per second that the hosts of each pair prepare; infinite where this is unknown."""
-    loading = search.config.loading
-    return np.array([samples_fed(cluster, loading) for cluster in search.clusters.clusters])[pairs.cluster]
+    loading, clusters = search.config.loading, search.clusters.clusters
+    if not loading.may_limit:
+        return np.full(len(pairs.cluster), np.inf)
+    return np.array([samples_fed(cluster, loading) for cluster in clusters])[pairs.cluster]
 
 
 def _bands(search: _InferenceSearch, pairs: _Pairs) -> Floats:
@@ -420,8 +422,7 @@ def _forward_engines(search: _InferenceSearch, pairs: _Pairs) -> ForwardEngines:
 
 def _in_flight(config: InferenceConfig, layouts: LayoutTable, places: Floats) -> tuple[Floats, Floats]:
     """Requests in flight on each replica, and the replicas that have some."""
-    replicas = np.asarray(replicas_in_use(config, layouts))
-    return config.concurrency / replicas if config.concurrency else places, replicas
+    return np.asarray(requests_at_once(config, layouts, places)), np.asarray(replicas_in_use(config, layouts))
 
 
 def _generation(config: InferenceConfig, engines: CalibratedEngines, layouts: LayoutTable, places: Floats) -> _Speed:

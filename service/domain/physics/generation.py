@@ -37,6 +37,7 @@ from service.domain.physics.memory import (
     figures,
     inference_memory,
     replicas_in_use,
+    requests_at_once,
     requests_in,
     requests_with_room,
     sent_cache_bytes,
@@ -159,10 +160,8 @@ def shares_of(config: InferenceConfig, layout: AnyLayout, state: SteadyState, mo
 
 
 def requests_in_flight(config: InferenceConfig, layout: Layout, room: float) -> float:
-    """Requests in flight on each replica: as many as the configuration asks for, or as there is room for."""
-    if not config.concurrency:
-        return max(1.0, room)
-    return config.concurrency / float(replicas_in_use(config, layout))
+    """Requests in flight on each replica; one where there is room for none."""
+    return float(requests_at_once(config, layout, max(1.0, room)))
 
 
 def room_by_memory(config: InferenceConfig, fit: Number, in_cache: Number) -> Number:
