@@ -401,10 +401,15 @@ def month_text(bill: MarketBill) -> str:
 
 def missed_text(served: ServedLoad) -> str:
     """Returns the limits of a load that no allowed number of instances keeps, with what would be possible."""
-    limits, reached = served.serving.limits, {name: least for name, least in served.missed.items() if least < inf}
+    serving, reached = served.serving, {name: least for name, least in served.missed.items() if least < inf}
+    # `POST /estimate` fixes the number of machines by another field.
+    fields = {"max_instances": "instances"} if serving.min_instances == serving.max_instances else {}
     if not reached:
         return "The load is not served within its limits, and no change of a single limit is enough."
-    faults = (f"{name} is {limits[name]:g}, and the least is {least:.4g}" for name, least in reached.items())
+    faults = (
+        f"{fields.get(name, name)} is {serving.limits[name]:g}, and the least is {least:.4g}"
+        for name, least in reached.items()
+    )
     return f"The load is not served within its limits: {'; '.join(faults)}."
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from service.domain.arrays import Indices, Number
 from service.domain.catalog.precision import activation_bytes, bytes_per_value
+from service.domain.jobs.loading import STATED_NOTHING, SampleLoading
 from service.domain.jobs.serving import Serving
 from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
 from service.domain.models.counts import cache_bytes, kv_cache_bytes
@@ -158,6 +159,7 @@ class InferenceConfig:
     """Tokens of the longest answer; None if all answers have one length."""
     serving: Serving | None = None
     """The load to serve, with its limits and distributions of lengths; None if `concurrency` is the load."""
+    loading: SampleLoading = STATED_NOTHING
     software: SoftwareStack = UNKNOWN
     memory_confidence: float = USUAL_CONFIDENCE
     """Probability with which the GPUs' memory has to suffice."""

@@ -481,6 +481,7 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
             static_batches=job.software.stack.static_batches or not job.model.generates,
             clients_queue=not job.model.generates,
         ),
+        loading=job.loading,
         software=job.software,
         memory_confidence=job.memory_confidence,
     )

@@ -14,3 +14,11 @@ class SampleLoading(NamedTuple):
     sample_mb: float | None = None
     from_local_disks: bool = False
     single_threaded: bool = False
+
+    @property
+    def may_limit(self) -> bool:
+        """Whether enough is stated for a rate of the hosts, which may be below that of their GPUs."""
+        return self.samples_per_second_per_vcpu is not None or self.sample_mb is not None
+
+
+STATED_NOTHING = SampleLoading()

@@ -322,7 +322,7 @@ def _estimate(calibration: Calibration, job: Job, part: _Part) -> tuple[Estimate
 def _most_samples_fed(calibration: Calibration, loading: SampleLoading, table: ClusterTable) -> Floats:
     """Returns low, likely and high samples per second that the hosts of each cluster bring; infinite if unknown."""
     most = np.full((len(table), 3), np.inf)
-    if loading.samples_per_second_per_vcpu is not None or loading.sample_mb is not None:
+    if loading.may_limit:
         for row, cluster in enumerate(table.clusters):
             bands = (calibration.bands.of_feed(part, rate) for part, rate in feed_of(cluster, loading).items())
             ends = [(band.low, band.likely, band.high) for band in bands]

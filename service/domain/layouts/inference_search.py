@@ -33,12 +33,14 @@ from service.domain.physics.generation import (
 )
 from service.domain.physics.host_memory import BytesByLayout
 from service.domain.physics.inference_roofline import ForwardEngines, forward_batch, forward_demands
+from service.domain.physics.input_pipeline import samples_fed
 from service.domain.physics.load import Replicas
 from service.domain.physics.memory import (
     conversations_held,
     inference_memory,
     plannable_bytes,
     replicas_in_use,
+    requests_at_once,
     requests_with_room,
     sent_cache_bytes,
 )
@@ -260,8 +262,7 @@ def _room_and_bytes(
     each = factors.total(MEMORY, memory.request, {})
     in_cache, fit = requests_with_room(config, usable, memory), (usable - empty) / each
     room = np.asarray(room_by_memory(config, fit, in_cache))
-    asked = config.concurrency / np.asarray(replicas_in_use(config, layouts)) if config.concurrency else room
-    running = np.maximum(1.0, np.minimum(asked, room))
+    running = np.maximum(1.0, np.minimum(requests_at_once(config, layouts, room), room))
     held = np.where(room > 0, conversations_held(config, running), config.longest_over_mean)
     return room, empty + each * held, empty + each, empty
 
@@ -371,7 +372,8 @@ def _speed(search: _InferenceSearch, tried: _Pairs, places: Floats) -> _Speed:
     if config.serving is None:
         return _generation(config, engines, layouts, places)
     transfer = sent_cache_bytes(engines.config, layouts) * clusters.unit_seconds["network"][tried.cluster]
-    return _serving(search, tried, Replicas.of(engines, places, layouts.data, _slowness(search, tried)), transfer)
+    replicas = Replicas.of(engines, places, layouts.data, _slowness(search, tried), _fed(search, tried))
+    return _serving(search, tried, replicas, transfer)
 
 
 def _slowness(search: _InferenceSearch, pairs: _Pairs) -> Floats:
@@ -380,6 +382,14 @@ def _slowness(search: _InferenceSearch, pairs: _Pairs) -> Floats:
     """
     serving = search.config.serving
     return 1.0 / _bands(search, pairs)[:, 0 if serving is not None and serving.safe else 1]
+
+
+def _fed(search: _InferenceSearch, pairs: _Pairs) -> Floats:
+    """Returns the samples per second that the hosts of each pair prepare; infinite where this is unknown."""
+    loading, clusters = search.config.loading, search.clusters.clusters
+    if not loading.may_limit:
+        return np.full(len(pairs.cluster), np.inf)
+    return np.array([samples_fed(cluster, loading) for cluster in clusters])[pairs.cluster]
 
 
 def _bands(search: _InferenceSearch, pairs: _Pairs) -> Floats:
@@ -391,7 +401,7 @@ def _forward(search: _InferenceSearch, pairs: _Pairs, places: Floats) -> _Speed:
     """Figures of networks that pass over batches of samples. In every layout each GPU works alone."""
     engines, gpus = _forward_engines(search, pairs), search.clusters.gpus[pairs.cluster]
     if search.config.serving is not None:
-        replicas = Replicas.of(engines, places, gpus, _slowness(search, pairs))
+        replicas = Replicas.of(engines, places, gpus, _slowness(search, pairs), _fed(search, pairs))
         return _serving(search, pairs, replicas, np.zeros(len(places)))
     seconds = engines.at(places)
     return _Speed.of_one(places * gpus / np.asarray(seconds.step + places * seconds.prompt), places * gpus)
@@ -414,8 +424,7 @@ def _forward_engines(search: _InferenceSearch, pairs: _Pairs) -> ForwardEngines:
 
 def _in_flight(config: InferenceConfig, layouts: LayoutTable, places: Floats) -> tuple[Floats, Floats]:
     """Requests in flight on each replica, and the replicas that have some."""
-    replicas = np.asarray(replicas_in_use(config, layouts))
-    return config.concurrency / replicas if config.concurrency else places, replicas
+    return np.asarray(requests_at_once(config, layouts, places)), np.asarray(replicas_in_use(config, layouts))
 
 
 def _generation(config: InferenceConfig, engines: CalibratedEngines, layouts: LayoutTable, places: Floats) -> _Speed:

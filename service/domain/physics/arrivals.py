@@ -172,6 +172,15 @@ class ArrivalTimes:
         later_tokens = np.maximum(0.0, self.tokens - 1.0)
         return np.asarray(self.prompt.variance + self.answer_variation * (seconds_per_token * later_tokens) ** 2)
 
+    def at_most(self, fed: Floats, clients: Floats) -> "ArrivalTimes":
+        """Returns the times of a fixed number of clients whose requests are prepared at this rate at most.
+
+        They wait for it before the engine, as long as Little's law says.
+        """
+        rate, wait = np.minimum(self.rate, fed), np.maximum(0.0, clients / fed - self.mean_request)
+        running, first = self.running * rate / self.rate, self.least_first_token + wait
+        return replace(self, rate=rate, running=running, least_first_token=np.asarray(first))
+
     @property
     def mean_first_token(self) -> Floats:
         """Mean seconds to the first token."""

@@ -155,7 +155,7 @@ def _pools(replicas: Replicas, transfer: Floats, serving: Serving) -> tuple[Load
     readers = _Prefill(replicas.engines, transfer / slowness), np.ones(len(slowness))
     writers = _Decode(replicas.engines), replicas.places
     return (
-        LoadSearch.of(Replicas.of(*readers, replicas.count, slowness), of_prompts),
+        LoadSearch.of(Replicas.of(*readers, replicas.count, slowness, replicas.fed * replicas.count), of_prompts),
         LoadSearch.of(Replicas.of(*writers, replicas.count, slowness), of_answers),
     )
 

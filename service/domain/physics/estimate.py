@@ -239,13 +239,16 @@ def fed(estimate: Estimate, feed: Mapping[str, Band]) -> Estimate:
     band = Band(*(min(getattr(each, end) for each in rates) for end in ("low", "likely", "high")))
     if band == samples:
         return estimate
-    share, tokens = band.likely / samples.likely, estimate.tokens_per_second
+    share, tokens, first = band.likely / samples.likely, estimate.tokens_per_second, estimate.seconds_to_first_token
+    # Requests wait for the host as long as Little's law says.
+    wait = (estimate.concurrency or 0.0) * (1.0 / band.likely - 1.0 / samples.likely)
     return replace(
         estimate,
         samples_per_second=band,
         tokens_per_second=None if tokens is None else band.times(tokens.likely / samples.likely),
+        seconds_to_first_token=None if first is None else first.times(1.0 + wait / first.likely),
         step=step if share == 1.0 else step.waiting(step.seconds / share, part),
-        gpu_samples_per_second=samples.likely,
+        gpu_samples_per_second=estimate.gpu_samples_per_second or samples.likely,
     )
 
 
@@ -323,7 +326,8 @@ def _estimate_forward(
     most = forward_batch(config)
     served = served_load(engine, config, cluster, layout, most if need.fits and host.fits else 0.0, errors.around(1.0))
     in_flight = most if served is None else served.in_flight / served.instances.likely
-    estimate = Estimate(need, host, layout, new, concurrency=in_flight, served=served)
+    of_gpus = None if served is None else served.most_of_gpus
+    estimate = Estimate(need, host, layout, new, concurrency=in_flight, served=served, gpu_samples_per_second=of_gpus)
     if not (timed and need.may_fit and host.fits):
         return estimate
     terms = forward_terms(config, cluster, most if served is None else served.running)
@@ -366,6 +370,7 @@ def _estimate_generation(
         new,
         concurrency=in_flight * replicas if served is None else served.in_flight / served.instances.likely,
         served=served,
+        gpu_samples_per_second=None if served is None else served.most_of_gpus,
         # More tokens fit than by arithmetic where published runs took less memory.
         kv_cache_tokens=max(
             cache_tokens_that_fit(config, plannable, layout, memory.ideal), config.shared_prompt + in_cache

@@ -28,6 +28,7 @@ from service.domain.physics.inference_roofline import (
     step_unpacking_flops,
     step_weight_bytes,
 )
+from service.domain.physics.input_pipeline import samples_fed
 from service.domain.physics.load import TIMES, Engines, Replicas, Served
 from service.domain.physics.memory import (
     CACHE,
@@ -36,6 +37,7 @@ from service.domain.physics.memory import (
     figures,
     inference_memory,
     replicas_in_use,
+    requests_at_once,
     requests_in,
     requests_with_room,
     sent_cache_bytes,
@@ -158,10 +160,8 @@ def shares_of(config: InferenceConfig, layout: AnyLayout, state: SteadyState, mo
 
 
 def requests_in_flight(config: InferenceConfig, layout: Layout, room: float) -> float:
-    """Requests in flight on each replica: as many as the configuration asks for, or as there is room for."""
-    if not config.concurrency:
-        return max(1.0, room)
-    return config.concurrency / float(replicas_in_use(config, layout))
+    """Requests in flight on each replica; one where there is room for none."""
+    return float(requests_at_once(config, layout, max(1.0, room)))
 
 
 def room_by_memory(config: InferenceConfig, fit: Number, in_cache: Number) -> Number:
@@ -208,7 +208,7 @@ class ServedLoad:
     in_flight: float
     """Requests of all instances that run, wait or are on their way."""
     utilisation: float
-    """Rate of a replica divided by its highest rate."""
+    """Rate of a replica divided by its highest rate, which its host may limit."""
     requests_per_second: float
     """Rate of all instances together."""
     seconds_per_request: float
@@ -220,6 +220,8 @@ class ServedLoad:
     """Instances that only read prompts."""
     seconds_of_transfer: float = 0.0
     """Seconds in which an instance that reads prompts sends the cache of one."""
+    most_of_gpus: float | None = None
+    """Highest requests per second of the GPUs of an instance, where its hosts limit the load; None elsewhere."""
 
     @property
     def batch(self) -> float:
@@ -347,7 +349,8 @@ def served_load(
     # Engines as fast as the high end of the band, the likely figure and the low end.
     speeds = np.array([rates.high, rates.likely, rates.low])
     count = float(layout.data if generates else cluster.gpus)
-    replicas = Replicas.of(engine, np.full(3, room), np.full(3, count), 1.0 / speeds)
+    fed = samples_fed(cluster, config.loading)
+    replicas = Replicas.of(engine, np.full(3, room), np.full(3, count), 1.0 / speeds, fed)
     sent = float(sent_cache_bytes(config, layout)) if serving.disaggregated else 0.0
     transfer = np.full(3, sent / cluster.network_bytes_per_second)
     served = serve_load(replicas, transfer, serving)
@@ -372,6 +375,9 @@ def served_load(
         running=running,
         in_flight=serving.concurrency or rate * float(times.mean_request[0]),
         utilisation=float(served.utilisation[0]),
+        most_of_gpus=float(replicas.most_of_engines(serving)[0]) * count
+        if replicas.hosts_limit(served.fewest, serving)[0]
+        else None,
         requests_per_second=rate,
         seconds_per_request=request,
         tokens=TokenTimes(

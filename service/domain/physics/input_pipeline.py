@@ -1,6 +1,7 @@
 """The input of a job: CPU cores that prepare samples for the GPUs, and the network that brings them."""
 
 from dataclasses import dataclass
+from math import inf
 
 from service.domain.catalog.hardware import InstanceType
 from service.domain.jobs.loading import SampleLoading
@@ -67,3 +68,8 @@ def feed_of(cluster: Cluster, loading: SampleLoading) -> dict[str, float]:
         "network_reads": samples_read_per_second(network, loading),
     }
     return {part: rate for part, rate in rates.items() if rate is not None}
+
+
+def samples_fed(cluster: Cluster, loading: SampleLoading) -> float:
+    """Samples per second that the hosts bring to all GPUs; infinite where no rate of them is known."""
+    return min(feed_of(cluster, loading).values(), default=inf)

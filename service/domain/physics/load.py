@@ -148,18 +148,34 @@ class Replicas:
     """Replicas of an instance."""
     slowness: Floats
     """Factor from the calibrated seconds of an engine to the likely ones."""
+    fed: Floats
+    """Requests per second that the host of a replica prepares; infinite where this is unknown."""
     full: EngineTimes
     """Likely seconds with all places taken."""
 
     @staticmethod
-    def of(engines: Engines, places: Floats, count: Floats, slowness: Floats) -> "Replicas":
-        """Returns the replicas, with the likely seconds of engines whose places are all taken."""
-        return Replicas(engines, places, count, slowness, engines.under_load(places).times(slowness))
+    def of(
+        engines: Engines, places: Floats, count: Floats, slowness: Floats, fed: Floats | float = np.inf
+    ) -> "Replicas":
+        """Returns the replicas, with the likely seconds of engines whose places are all taken.
+
+        `fed` is the requests per second that the hosts of an instance prepare.
+        """
+        full = engines.under_load(places).times(slowness)
+        return Replicas(engines, places, count, slowness, np.asarray(fed / count), full)
+
+    def hosts_limit(self, instances: Floats, serving: Serving) -> Mask:
+        """Whether fewer instances would carry the load, or these would answer more clients, if hosts prepared more."""
+        of_host, of_engines = self.fed * self.count, self.most_of_engines(serving) * self.count
+        if serving.concurrency is not None:
+            return np.asarray(self.times(serving.load / (instances * self.count), serving).rate >= ALMOST * self.fed)
+        fewer = np.asarray(serving.load / (1.0 - serving.headroom) / np.maximum(instances - 1.0, 1e-9))
+        return (of_host < ALMOST * fewer) & (fewer <= of_engines)
 
     def rows(self, rows: Indices) -> "Replicas":
         """Returns some of the rows."""
-        full = taken(self.full, rows)
-        return Replicas(self.engines.rows(rows), self.places[rows], self.count[rows], self.slowness[rows], full)
+        places, count, slowness, fed = (column[rows] for column in (self.places, self.count, self.slowness, self.fed))
+        return Replicas(self.engines.rows(rows), places, count, slowness, fed, taken(self.full, rows))
 
     def seconds(self, running: Floats) -> EngineTimes:
         """Returns the likely seconds of the engines while these requests run on each."""
@@ -173,10 +189,15 @@ class Replicas:
         seconds = self.full
         for _ in range(2):
             seconds = self.seconds(np.clip(running_at(seconds, load, self.places, serving), 1.0, self.places))
-        return arrival_times(seconds, load, self.places, serving)
+        times = arrival_times(seconds, load, self.places, serving)
+        return times if serving.concurrency is None else times.at_most(self.fed, clients=load)
 
     def most(self, serving: Serving) -> Floats:
-        """Returns the highest rate of a replica in requests per second."""
+        """Returns the highest rate of a replica in requests per second, which its host may limit."""
+        return np.minimum(self.most_of_engines(serving), self.fed)
+
+    def most_of_engines(self, serving: Serving) -> Floats:
+        """Returns the highest rate of a replica whose host prepares enough requests."""
         full, answer = self.full, serving.answer
         tokens = answer.longest_of(self.places) if serving.static_batches else answer.mean
         return np.asarray(self.places / (full.of_steps(tokens) + self.places * full.of_request(tokens)))

@@ -435,7 +435,16 @@ def _room_for_requests(plannable: Number, memory: InferenceMemory) -> Number:
 
 def replicas_in_use(config: InferenceConfig, layout: AnyLayout) -> Number:
     """Copies of the model that have a request to process."""
-    return np.minimum(layout.data, max(1.0, config.concurrency)) if config.concurrency else layout.data
+    most = config.concurrency or config.burst
+    return np.minimum(layout.data, max(1.0, most)) if most else layout.data
+
+
+def requests_at_once(config: InferenceConfig, layout: AnyLayout, room: Number) -> Number:
+    """Requests in flight on each replica: as many as are asked for, else as there is room for and a burst has."""
+    replicas = replicas_in_use(config, layout)
+    if config.concurrency:
+        return config.concurrency / replicas
+    return np.minimum(room, max(1.0, config.burst) / replicas) if config.burst else room
 
 
 def conversations_held(config: InferenceConfig, requests: Number) -> Number:

@@ -516,3 +516,34 @@ def test_an_answer_of_one_token_has_no_time_between_tokens(client: TestClient) -
     assert one == unlimited == limited
     assert one["seconds_per_output_token"] is None
     assert load(client, requests_per_second=40, output_length=2)["seconds_per_output_token"] > 0
+
+
+@pytest.mark.parametrize("samples", [1, 12, 100])
+@pytest.mark.parametrize("engine", ["vllm", "transformers"])
+def test_an_amount_of_few_samples_has_no_more_requests_in_flight_than_samples(
+    client: TestClient, samples: int, engine: str
+) -> None:
+    """The time per token was that of hundreds of requests, and contradicted the hours."""
+    work = {
+        "task": "inference",
+        "model": "llama-3.1-8b",
+        "software": {"engine": engine},
+        "amount": {"samples": samples},
+    }
+    lengths = {"input_length": 1000, "output_length": 300}
+    asked, as_clients = (
+        post_estimate(client, {"workload": {**work, **lengths, **more}, "machine": "aws/p5.48xlarge"})["estimate"]
+        for more in ({}, {"concurrency": samples})
+    )
+    assert asked["concurrency"] == samples
+    assert asked == as_clients
+    at_least = 299 * asked["seconds_per_output_token"]["likely"]
+    assert at_least <= asked["hours"]["likely"] * 3600 * 1.02
+
+
+def test_a_number_of_machines_that_is_too_small_is_named_by_its_own_field(client: TestClient) -> None:
+    serving = {"requests_per_second": 20, "input_length": 1000, "output_length": 200}
+    work = {"task": "inference", "model": "llama-3.1-8b", "serving": serving, "software": {"engine": "vllm"}}
+    found = post_estimate(client, {"workload": work, "machine": "aws/g6e.xlarge", "instances": 2})["load"]
+    assert not found["keeps_limits"]
+    assert "limits: instances is 2, and the least is" in found["reason"]

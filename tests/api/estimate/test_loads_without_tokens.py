@@ -188,6 +188,57 @@ def test_images_that_cpus_usually_prepare_too_slowly_are_stated(
         assert "read 700 images per second, and its 4 vCPUs usually prepare 520" in texts[0]
 
 
+CHAT_WITH_IMAGES = {"image_tokens": 1200, "input_length": 1500, "output_length": 20, "software": {"engine": "vllm"}}
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "images_per_vcpu"),
+    [("vit-l-16", {}, 30.0), ("qwen2.5-vl-7b", CHAT_WITH_IMAGES, 0.5)],
+)
+def test_a_load_takes_the_machines_whose_cpus_prepare_its_images(
+    client: TestClient, model: str, fields: dict[str, Any], images_per_vcpu: float
+) -> None:
+    """By hand: 4 vCPUs prepare four times the images of one, of which a fifth stays free under a rate of arrivals."""
+    fed, host = 4 * images_per_vcpu, {"host": {"cpu_samples_per_second_per_vcpu": images_per_vcpu}}
+    for serving, instances, rate in (
+        ({"requests_per_second": 3.9 * fed}, 5, 3.9 * fed),
+        ({"requests_per_second": 3.9 * fed, "headroom": 0}, 4, 3.9 * fed),
+        ({"concurrency": 60, "max_seconds_per_request": 15.5 / fed, "percentile": 50}, 4, 4 * fed),
+    ):
+        asked = work(model, serving, **fields, **host)
+        answer = post_estimate(client, {"workload": asked, "machine": "aws/g6e.xlarge"})
+        found = answer["load"]
+        assert (found["instances"], found["requests_per_second"]) == (instances, pytest.approx(rate, rel=1e-3))
+        assert found["utilisation"] == pytest.approx(rate / fed / instances, rel=1e-3)
+        assert "host_bound" in {each["code"] for each in answer["warnings"]}
+        if "concurrency" in serving:  # Little's law
+            assert found["seconds_per_request"] == pytest.approx(60 / rate, rel=0.05)
+        (choice,) = post_recommend(client, {"workload": asked, "constraints": {"instance": ["aws/g6e.xlarge"]}})[
+            "choices"
+        ]
+        assert {key: choice["serving"][key] for key in found} == found
+        free = post_estimate(client, {"workload": work(model, serving, **fields), "machine": "aws/g6e.xlarge"})
+        assert free["load"]["instances"] < instances
+
+
+def test_a_host_that_prepares_more_than_the_load_changes_nothing(client: TestClient) -> None:
+    asked = work("vit-l-16", {"requests_per_second": 40}, host={"cpu_samples_per_second_per_vcpu": 30})
+    answer = post_estimate(client, {"workload": asked, "machine": L4})
+    free = load(client, "vit-l-16", requests_per_second=40)
+    assert answer["load"] == free | {"utilisation": pytest.approx(40 / 120, rel=1e-3)}
+    assert "host_bound" not in {each["code"] for each in answer["warnings"]}
+
+
+def test_requests_that_wait_for_their_host_count_in_the_time_to_the_first_token(client: TestClient) -> None:
+    """Little's law: 16 requests in flight at 2 a second take 8 seconds each."""
+    asked = {"task": "inference", "model": "qwen2.5-vl-7b", "concurrency": 16, **CHAT_WITH_IMAGES}
+    found = post_estimate(
+        client, {"workload": {**asked, "host": {"cpu_samples_per_second_per_vcpu": 0.5}}, "machine": "aws/g6e.xlarge"}
+    )["estimate"]
+    seconds = found["seconds_to_first_token"]["likely"] + 19 * found["seconds_per_output_token"]["likely"]
+    assert found["samples_per_second"]["likely"] * seconds == pytest.approx(16, rel=0.01)
+
+
 def test_speech_has_the_lengths_of_its_audio(client: TestClient) -> None:
     """A request is 30 s of audio: 1,500 frames and about 100 tokens."""
     usual = load(client, "whisper-large-v3", requests_per_second=2)
