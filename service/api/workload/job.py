@@ -330,7 +330,7 @@ def _check_sample(work: WorkloadRequest, job: Job) -> None:
     # The other networks of a language model are its encoder of images, which `image_tokens` is about.
     if work.encoders_in_training and (job.model.transformer or not job.model.other_parameters):
         raise QuestionError(
-            f"{job.model.name} is not known to have encoders beside the network that trains: leave "
+            f"{job.model.name} is not known to have encoders besides the network that trains: leave "
             "encoders_in_training out.",
             field="workload.encoders_in_training",
         )
