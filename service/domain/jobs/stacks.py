@@ -66,6 +66,8 @@ class Stack:
     """Names, written like these, of libraries and programs that do their work in it and have releases of their own."""
     before_flash: bool = False
     """Published runs of it are older than FlashAttention."""
+    fuses_attention_on: tuple[str, ...] = ()
+    """Architectures without FlashAttention-2 on which other kernels never store the matrix of attention either."""
     half_weights: bool = False
     """By default, fine-tuning keeps weights in 16 bits without an fp32 copy."""
     chunks_loss: bool = False
@@ -145,10 +147,15 @@ _TPUS = ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e")
 _SINCE_HOPPER = ("hopper", "blackwell", "blackwell-ultra")
 _SINCE_HOPPER_AND_CDNA_3 = (*_SINCE_HOPPER, "cdna-3", "cdna-4")
 
+# Memory-efficient kernels of PyTorch's scaled dot product attention, which are those of xFormers, run from compute
+# capability 5.0 on (documentation of PyTorch 2.0). Transformers uses them by default since 4.36.
+_SINCE_MAXWELL = ("maxwell", "pascal", "volta", "turing")
+
 # If no engine is named, it is assumed to be one that supports its machine.
 UNKNOWN_STACK = Stack(
     "unknown",
     _UNKNOWN_CLASS,
+    fuses_attention_on=_SINCE_MAXWELL,
     interleaves_stages=True,
     multiplies_int8_on=(*_WITH_INT8_KERNELS, *_TPUS),
     selects_tokens_on=(*_SINCE_HOPPER_AND_CDNA_3, "da-vinci-3.0"),
@@ -165,13 +172,28 @@ STACKS = (
     Stack("mlperf-training", _TUNED, interleaves_stages=True),
     Stack("llm-foundry", _FSDP, ("composer", "mosaicml")),
     Stack("torchtitan", _FSDP_AND_MORE, interleaves_stages=True),
-    Stack("torchtune", _EAGER, half_weights=True, expands_weights=True, static_batches=True),
+    Stack(
+        "torchtune",
+        _EAGER,
+        fuses_attention_on=_SINCE_MAXWELL,
+        half_weights=True,
+        expands_weights=True,
+        static_batches=True,
+    ),
     Stack("litgpt-generate", _EAGER, static_batches=True),
-    Stack("litgpt", _EAGER, ("lit-gpt",), keeps_gathered_weights=True, static_batches=True),
+    Stack(
+        "litgpt",
+        _EAGER,
+        ("lit-gpt",),
+        fuses_attention_on=_SINCE_MAXWELL,
+        keeps_gathered_weights=True,
+        static_batches=True,
+    ),
     Stack(
         "llama-factory",
         _EAGER,
         ("llamafactory",),
+        fuses_attention_on=_SINCE_MAXWELL,
         expands_weights=True,
         loops_over_experts=True,
         gathers_matrices=True,
@@ -179,6 +201,7 @@ STACKS = (
     Stack(
         "axolotl",
         _EAGER,
+        fuses_attention_on=_SINCE_MAXWELL,
         half_weights=True,
         expands_weights=True,
         loops_over_experts=True,
@@ -188,6 +211,7 @@ STACKS = (
     Stack(
         "unsloth",
         _EAGER,
+        fuses_attention_on=_SINCE_MAXWELL,
         half_weights=True,
         chunks_loss=True,
         offloads_activations=True,
@@ -308,6 +332,7 @@ STACKS = (
             "setfit",
             "trl",
         ),
+        fuses_attention_on=_SINCE_MAXWELL,
         half_weights=True,
         expands_weights=True,
         static_batches=True,
@@ -355,6 +380,7 @@ STACKS = (
             "torchvision",
             "ultralytics",
         ),
+        fuses_attention_on=_SINCE_MAXWELL,
         expands_weights=True,
         static_batches=True,
         loops_over_experts=True,
