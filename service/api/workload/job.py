@@ -40,7 +40,8 @@ from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
 from service.domain.jobs.similar_stacks import similar_stacks
-from service.domain.jobs.stacks import UNKNOWN, software_called, software_name
+from service.domain.jobs.software_names import software_name
+from service.domain.jobs.stacks import UNKNOWN, software_called
 from service.domain.models.described import DIMENSIONS, described, model_like, recognised, with_dimensions_of
 from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model

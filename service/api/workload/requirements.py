@@ -7,7 +7,8 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import resolve
 from service.domain.catalog.software_support import NEEDS_A_FRAMEWORK, software_names
-from service.domain.jobs.stacks import has_other_releases, software_called, software_name
+from service.domain.jobs.software_names import has_other_releases, software_name
+from service.domain.jobs.stacks import software_called
 from service.domain.selection.requirements import (
     NOTHING,
     TASKS_WITHOUT_GPU,
