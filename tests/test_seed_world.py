@@ -18,8 +18,9 @@ from service.domain.catalog.precision import FORMATS
 from service.domain.catalog.reference import RDMA_FABRICS, RUN_KINDS
 from service.domain.catalog.software_support import software_names
 from service.domain.errors import UnknownName
-from service.domain.jobs.stacks import STACKS, software_name
-from service.domain.models.counts import network_flops, saved_values, written_values
+from service.domain.jobs.software_names import software_name
+from service.domain.jobs.stacks import STACKS
+from service.domain.models.networks import network_flops, saved_values, written_values
 
 IN_USE = ("available", "preview", "closed_to_new")
 

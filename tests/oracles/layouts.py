@@ -126,7 +126,8 @@ def _training_cuts(
     config: TrainingConfig, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool
 ) -> Iterator[Cut]:
     t = config.model.transformer
-    whole = t is None or not config.software.stack_class.has_model_parallelism
+    without_stack_of_adapters = config.method != "full" and config.software.line == "unknown"
+    whole = t is None or without_stack_of_adapters or not config.software.stack_class.has_model_parallelism
     for tensor in _tensor_degrees(config, gpus, fixed, whole=whole):
         if fixed.tensor is None and _crosses_slow_links(tensor, linked_gpus) != across:
             continue

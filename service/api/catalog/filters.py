@@ -24,7 +24,7 @@ from service.domain.catalog.names import (
 from service.domain.catalog.precision import gguf_bits, precision_called
 from service.domain.catalog.regions import resolve_countries, resolve_regions
 from service.domain.catalog.software_support import software_names
-from service.domain.jobs.stacks import software_name
+from service.domain.jobs.software_names import software_name
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.filters import RANGES
 

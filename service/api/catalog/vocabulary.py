@@ -17,7 +17,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.precision import Precision, Support, format_of, runs_as
 from service.domain.catalog.reference import Fee, Provider, Region, Service, ServiceEvent, SoftwareRule, Source
 from service.domain.catalog.software_support import platforms_of, software_names, support_by
-from service.domain.jobs.stacks import aliases_of
+from service.domain.jobs.software_names import aliases_of
 
 router = APIRouter(tags=["vocabulary"])
 

@@ -37,7 +37,8 @@ from service.domain.jobs.job import IN_STEPS, JOB_PRECISIONS, Amount, Job, Task
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
 from service.domain.jobs.similar_stacks import similar_stacks
-from service.domain.jobs.stacks import UNKNOWN, software_called, software_name
+from service.domain.jobs.software_names import software_name
+from service.domain.jobs.stacks import UNKNOWN, software_called
 from service.domain.models.described import DIMENSIONS, described, model_like, recognised, with_dimensions_of
 from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model
@@ -332,7 +333,7 @@ def _check_sample(work: WorkloadRequest, job: Job) -> None:
     # The other networks of a language model are its encoder of images, which `image_tokens` is about.
     if work.encoders_in_training and (job.model.transformer or not job.model.other_parameters):
         raise QuestionError(
-            f"{job.model.name} is not known to have encoders beside the network that trains: leave "
+            f"{job.model.name} is not known to have encoders besides the network that trains: leave "
             "encoders_in_training out.",
             field="workload.encoders_in_training",
         )

@@ -41,7 +41,7 @@ LIBRARY_OF_FORMAT: Mapping[str, str] = dict.fromkeys(("nf4", "nf4-dq"), "bitsand
 
 FEATURE_OF_FAMILY: Mapping[str, str] = {"detection": "dynamic-shapes"}
 """Family of models → the feature that its training needs in the mainstream framework. The sizes of images, the regions
-of R-CNN and the boxes to find differ from batch to batch, and compilers for fixed shapes compile each of them anew."""
+of R-CNN and the boxes to find differ from batch to batch, and compilers for fixed shapes compile each of them again."""
 
 
 def usual_library(task: str, method: str | None, formats: Iterable[str], family: str | None = None) -> str | None:

@@ -229,7 +229,9 @@ def gpu_traits(gpu: Gpu, precisions: Collection[str] = (), *, selects: bool = Fa
     names = {*USUAL_PRECISIONS, *precisions, *map(runs_as, precisions)}
     support = frozenset((name, rate.support) for name, rate in gpu.rates.items() if name in names)
     platform = gpu.platform if gpu.platform in PLATFORMS_WITH_STACKS else None
-    architecture = gpu.architecture if selects or "int8" in precisions else None
+    # Stacks differ in the architectures on which they have kernels.
+    matters = selects or "int8" in precisions or not gpu.has_flash_attention
+    architecture = gpu.architecture if matters else None
     return gpu.has_flash_attention, usual, support, platform, architecture, gpu.kind == CPU
 
 
@@ -513,7 +515,8 @@ def _recipe(job: Job, precision: str) -> str:
 def _has_flash(job: Job, gpu: Gpu) -> bool:
     if job.flash_attention is not None:
         return job.flash_attention
-    return gpu.has_flash_attention and not job.software.stack.before_flash
+    stack = job.software.stack
+    return (gpu.has_flash_attention or gpu.architecture in stack.fuses_attention_on) and not stack.before_flash
 
 
 def purpose_of(job: Job) -> str:

@@ -1,7 +1,7 @@
-"""Software stacks: properties of classes of stacks and of each stack, and names of software."""
+"""Software stacks: properties of classes of stacks and of each stack, and the names by which they are found."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -66,6 +66,8 @@ class Stack:
     """Names, written like these, of libraries and programs that do their work in it and have releases of their own."""
     before_flash: bool = False
     """Published runs of it are older than FlashAttention."""
+    fuses_attention_on: tuple[str, ...] = ()
+    """Architectures without FlashAttention-2 on which other kernels never store the matrix of attention either."""
     half_weights: bool = False
     """By default, fine-tuning keeps weights in 16 bits without an fp32 copy."""
     chunks_loss: bool = False
@@ -145,10 +147,26 @@ _TPUS = ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e")
 _SINCE_HOPPER = ("hopper", "blackwell", "blackwell-ultra")
 _SINCE_HOPPER_AND_CDNA_3 = (*_SINCE_HOPPER, "cdna-3", "cdna-4")
 
+# Memory-efficient kernels of PyTorch's scaled dot product attention, which are those of xFormers, run from compute
+# capability 5.0 on (documentation of PyTorch 2.0). Transformers uses them by default since 4.36.
+_SINCE_MAXWELL = ("maxwell", "pascal", "volta", "turing")
+
+_RUN_IN_TRANSFORMERS = (
+    "accelerate", "autotrain", "insanely-fast-whisper", "llama-recipes", "ms-swift", "oumi", "peft",
+    "sentence-transformers", "setfit", "trl",
+)  # fmt: skip
+_RUN_IN_PYTORCH = (
+    "a1111", "ai-toolkit", "automatic1111", "comfyui", "detectron2", "diffusers", "invokeai", "kohya", "kohya-ss",
+    "lightning", "mmdet", "mmdetection", "mmsegmentation", "monai", "musubi-tuner", "nnu-net", "nnunet", "nnunetv2",
+    "onetrainer", "open-clip", "open-clip-torch", "openclip", "pytorch-lightning", "sd-scripts", "simpletuner",
+    "speechbrain", "stable-diffusion-webui", "timm", "torchvision", "ultralytics",
+)  # fmt: skip
+
 # If no engine is named, it is assumed to be one that supports its machine.
 UNKNOWN_STACK = Stack(
     "unknown",
     _UNKNOWN_CLASS,
+    fuses_attention_on=_SINCE_MAXWELL,
     interleaves_stages=True,
     multiplies_int8_on=(*_WITH_INT8_KERNELS, *_TPUS),
     selects_tokens_on=(*_SINCE_HOPPER_AND_CDNA_3, "da-vinci-3.0"),
@@ -165,13 +183,28 @@ STACKS = (
     Stack("mlperf-training", _TUNED, interleaves_stages=True),
     Stack("llm-foundry", _FSDP, ("composer", "mosaicml")),
     Stack("torchtitan", _FSDP_AND_MORE, interleaves_stages=True),
-    Stack("torchtune", _EAGER, half_weights=True, expands_weights=True, static_batches=True),
+    Stack(
+        "torchtune",
+        _EAGER,
+        fuses_attention_on=_SINCE_MAXWELL,
+        half_weights=True,
+        expands_weights=True,
+        static_batches=True,
+    ),
     Stack("litgpt-generate", _EAGER, static_batches=True),
-    Stack("litgpt", _EAGER, ("lit-gpt",), keeps_gathered_weights=True, static_batches=True),
+    Stack(
+        "litgpt",
+        _EAGER,
+        ("lit-gpt",),
+        fuses_attention_on=_SINCE_MAXWELL,
+        keeps_gathered_weights=True,
+        static_batches=True,
+    ),
     Stack(
         "llama-factory",
         _EAGER,
         ("llamafactory",),
+        fuses_attention_on=_SINCE_MAXWELL,
         expands_weights=True,
         loops_over_experts=True,
         gathers_matrices=True,
@@ -179,6 +212,7 @@ STACKS = (
     Stack(
         "axolotl",
         _EAGER,
+        fuses_attention_on=_SINCE_MAXWELL,
         half_weights=True,
         expands_weights=True,
         loops_over_experts=True,
@@ -188,6 +222,7 @@ STACKS = (
     Stack(
         "unsloth",
         _EAGER,
+        fuses_attention_on=_SINCE_MAXWELL,
         half_weights=True,
         chunks_loss=True,
         offloads_activations=True,
@@ -296,18 +331,8 @@ STACKS = (
         "transformers",
         _EAGER,
         ("hugging-face", "hugging-face-transformers", "huggingface", "hf"),
-        runs=(
-            "accelerate",
-            "autotrain",
-            "insanely-fast-whisper",
-            "llama-recipes",
-            "ms-swift",
-            "oumi",
-            "peft",
-            "sentence-transformers",
-            "setfit",
-            "trl",
-        ),
+        runs=_RUN_IN_TRANSFORMERS,
+        fuses_attention_on=_SINCE_MAXWELL,
         half_weights=True,
         expands_weights=True,
         static_batches=True,
@@ -330,31 +355,8 @@ STACKS = (
         "pytorch",
         _EAGER,
         ("torch", "fsdp"),
-        runs=(
-            "a1111",
-            "ai-toolkit",
-            "automatic1111",
-            "comfyui",
-            "detectron2",
-            "diffusers",
-            "invokeai",
-            "kohya-ss",
-            "lightning",
-            "mmdetection",
-            "mmsegmentation",
-            "monai",
-            "musubi-tuner",
-            "nnu-net",
-            "onetrainer",
-            "open-clip",
-            "pytorch-lightning",
-            "simpletuner",
-            "speechbrain",
-            "stable-diffusion-webui",
-            "timm",
-            "torchvision",
-            "ultralytics",
-        ),
+        runs=_RUN_IN_PYTORCH,
+        fuses_attention_on=_SINCE_MAXWELL,
         expands_weights=True,
         static_batches=True,
         loops_over_experts=True,
@@ -476,9 +478,7 @@ def software_called(text: str | None) -> SoftwareStack:
         return UNKNOWN
     whole = re.sub(r"[ _]+", "-", text.strip().lower())
     name, version = (whole, "") if whole in STACKS_BY_NAME else _split(text)
-    if name not in STACKS_BY_NAME:
-        joined = name.replace("_", "-")
-        name = OTHER_NAMES.get(joined, joined)
+    name = name.replace("_", "-")
     stack = STACKS_BY_NAME.get(name)
     if stack is None:
         return UNKNOWN
@@ -487,61 +487,6 @@ def software_called(text: str | None) -> SoftwareStack:
         release = tuple(map(int, version.split(".")))
         stack = _BY_ID[next(name for first, name in _STACKS_BY_FIRST_RELEASE[stack.id] if release >= first)]
     return SoftwareStack(stack.id, f"{stack.id}-{version}" if version else "")
-
-
-OTHER_NAMES = {
-    "apache-mxnet": "mxnet",
-    "aws-neuron": "neuron",
-    "bnb": "bitsandbytes",
-    "fast-socket": "nccl-fast-socket",
-    "fastsocket": "nccl-fast-socket",
-    "flash-attn": "flash-attention",
-    "flash-attention-2": "flash-attention",
-    "flash-attn-3": "flash-attention-3",
-    "habana-synapseai": "synapse",
-    "kohya": "kohya-ss",
-    "lightning": "pytorch-lightning",
-    "mig": "multi-instance-gpu",
-    "mmdet": "mmdetection",
-    "mind-spore": "mindspore",
-    "neuron-sdk": "neuron",
-    "nnunet": "nnu-net",
-    "nnunetv2": "nnu-net",
-    "open-clip-torch": "open-clip",
-    "openclip": "open-clip",
-    "paddle": "paddlepaddle",
-    "random-forest": "scikit-learn",  # the usual library of the method
-    "rapids": "cuml",
-    "sd-scripts": "kohya-ss",
-    "sdpa": "scaled-dot-product-attention",
-    "sklearn": "scikit-learn",
-    "synapseai": "synapse",
-    "te": "transformer-engine",
-    "torchscript": "pytorch",
-}
-"""Other name → name in the rules of software, for names that are no aliases of a stack or mean other software there."""
-
-
-def software_name(name: str, known: Collection[str]) -> str | None:
-    """Returns which of the known names a name of software means; None if it means none of them."""
-    joined = name.lower().replace(" ", "-").replace("_", "-")
-    names = (name.lower(), joined, OTHER_NAMES.get(joined), software_called(name).line)
-    return next((spelling for spelling in names if spelling in known), None)
-
-
-def aliases_of(name: str) -> list[str]:
-    """Returns the other names of a piece of software, sorted."""
-    stack = _BY_ID.get(name)
-    others = {alias for alias, known in OTHER_NAMES.items() if known == name}
-    return sorted(others.union(() if stack is None else (*stack.aliases, *stack.runs)))
-
-
-def has_other_releases(name: str, known: str) -> bool:
-    """Returns whether a name is that of software whose rules are those of another one, and whose releases are not."""
-    joined = name.lower().replace(" ", "-").replace("_", "-")
-    written = OTHER_NAMES.get(joined, joined)
-    stack = STACKS_BY_NAME.get(written)
-    return written != known and stack is not None and written in stack.runs
 
 
 def _split(text: str) -> tuple[str, str]:

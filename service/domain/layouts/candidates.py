@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from service.domain.arrays import Floats, Indices, Mask, Number, read_only, taken
 from service.domain.jobs.config import Config, InferenceConfig, Method, TrainingConfig
 from service.domain.jobs.fixed_layout import CHECKPOINTINGS, FixedLayout
+from service.domain.jobs.stacks import UNKNOWN_STACK
 from service.domain.layouts.cluster_table import Size
 from service.domain.layouts.usual import most_samples_per_micro_batch
 from service.domain.models.model import Model
@@ -252,6 +253,15 @@ def _gpus_that_a_replica_spans(config: Config, degrees: Columns, fixed: FixedLay
     return np.where(degrees["pipeline"] > 1, all_stages, layer)
 
 
+def divides_layers(config: TrainingConfig) -> bool:
+    """Returns whether the stack divides layers and experts over GPUs, if the caller does not ask for it.
+
+    Where no stack is named, adapters are trained in PEFT, which shards weights (ZeRO-3).
+    """
+    is_peft = config.method != "full" and config.software.stack == UNKNOWN_STACK
+    return config.model.transformer is not None and config.software.stack_class.has_model_parallelism and not is_peft
+
+
 def _limits(config: Config) -> DegreeLimits:
     t, stack_class = config.model.transformer, config.software.stack_class
     if t is None:
@@ -262,7 +272,7 @@ def _limits(config: Config) -> DegreeLimits:
             return DegreeLimits(layers=t.layers)
         return DegreeLimits(divides, t.layers, experts=t.experts)
     contexts = max(1, config.sequence_length // LONG_SEQUENCE)
-    if stack_class.has_model_parallelism:
+    if divides_layers(config):
         # Stages that end within an encoder or a decoder have to pass on the result of the encoder, as Megatron-LM does.
         has_stages = stack_class.prefers_model_parallelism or not t.encoder_layers
         return DegreeLimits(divides, t.layers if has_stages else 1, MOST_PADDING, contexts, t.experts)

@@ -7,7 +7,7 @@ from service.domain.errors import QuestionError
 from service.domain.jobs.config import Config, TrainingConfig
 from service.domain.jobs.fixed_layout import FREE, FixedLayout
 from service.domain.layouts.best_layouts import BestLayouts
-from service.domain.layouts.candidates import DEGREES_OF_A_REPLICA
+from service.domain.layouts.candidates import DEGREES_OF_A_REPLICA, divides_layers
 from service.domain.layouts.checks import check_fixed
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table
 from service.domain.layouts.inference_configs import InferenceConfigs
@@ -50,8 +50,7 @@ def _no_layout(config: Config, cluster: Cluster, fixed: FixedLayout) -> Question
     batch, rule, trains = "", "the GPUs of a replica must divide its attention heads and layers", False
     if isinstance(config, TrainingConfig):
         batch, trains = f" and a global batch of {config.global_batch}" if config.global_batch else "", True
-        divides = config.model.transformer is not None and config.software.stack_class.has_model_parallelism
-        is_divided = divides or any(getattr(fixed, name) is not None for name in DEGREES_OF_A_REPLICA)
+        is_divided = divides_layers(config) or any(getattr(fixed, name) is not None for name in DEGREES_OF_A_REPLICA)
         of_rank = f"each data-parallel rank needs a sample at least, and {rule}"
         rule = of_rank if is_divided else "each of them needs a sample at least, since none shares a layer with another"
     return QuestionError(

@@ -7,7 +7,7 @@ from math import gcd
 from service.domain.arrays import Number
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.fixed_layout import FREE, FixedLayout
-from service.domain.models.counts import network_flops
+from service.domain.models.networks import network_flops
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import inference_parts
 from service.domain.physics.parallelism import Layout

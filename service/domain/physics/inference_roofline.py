@@ -16,7 +16,6 @@ from service.domain.models.counts import (
     logits_per_token,
     mean_attention_flops_per_token,
     multiplied_parameters,
-    network_flops,
     parameters_touched,
     read_share,
     reading_part,
@@ -25,6 +24,7 @@ from service.domain.models.counts import (
     written_share,
 )
 from service.domain.models.model import Transformer
+from service.domain.models.networks import network_flops
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import DRAFTER_BYTES, adapter_bytes, cache_bytes_of_step
 from service.domain.physics.parallelism import (

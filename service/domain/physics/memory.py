@@ -12,14 +12,12 @@ from service.domain.models.counts import (
     adapter_parameters,
     cache_bytes,
     cache_bytes_read,
-    held_values,
     logits_per_token,
-    recomputed_values,
     routed_share,
-    saved_values,
     table_parameters,
 )
 from service.domain.models.model import Model, Transformer
+from service.domain.models.networks import held_values, recomputed_values, saved_values
 from service.domain.physics.parallelism import AnyLayout, Layout, spread_of_experts
 
 RECIPES: dict[str, tuple[float, float, float]] = {

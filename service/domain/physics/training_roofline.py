@@ -16,13 +16,12 @@ from service.domain.models.counts import (
     logits_per_token,
     mean_attention_flops_per_token,
     multiplied_parameters,
-    network_flops,
     routed_layers,
     routed_share,
     weight_matrices,
-    written_values,
 )
 from service.domain.models.model import Model, Transformer
+from service.domain.models.networks import network_flops, written_values
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import (
     RECIPES,

@@ -21,7 +21,7 @@ from service.domain.catalog.software_support import (
     software_names,
     support_by,
 )
-from service.domain.jobs.stacks import has_other_releases, software_name
+from service.domain.jobs.software_names import has_other_releases, software_name
 from service.domain.selection.constraints import types_for_code, types_with_peak, types_with_support, without_gpu
 from service.domain.selection.filters import number_index
 from service.domain.selection.offers import AdmittedOffers

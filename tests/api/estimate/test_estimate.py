@@ -244,7 +244,7 @@ WRONG: dict[str, tuple[Body, str]] = {
     "a layout of other GPUs": (changed(TRAINING, layout={"tensor": 3}), "layout"),
     "a batch below the ranks": (
         changed(TRAINING, workload__global_batch_size=2, layout={"data": 8}),
-        "global_batch_size",
+        "workload.global_batch_size",
     ),
     "amount twice": (changed(TRAINING, workload__amount={"tokens": 1, "steps": 1}), "workload.amount.steps"),
     "a task of unknown length": (changed(TRAINING, workload__task="hpc"), "workload.task"),

@@ -119,7 +119,7 @@ def test_text_encoders_and_the_decoder_of_images_need_memory(client: TestClient)
 
 
 def test_encoders_that_run_in_each_step_of_training_take_memory_and_time(client: TestClient) -> None:
-    """SDXL has 901 million parameters beside the network that trains; LoRA passes twice through its 5.98 TFLOP."""
+    """SDXL has 901 million parameters besides the network that trains; LoRA passes twice through its 5.98 TFLOP."""
     work = {
         "task": "training",
         "model": "sdxl",
@@ -141,7 +141,7 @@ def test_encoders_that_run_in_each_step_of_training_take_memory_and_time(client:
 
 
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "resnet-50", "qwen2.5-vl-7b"])
-def test_a_model_without_encoders_beside_its_network_refuses_them(client: TestClient, model: str) -> None:
+def test_a_model_without_encoders_besides_its_network_refuses_them(client: TestClient, model: str) -> None:
     work = {"task": "training", "model": model, "encoders_in_training": True}
     problem = client.post("/estimate", json={"workload": work, "machine": L40S})
     assert problem.status_code == 422

@@ -152,7 +152,7 @@ def test_qlora_in_a_trainer_of_pytorch_runs_where_its_library_does(client: TestC
     answer = post(client, "/recommend", workload=work, **ask)
     assert platforms(answer) == {"cuda"}
     assert "neuron" in platforms(post(client, "/recommend", workload=work | {"method": "lora"}, **ask))
-    # Whoever names the platform or the hardware knows of a way.
+    # A caller who names the platform or the hardware knows of a way.
     for_neuron = work | {"software": {"framework": framework, "platforms": ["neuron"]}}
     on_trn1 = {"constraints": {"instance": ["trn1.2xlarge"]}}
     assert platforms(post(client, "/recommend", workload=for_neuron, **ask)) == {"neuron"}

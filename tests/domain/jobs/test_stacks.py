@@ -2,15 +2,8 @@
 
 import pytest
 
-from service.domain.jobs.stacks import (
-    PLATFORMS_WITH_STACKS,
-    STACKS,
-    UNKNOWN,
-    SoftwareStack,
-    aliases_of,
-    software_called,
-    software_name,
-)
+from service.domain.jobs.software_names import aliases_of, software_name
+from service.domain.jobs.stacks import PLATFORMS_WITH_STACKS, STACKS, UNKNOWN, SoftwareStack, software_called
 
 
 @pytest.mark.parametrize(

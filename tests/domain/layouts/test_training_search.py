@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from service.domain.calibration.calibration import Calibration
 from service.domain.errors import QuestionError
-from service.domain.jobs.config import TrainingConfig
+from service.domain.jobs.config import Method, TrainingConfig
 from service.domain.jobs.fixed_layout import FixedLayout
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.layouts.candidates import degrees_of, memory_savings
@@ -196,6 +196,17 @@ def test_stacks_that_only_shard_divide_no_layer_unless_the_caller_does(stack: st
     assert (found.tensor, found.pipeline, found.data) == (1, 1, 8)
     fixed = best_layout(FITTED, work, cluster(gpu=gpu_with_peaks(memory_gb=40.0)), FixedLayout(pipeline=4)).layout
     assert fixed.pipeline == 4
+
+
+@pytest.mark.parametrize(("method", "stack", "divided"), [
+    ("lora", "unknown", False), ("full", "unknown", True), ("lora", "nemo", True), ("lora", "transformers", False),
+])  # fmt: skip
+def test_adapters_without_a_stack_are_trained_by_sharding_alone(method: Method, stack: str, *, divided: bool) -> None:
+    """LoRA of a 70B model was given two stages of 40 pieces each where no software was named."""
+    degrees = degrees_of(training(method=method, software=SoftwareStack(stack)), [(8, 8, 8)], FixedLayout())
+    assert bool(max(degrees["tensor"] * degrees["pipeline"]) > 1) is divided
+    fixed = degrees_of(training(method=method, software=SoftwareStack(stack)), [(8, 8, 8)], FixedLayout(tensor=2))
+    assert set(fixed["tensor"]) == {2}
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,10 @@ from service.domain.models.counts import (
     published_training_flops_per_sample,
     routed_layers,
     table_parameters,
-    written_values,
 )
 from service.domain.models.described import model_of, transformer_of
 from service.domain.models.model import Transformer
+from service.domain.models.networks import written_values
 from tests.builders.jobs import GPT_175B, LLAMA_2_7B, LLAMA_3_8B, model
 from tests.oracles import counts as oracle
 

@@ -1,0 +1,56 @@
+"""Names of software in the rules on where it runs, and their other names."""
+
+from collections.abc import Collection
+
+from service.domain.jobs.stacks import STACKS, STACKS_BY_NAME, software_called
+
+OTHER_NAMES = {
+    "apache-mxnet": "mxnet",
+    "aws-neuron": "neuron",
+    "bnb": "bitsandbytes",
+    "fast-socket": "nccl-fast-socket",
+    "fastsocket": "nccl-fast-socket",
+    "flash-attn": "flash-attention",
+    "flash-attention-2": "flash-attention",
+    "flash-attn-3": "flash-attention-3",
+    "habana-synapseai": "synapse",
+    "kohya": "kohya-ss",
+    "lightning": "pytorch-lightning",
+    "mig": "multi-instance-gpu",
+    "mmdet": "mmdetection",
+    "mind-spore": "mindspore",
+    "neuron-sdk": "neuron",
+    "open-clip-torch": "open-clip",
+    "openclip": "open-clip",
+    "paddle": "paddlepaddle",
+    "random-forest": "scikit-learn",  # the usual library of the method
+    "rapids": "cuml",
+    "sd-scripts": "kohya-ss",
+    "sdpa": "scaled-dot-product-attention",
+    "sklearn": "scikit-learn",
+    "synapseai": "synapse",
+    "te": "transformer-engine",
+    "torchscript": "pytorch",
+}
+"""Other name → name in the rules of software, for names that are no aliases of a stack or mean other software there."""
+
+
+def software_name(name: str, known: Collection[str]) -> str | None:
+    """Returns which of the known names a name of software means; None if it means none of them."""
+    joined = name.lower().replace(" ", "-").replace("_", "-")
+    names = (name.lower(), joined, OTHER_NAMES.get(joined), software_called(name).line)
+    return next((spelling for spelling in names if spelling in known), None)
+
+
+def aliases_of(name: str) -> list[str]:
+    """Returns the other names of a piece of software, sorted."""
+    stack = next((stack for stack in STACKS if stack.id == name), None)
+    others = {alias for alias, known in OTHER_NAMES.items() if known == name}
+    return sorted(others.union(() if stack is None else (*stack.aliases, *stack.runs)))
+
+
+def has_other_releases(name: str, known: str) -> bool:
+    """Returns whether a name is that of software whose rules are those of another one, and whose releases are not."""
+    joined = name.lower().replace(" ", "-").replace("_", "-")
+    stack = STACKS_BY_NAME.get(joined)
+    return known not in (joined, OTHER_NAMES.get(joined)) and stack is not None and joined in stack.runs
