@@ -33,6 +33,8 @@ def _cells_are_possible(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
             yield f"{line} has no price, and its note does not say why."
         if cell["region"] and (cell["provider"], cell["region"]) not in regions:
             yield f"{line}: regions.csv has no {cell['provider']} {cell['region']}."
+        if cell["zone"] and not cell["region"]:
+            yield f"{line}: a price of the zone {cell['zone']} names its region; one that holds everywhere has no zone."
         if cell["source"] not in sources:
             yield f"{line}: sources.csv has no {cell['source']}."
         if (cell["market"] == "reserved") != (commitment_in(cell["term"]) is not None):
