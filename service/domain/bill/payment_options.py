@@ -178,9 +178,9 @@ class _TypeOffers:
         of_region = of_region[~np.isin(self._kinds(of_region), self._kinds(of_zone))]
         if not len(of_zone) + len(of_region):
             raise QuestionError(_not_offered(self, zone, region or "").sentence, field="zone")
-        found = _TypeOffers(self.catalog, self.instance_type)
-        found.indices = np.sort(np.concatenate((of_zone, of_region)))
-        return found
+        in_zone = _TypeOffers(self.catalog, self.instance_type)
+        in_zone.indices = np.sort(np.concatenate((of_zone, of_region)))
+        return in_zone
 
     def _kinds(self, among: OfferIndices) -> OfferIndices:
         """Returns a number for the market and term of each offer."""

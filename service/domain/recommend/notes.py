@@ -215,7 +215,7 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
         yield f"workload.{name}"
     yield from (name for name in CHARGES if name in question.given and not question.work.has_amount)
     if question.work.has_amount and "data_transfer_out_gb" not in question.given:
-        # What was sent earlier only decides the price of what is sent now.
+        # Data sent earlier only decides the price tier of data that the run sends.
         yield from question.given & {"data_transfer_already_gb"}
     # The rate at which samples are needed is known only for a job.
     loads = question.work.loading.samples_per_second is not None

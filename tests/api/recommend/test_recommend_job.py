@@ -874,7 +874,7 @@ def test_more_instances_are_offered_where_the_allowed_ones_miss_a_limit_on_a_tim
     "times", [{}, {"max_seconds_per_output_token": 0.05}], ids=["usual times", "a time of its own"]
 )
 def test_a_load_that_a_budget_rejects_is_not_too_slow(client: TestClient, times: dict[str, float]) -> None:
-    """Dropping the budget admits what it alone rejects. Limits on times that nobody gave had rejected these types."""
+    """Dropping the budget admits what it alone rejects. Limits on times that were not sent had rejected these types."""
     load = {"requests_per_second": 20, "input_length": 1000, "output_length": 300, **times}
     work = {"task": "inference", "model": "llama-3.1-8b", "precision": ["bf16"], "serving": load}
     asked = {"workload": work, "constraints": {"provider": ["aws"], "region": ["us-east-1"], "budget_usd": 1000}}
