@@ -21,7 +21,6 @@ LONGEST_WITHOUT_A_RATE_DAYS = 45
 
 def _cells_are_possible(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
     """Checks every line, including those that do not enter the catalog."""
-    regions = {(region["provider"], region["id"]) for region in batch.tables["region"]}
     sources = {source["id"] for source in batch.tables["source"]}
     words = {**vocabulary("offer"), **vocabulary("price")}
     # A row that is set aside may enter the catalog later, so its errors are reported now.
@@ -31,8 +30,6 @@ def _cells_are_possible(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
             yield f"{line}: a price must be above 0; an unknown price is an empty cell."
         if not cell["per_hour"] and not cell["note"]:
             yield f"{line} has no price, and its note does not say why."
-        if cell["region"] and (cell["provider"], cell["region"]) not in regions:
-            yield f"{line}: regions.csv has no {cell['provider']} {cell['region']}."
         if cell["source"] not in sources:
             yield f"{line}: sources.csv has no {cell['source']}."
         if (cell["market"] == "reserved") != (commitment_in(cell["term"]) is not None):
@@ -42,6 +39,17 @@ def _cells_are_possible(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
         for column, allowed in words.items():
             if cell[column] not in allowed:
                 yield f"{line}: {unknown_word(column, cell[column], allowed)}"
+
+
+def _places_are_known(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
+    """Checks region and zone of every line, including those that do not enter the catalog."""
+    regions = {(region["provider"], region["id"]) for region in batch.tables["region"]}
+    for line in prices:
+        cell = line.cells
+        if cell["region"] and (cell["provider"], cell["region"]) not in regions:
+            yield f"{line}: regions.csv has no {cell['provider']} {cell['region']}."
+        if cell["zone"] and not cell["region"]:
+            yield f"{line}: a price of the zone {cell['zone']} names its region; one that holds everywhere has no zone."
 
 
 def _few_are_quarantined(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
@@ -67,4 +75,4 @@ def _prices_convert_to_dollars(batch: Batch, _prices: Sequence[SeedLine]) -> Pro
             yield f"prices.csv, {' '.join(row['key'].split())}: exchange_rates.csv has no rate for {day}."
 
 
-PRICE_CHECKS = (_cells_are_possible, _few_are_quarantined, _prices_convert_to_dollars)
+PRICE_CHECKS = (_cells_are_possible, _places_are_known, _few_are_quarantined, _prices_convert_to_dollars)

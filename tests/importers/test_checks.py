@@ -283,6 +283,12 @@ CHANGES = {
         {"market": "black"},
         ": no market is called 'black'. Known: on_demand, spot, reserved.",
     ),
+    "zone without a region": (
+        "prices",
+        {"provider": "oci", "name": "BM.GPU2.2"},
+        {"zone": "AF-CASABLANCA-1-AD-1"},
+        ": a price of the zone AF-CASABLANCA-1-AD-1 names its region; one that holds everywhere has no zone.",
+    ),
     "term of an hour": (
         "prices",
         PRICE,

@@ -20,6 +20,7 @@ from service.api.estimate.response import (
 from service.api.estimate.sentences import (
     COMMITMENT_UNUSED,
     NO_WORK_IN_HOURS,
+    NOTHING_SENT,
     OWN_MACHINE,
     fit_change_text,
     warning_text,
@@ -233,6 +234,7 @@ def _notes(body: EstimateRequest, answer: EstimateAnswer) -> list[str]:
     assumed = assumed_of(body.checkpoint_of(body.workload), body.workload)
     notes += [NO_WORK_IN_HOURS] if _lacks_work_of_hours(body, answer.job) else []
     notes += [COMMITMENT_UNUSED] if answer.holds_unused_commitments else []
+    notes += [NOTHING_SENT] if body.data_transfer_already_gb and not body.data_transfer_out_gb else []
     notes += [WITHOUT_DATA] if answer.served is not None and answer.question.run.has_data else []
     billed = [bill.option for bill in answer.bills if bill.bill is not None]
     at_spot = any(option is not None and option.offer.market == "spot" for option in billed)

@@ -25,12 +25,12 @@ from service.api.workload.layout import FixedLayoutRequest
 from service.api.workload.requirements import needed_by_code, platforms_of, software_of
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.estimate import EstimateQuestion, JobQuestion, MeasuredRate
-from service.domain.bill.payment_options import regions_with, zones_on_day
+from service.domain.bill.payment_options import regions_with
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import either, is_gpu, resolve_gpus, resolve_instance
 from service.domain.catalog.offer import Market
-from service.domain.catalog.regions import resolve_zones
+from service.domain.catalog.regions import resolve_zones, zones_with_prices
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
 from service.domain.layouts.fleet_columns import has_processor, unknown_figures
@@ -159,7 +159,7 @@ def _zone(body: EstimateRequest, catalog: Catalog) -> str | None:
     """Returns the id of the zone. Raises `QuestionError`, also for one that is in none of the named regions."""
     if body.zone is None:
         return None
-    zones = catalog.derive(zones_on_day)
+    zones = zones_with_prices(catalog.offers)
     (zone,) = resolve_zones((body.zone,), zones, catalog.reference.regions)
     if body.region and zones[zone] not in resolved("region", body.region, catalog):
         raise QuestionError(f"{zone} is a zone of {zones[zone]}: name that region, or none.", field="zone")

@@ -26,6 +26,7 @@ NO_WORK_IN_HOURS = (
     "The work of the given hours is unknown, because the job is not estimated to run on that machine: an hour of this "
     "machine is priced, and not the whole job."
 )
+NOTHING_SENT = "`data_transfer_already_gb` changes no price, because `data_transfer_out_gb` is 0."
 COMMITMENT_UNUSED = "No offer of this machine is under the commitments held, so they change no price."
 MARKET_WORDS = {"on_demand": "on demand", "spot": "at spot", "reserved": "reserved"}
 ENDED = {"closed_to_new": "has admitted no new customers", "retired": "has not been offered"}
@@ -359,7 +360,7 @@ def commitment_text(cost: CommittedCost) -> str:
     used, hours = "The hours of the run are not known", cost.committed_hours.likely
     if cost.used_share is not None:
         paid = "pays only these, since the term is held" if cost.held else "pays all of them"
-        used = f"The run uses {cost.used_share * hours:,.4g} of {hours:,.0f} committed hours and {paid}"
+        used = f"The run uses {readable(cost.used_share * hours, 4)} of {hours:,.0f} committed hours and {paid}"
     share = cost.break_even_utilisation
     if share is None:
         return f"{used}."
@@ -374,12 +375,12 @@ def break_even_text(break_even: BreakEven, *, spot: bool) -> str:
     saves, often = round(break_even.saves_percent, 2), break_even.interruptions_per_hour
     text = f"{'Saves' if saves >= 0 else 'Costs'} {abs(saves):g} % {'of' if saves >= 0 else 'more than'} on demand."
     if saves < -100:
-        text = f"Costs {1 - saves / 100:,.3g} times as much as on demand."
+        text = f"Costs {readable(1 - saves / 100, 3)} times as much as on demand."
     if not spot:
         return text
     if often is None:
         return f"{text} Spot is no cheaper even without interruptions."
-    return f"{text} With {often:.3g} interruptions an hour it would cost as much."
+    return f"{text} With {readable(often, 3)} interruptions an hour it would cost as much."
 
 
 def month_text(bill: MarketBill) -> str:
@@ -438,7 +439,7 @@ def verdict_text(verdict: Verdict, month: str | None) -> str:
 def _compared(change_percent: float | None) -> str:
     if not change_percent:
         return "exactly"
-    return f"{abs(change_percent):.3g} % {'above' if change_percent > 0 else 'below'}"
+    return f"{readable(abs(change_percent), 3)} % {'above' if change_percent > 0 else 'below'}"
 
 
 def readable(value: float, digits: int) -> str:

@@ -284,7 +284,7 @@ def _near_fields(operation: _Operation, where: str, steps: Sequence[Any]) -> Seq
     )
     # Where the meaning of a word is known, fields that only look like it mislead.
     usual = [prefix + field for field in meant if field in siblings]
-    similar = () if meant else near_names(name, siblings)
+    similar = () if usual or of_meaning else near_names(name, siblings)
     return list(dict.fromkeys([*usual, *namesakes, *(prefix + field for field in similar), *of_meaning]))[:MAX_NEAR]
 
 

@@ -93,7 +93,7 @@ _TABLE = {
     "cuda cuda_version": "framework",
     "cloud clouds": "provider",
     "gdpr residency": "country continent",
-    "term commitment commitments savings_plan": "market commitments_held",
+    "term commitment commitments savings savings_plan savings_plans": "market commitments_held reserved",
     "budget": "budget_usd",
     "dollars": "usd budget_usd",
     "deadline": "deadline_hours",

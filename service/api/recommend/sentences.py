@@ -122,13 +122,13 @@ def _spot_in_expectation(spot: SpotEstimate) -> str:
         compared = "it is no cheaper than on demand"
     else:
         of_each = " of each instance" if spot.interruptions_per_hour != expected.per_hour else ""
-        compared = f"up to {rate:.3g} interruptions an hour{of_each} it costs less than on demand"
+        compared = f"up to {readable(rate, 3)} interruptions an hour{of_each} it costs less than on demand"
     paid = expected.hours.likely
     elapsed = expected.elapsed
-    waiting = "" if elapsed is None else f", and {elapsed.likely - paid:.3g} more pass without capacity"
+    waiting = "" if elapsed is None else f", and {readable(elapsed.likely - paid, 3)} more pass without capacity"
     return (
-        f"About {spot.interruptions.likely:.3g} interruptions are expected, so {readable(paid, 4)} hours are paid for, "
-        f"{100 * (expected.stretch - 1):.3g} % more than without interruptions{waiting}; {compared}."
+        f"About {readable(spot.interruptions.likely, 3)} interruptions are expected, so {readable(paid, 4)} hours are "
+        f"paid for, {readable(100 * (expected.stretch - 1), 3)} % more than without interruptions{waiting}; {compared}."
     )
 
 

@@ -128,11 +128,6 @@ def markets_rented(
     return kept
 
 
-def zones_on_day(catalog: Catalog) -> dict[str, str | None]:
-    """Returns the region of each zone that has prices of its own on the catalog's day."""
-    return zones_with_prices(catalog.offers)
-
-
 def regions_with(catalog: Catalog, instance_type: InstanceType, place: str, regions: Sequence[str]) -> tuple[str, ...]:
     """Returns those regions of a place in which the type is sold. Raises `QuestionError` if there are none."""
     offers = _TypeOffers(catalog, instance_type)
@@ -172,15 +167,15 @@ class _TypeOffers:
         """
         offers, indices = self.catalog.offers, self.indices
         of_zone = indices[offers.zone[indices] == offers.places.index(zone)]
-        region = self.catalog.derive(zones_on_day)[zone]
+        region = zones_with_prices(offers)[zone]
         of_region = self.in_region(region)
         of_region = of_region[offers.zone[of_region] == UNKNOWN]
         of_region = of_region[~np.isin(self._kinds(of_region), self._kinds(of_zone))]
         if not len(of_zone) + len(of_region):
             raise QuestionError(_not_offered(self, zone, region or "").sentence, field="zone")
-        found = _TypeOffers(self.catalog, self.instance_type)
-        found.indices = np.sort(np.concatenate((of_zone, of_region)))
-        return found
+        in_zone = _TypeOffers(self.catalog, self.instance_type)
+        in_zone.indices = np.sort(np.concatenate((of_zone, of_region)))
+        return in_zone
 
     def _kinds(self, among: OfferIndices) -> OfferIndices:
         """Returns a number for the market and term of each offer."""

@@ -87,8 +87,9 @@ LIMITS_BY_FIELD = {
 }
 """The limits on a plan, by the field of the question that states each one.
 
-A plan must keep all of them. An instance type may have plans that keep each limit, and none that keeps all at once. It
-is rejected for the first limit in this order that no plan keeps together with the limits above."""
+A plan must keep all of them. A type without such a plan is rejected for each limit that no plan keeps, or that admits
+it if it alone is raised. A type that keeps each limit, and that no change of one of them admits, fails the last one
+given."""
 
 
 class WorkContext(NamedTuple):

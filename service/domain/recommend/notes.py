@@ -213,6 +213,9 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
     for name in sorted(given & _without_effect(question, given)):
         yield f"workload.{name}"
     yield from (name for name in CHARGES if name in question.given and not question.work.has_amount)
+    if question.work.has_amount and "data_transfer_out_gb" not in question.given:
+        # Data sent earlier only decides the price tier of data that the run sends.
+        yield from question.given & {"data_transfer_already_gb"}
     # The rate at which samples are needed is known only for a job.
     loads = question.work.loading.samples_per_second is not None
     if question.work.job is None and not loads and "workload.host.cpu_samples_per_second_per_vcpu" in question.given:

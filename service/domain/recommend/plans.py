@@ -29,7 +29,7 @@ from service.domain.recommend.fleet import FleetEstimate, estimate_types, gpu_co
 from service.domain.recommend.objective import Figures, Objective, compared, scores
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers
 from service.domain.selection.relax import RESUMING, ChangeOfWork, Check, Relaxation
-from service.domain.typeset import TypeSet, mask_of, types_where
+from service.domain.typeset import TypeSet, mask_of, types_where, union
 from service.domain.units import SECONDS_AN_HOUR
 
 SPOT = MARKETS.index("spot")
@@ -110,12 +110,10 @@ class Plans:
 class KeptLimit:
     """Whether some number of nodes keeps a limit, one entry per candidate."""
 
+    limit: float
+    """Infinite if none is given."""
     keeps: Mask
     """Whether some number of nodes keeps this limit; that number may miss other limits."""
-    keeps_earlier: Mask
-    """Whether some number of nodes keeps all limits before this one, in the order of `LIMITS_BY_FIELD`."""
-    keeps_with_earlier: Mask
-    """Whether some number of nodes keeps this limit and all limits before it."""
     least: Floats
     """Least figure of the plans that keep all other limits; infinite if there are none."""
 
@@ -175,8 +173,8 @@ def _find_plans(catalog: Catalog, planner: Planner, candidates: CheapestOffers) 
         figures=options.figures.each(at),
         ends=_any(options.ends),
         keeps=_any(keeps),
-        kept=_kept_limits(options, options.ends & serves, keeping)
-        | _kept_of_load(planner.limits, options, candidates.instance_type, serves, within),
+        kept=_kept_of_load(planner.limits, options, within)
+        | _kept_limits(limits, options, options.ends & serves, keeping),
         incomplete=options.incomplete,
     )
 
@@ -193,29 +191,15 @@ def _serves(limits: Limits, options: NodeOptions) -> Mask:
     return keeps_limits(options.least_together, of_load) if len(of_load) else np.ones(options.works.shape, np.bool_)
 
 
-def _kept_of_load(
-    limits: Limits, options: NodeOptions, types: Indices, serves: Mask, within: Mask
-) -> dict[str, KeptLimit]:
-    """Returns the limits of a load. A type that keeps each, but not all at once, fails the first that can rise.
-
-    `types` are those of the candidates. All candidates of a type fail the same limit, because each limit that one of
-    them kept would count as kept by the type.
-    """
-    of_load, misses = _limits_of_load(limits, options), ~_any(serves & options.works)
-    keeps = {field: _any(options.works & (options.least_alone[:, :, column] <= limit))
-             for column, (field, limit) in enumerate(of_load.items())}  # fmt: skip
+def _kept_of_load(limits: Limits, options: NodeOptions, within: Mask) -> dict[str, KeptLimit]:
+    """Returns the limits of a load; `within` says which plans keep the other ones."""
+    of_load = _limits_of_load(limits, options)
     # A longer time takes fewer instances, whose cost is not known here.
     possible = options.works[:, :, None] & (within[:, :, None] | LIMITS_A_TIME[: len(of_load)])
     least = np.fmin.reduce(np.where(possible, options.least_together, np.inf), axis=0)
-    can_be_raised = np.isfinite(least) & (np.array(list(of_load.values())) < np.inf)
-    of_types = np.zeros((int(types.max(initial=-1)) + 1, len(of_load)), np.bool_)
-    np.logical_or.at(of_types, types, can_be_raised)
-    first = np.argmax(of_types[types], axis=1) if of_load else None
-    keeps_each = _all(misses, keeps.values())
-    none = np.zeros(len(misses), np.bool_)
     return {
-        field: KeptLimit(keeps[field] & ~(keeps_each & (first == column)), none, none, least[:, column])
-        for column, field in enumerate(of_load)
+        field: KeptLimit(limit, _any(options.works & (options.least_alone[:, :, column] <= limit)), least[:, column])
+        for column, (field, limit) in enumerate(of_load.items())
     }
 
 
@@ -225,13 +209,15 @@ def _applying(limits: Limits, options: NodeOptions) -> dict[str, float]:
     return {field: limit for field, limit in given.items() if limit is not None}
 
 
-def _kept_limits(options: NodeOptions, ends: Mask, keeping: Mapping[str, Mask]) -> dict[str, KeptLimit]:
-    kept, earlier = dict[str, KeptLimit](), ends
+def _kept_limits(
+    limits: Mapping[str, float], options: NodeOptions, serves: Mask, keeping: Mapping[str, Mask]
+) -> dict[str, KeptLimit]:
+    """Returns the limits on an amount of work; `serves` says which plans keep those of a load."""
+    kept = {}
     for field, mask in keeping.items():
-        others = _all(ends, (other_mask for other, other_mask in keeping.items() if other != field))
+        others = _all(serves, (other_mask for other, other_mask in keeping.items() if other != field))
         least = np.fmin.reduce(np.where(others, options.limited[field], np.inf), axis=0)
-        kept[field] = KeptLimit(_any(mask), _any(earlier), _any(earlier & mask), least)
-        earlier = earlier & mask
+        kept[field] = KeptLimit(limits[field], _any(mask), least)
     return kept
 
 
@@ -457,25 +443,38 @@ def limit_checks(
 
     ends = among(plans.ends)
 
-    def check(field: str, kept: KeptLimit) -> Check:
-        least = np.full(count, np.inf)  # infinite for types that no change of this limit admits
-        np.fmin.at(least, candidates.instance_type[shown], kept.least[shown])
-        fails = ends & (~among(kept.keeps) | among(kept.keeps_earlier) & ~among(kept.keeps_with_earlier))
-        # A higher limit admits a plan that keeps the others, also where another plan keeps this one.
-        limit = getattr(limits, field)
-        raisable = np.isfinite(least) & (least > (np.inf if limit is None else limit))
-        fails |= ends & ~among(plans.keeps) & types_where(raisable)
+    least = {field: _least_of_types(kept.least[shown], candidates.instance_type[shown], count)
+             for field, kept in plans.kept.items()}  # fmt: skip
+    keep_none = ~among(plans.keeps)
+    rejected = ends & keep_none
+    # A type fails the limits that no plan keeps, and those that admit it if they alone are raised.
+    fails = {
+        field: rejected & (~among(kept.keeps) | types_where((least[field] > kept.limit) & np.isfinite(least[field])))
+        for field, kept in plans.kept.items()
+    }
+    if plans.kept:
+        # A type that keeps each limit, and that no change of one of them admits, fails the last one.
+        last = [field for field, kept in plans.kept.items() if kept.limit < np.inf][-1]
+        fails[last] |= rejected & ~union(fails.values())
+
+    def check(field: str) -> Check:
         kind = LIMITS_BY_FIELD[field]
         over_least = 1.0 if limits.max_instances < MOST_INSTANCES else kind.over_least
-        rule = _LimitRelaxation(field, kind, over_least, fails, least, ~among(plans.keeps))
-        return Check(kind.code, "constraint", fails, rule, of_plans=True, changes_plans=True)
+        rule = _LimitRelaxation(field, kind, over_least, fails[field], least[field], keep_none)
+        return Check(kind.code, "constraint", fails[field], rule, of_plans=True, changes_plans=True)
 
-    of_limits = [check(field, kept) for field, kept in plans.kept.items()]
     endless = among(plans.works) & ~ends
     return [
         Check("interruptions", "constraint", endless, _Resuming(planner, candidates, endless), of_plans=True),
-        *of_limits,
+        *map(check, plans.kept),
     ]
+
+
+def _least_of_types(figures: Floats, types: Indices, count: int) -> Floats:
+    """Returns the least figure of each of so many types, given those of candidates; infinite for other types."""
+    least = np.full(count, np.inf)
+    np.fmin.at(least, types, figures)
+    return least
 
 
 @dataclass(frozen=True, slots=True)

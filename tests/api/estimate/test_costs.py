@@ -1,5 +1,6 @@
 """The bill of POST /estimate: every market side by side, in parts that add up, with sentences for what is not known."""
 
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -605,6 +606,22 @@ def test_a_price_of_all_regions_holds_in_those_without_a_price_of_their_own(regi
     (cost,) = post_estimate(client, {"hours": 1, "machine": "oci/BM.GPU.H100.8", "region": region})["cost"]
     assert cost["usd_per_hour"] == 80
     assert cost["region"] == (region if region == "us-ashburn-1" else None)
+
+
+def test_data_that_was_sent_earlier_alone_has_no_effect_and_says_so(client: TestClient) -> None:
+    sent = {"data_transfer_already_gb": 5000, "market": "on_demand"}
+    assert any("data_transfer_already_gb" in note for note in post_estimate(client, changed(HOURS, **sent))["notes"])
+    both = post_estimate(client, changed(HOURS, data_transfer_out_gb=1, **sent))
+    assert not any("data_transfer_already_gb" in note for note in both["notes"])
+
+
+def test_large_ratios_and_hours_have_no_exponent_in_sentences(client: TestClient) -> None:
+    (short,) = post_estimate(client, changed(HOURS, hours=1, market="3y_reserved"))["cost"]
+    assert re.fullmatch(r"Costs [0-9,]{5,} times as much as on demand\.", short["break_even"]["text"])
+    (long,) = post_estimate(client, changed(HOURS, hours=20_000, market="3y_reserved"))["cost"]
+    assert "The run uses 20,000 of 26,280 committed hours" in long["commitment"]["text"]
+    judged = post_estimate(client, changed(HOURS, market="on_demand", baseline={"usd": 0.01}))["verdict_of"]
+    assert re.search(r"[0-9,]{9,} % above the baseline", judged["sentence"])
 
 
 def test_large_figures_of_a_bill_have_no_exponent(client: TestClient) -> None:

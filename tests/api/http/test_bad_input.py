@@ -436,6 +436,12 @@ def serving(**load: Any) -> dict[str, Any]:
         ("/recommend", asked(constraints={"monthly_budget": 500}), ["constraints.budget_usd"]),
         ("/recommend", asked(constraints={"max_price": 10}), ["constraints.max_usd_per_hour"]),
         ("/recommend", asked(constraints={"spot": True}), ["constraints.market"]),
+        ("/recommend", asked(constraints={"market": ["1y_savings_plan"]}), ["reserved"]),
+        (
+            "/recommend",
+            asked(constraints={"generation": 5}),
+            [f"constraints.{name}_generation" for name in ("min", "max", "min_tensor_core")],
+        ),
         ("/recommend", asked(num_gpus=8), ["constraints.min_gpu_count"]),
         ("/estimate", {"machine": {"gpu": "h100", "gpus": 8}, "hours": 1}, ["machine.gpu_count", "machine.gpu"]),
         (

@@ -350,6 +350,10 @@ def test_charges_without_an_amount_of_work_are_named_as_not_weighed(client: Test
     asked = changed(SHORT, workload__amount=None, setup_minutes=5, limit=1)
     notes = {note["code"]: note["fields"] for note in post_recommend(client, asked)["notes"]}
     assert "setup_minutes" in notes["not_weighed"]
+    for sent in ({}, {"data_transfer_out_gb": 10}):
+        answer = post_recommend(client, {**SHORT, "limit": 1, "data_transfer_already_gb": 10, **sent})
+        notes = {note["code"]: note["fields"] for note in answer["notes"]}
+        assert ("data_transfer_already_gb" in notes.get("not_weighed", [])) is not bool(sent)
 
 
 def test_a_deadline_counts_the_set_up(client: TestClient) -> None:

@@ -193,7 +193,9 @@ def ranked_usd(question: Body, choice: Body) -> tuple[bool, float] | None:
         return None
     factor = price["usd_per_hour_high"] / price["usd_per_hour"] if price["old"] else 1.0
     if not question["workload"].get("amount"):
-        return False, choice["usd_per_hour"] * factor
+        # Where the premium of a managed service is unknown, an hour is unknown too, and ranks by the price without it.
+        usd, without_premium = choice["usd_per_hour"], price["usd_per_hour"] * choice["nodes"] * choice["instances"]
+        return usd is None, (without_premium if usd is None else usd) * factor
     parts = [(part["name"] in DATA, part["usd"]["likely"]) for part in bill["parts"] if part["usd"]]
     unknown = "cost_incomplete" in {warning["code"] for warning in choice["warnings"]}
     return unknown, sum(usd * (1.0 if of_data else factor) for of_data, usd in parts)

@@ -893,3 +893,19 @@ def test_a_load_is_compared_with_the_current_machine_by_the_time_of_a_request(cl
     asked = question("inference", workload=work, constraints={"gpu": ["h100-sxm5-80gb"]}, limit=1)
     (choice,) = post_recommend(client, {**asked, "current_instance": "aws/g6.xlarge"})["choices"]
     assert choice["compared_to_current"]["relative_speed"] > 3
+
+
+@pytest.mark.parametrize(
+    "times", [{}, {"max_seconds_per_output_token": 0.05}], ids=["usual times", "a time of its own"]
+)
+def test_a_load_that_a_budget_rejects_is_not_too_slow(client: TestClient, times: dict[str, float]) -> None:
+    """Dropping the budget admits what it alone rejects. Limits on times that were not sent had rejected these types."""
+    load = {"requests_per_second": 20, "input_length": 1000, "output_length": 300, **times}
+    work = {"task": "inference", "model": "llama-3.1-8b", "precision": ["bf16"], "serving": load}
+    asked = {"workload": work, "constraints": {"provider": ["aws"], "region": ["us-east-1"], "budget_usd": 1000}}
+    answer = post_recommend(client, asked)
+    only_this = {each["code"]: each["only_this"] for each in answer["rejections"]}
+    without = post_recommend(client, changed(asked, constraints__budget_usd=None))
+    assert not answer["choices"]
+    assert only_this["budget_usd"] == without["counts"]["admitted"] > 10
+    assert not {"too_slow_first_token", "too_slow_per_request"} & only_this.keys()
