@@ -3,9 +3,9 @@
 import logging
 import random
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 
@@ -69,11 +69,14 @@ class Upstream:
         return Fetcher(self.urls.get(feed.id) or feed.url or "", last, self.limits, key=key)
 
 
-def refresh(engine: Engine, feed: Feed, upstream: Upstream) -> Iterator[Imported]:
-    """Fetches and imports a feed, and yields a result for each part; one that fails keeps its prices."""
+def refresh(engine: Engine, feed: Feed, upstream: Upstream, parts: Sequence[str] | None = None) -> Iterator[Imported]:
+    """Fetches and imports parts of a feed, by default all, and yields a result for each.
+
+    A part that fails keeps its prices.
+    """
     source = SOURCES[feed.id]
     failures = 0
-    for part in source.parts:
+    for part in source.parts if parts is None else parts:
         imported = _refresh_part(engine, feed, source, part, upstream)
         yield imported
         failures = failures + 1 if imported.state == "failed" else 0
@@ -103,7 +106,7 @@ def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, ups
         documents = Documents(part=part, origin=origin, bodies=bodies)
         documents = replace(documents, repeated=last is not None and last.sha256 == documents.sha256)
         return import_documents(engine, source, documents, utc_now())
-    record_failure(engine, feed.id, utc_now(), state, f"{name_of_part(feed.id, part)}: {problem}")
+    record_failure(engine, feed.id, utc_now(), state, f"{name_of_part(feed.id, part)}: {problem}", part)
     return Imported(feed.id, part, state, problem)
 
 
@@ -179,12 +182,11 @@ class Refresher:
             feed = status.feed
             if self._stopping.is_set():
                 return
-            if feed.id in SOURCES and not self._upstream.why_off(feed) and self._is_due(status.next_run_at):
-                self._report(feed, list(refresh(self._engine, feed, self._upstream)))
-
-    def _is_due(self, next_run_at: datetime | None) -> bool:
-        early = timedelta(seconds=LOOK_SECONDS) * self._random.random()
-        return next_run_at is None or next_run_at - early <= utc_now()
+            early = timedelta(seconds=LOOK_SECONDS) * self._random.random()
+            if feed.id not in SOURCES or self._upstream.why_off(feed):
+                continue
+            if parts := status.due_parts(SOURCES[feed.id].parts, utc_now() + early):
+                self._report(feed, list(refresh(self._engine, feed, self._upstream, parts)))
 
     def _report(self, feed: Feed, imports: Collection[Imported]) -> None:
         """Logs one line about a run; while no feed can be reached, only about the first."""

@@ -5,7 +5,7 @@ import json
 import time
 import zipfile
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from io import BytesIO
@@ -280,6 +280,21 @@ def test_the_background_thread_reads_what_is_due_and_stops(engine: Engine, feeds
     refresher.stop()
     assert spot_price(engine) == 500_000
     assert len(feeds.requests) == 1
+
+
+def test_the_background_thread_tries_again_after_a_failure(
+    engine: Engine, feeds: FeedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.db.feeds.read_feeds.FIRST_RETRY", timedelta(0))
+    monkeypatch.setattr("service.feeds.refresh.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("service.feeds.refresh.LEAD_SECONDS", 0.05)
+    feeds.replies[SPOT] = [reply(404), GOOD]
+    others = {each.feed.id for each in feed_statuses(engine)} - {"aws-spot"}
+    refresher = Refresher(engine, Upstream(off=others, urls={"aws-spot": feeds.url}, limits=QUICK))
+    refresher.start()
+    wait_until(lambda: spot_price(engine) is not None)
+    refresher.stop()
+    assert spot_price(engine) == 500_000
 
 
 def test_a_document_larger_than_the_limit_is_refused(feeds: FeedServer) -> None:

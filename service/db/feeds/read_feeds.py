@@ -1,17 +1,37 @@
 """Reads the health of the feeds: last captures, their counts, and instance types that the catalog lacks."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine, case, func, select
 
 from service.db.errors import in_sentences
 from service.db.feeds.documents import of_part
 from service.db.feeds.resolve_prices import read_feeds
 from service.db.tables import DOCUMENT, IMPORT_RUN, INSTANCE_TYPE, OBSERVATION, SPECIFICATION
 from service.domain.catalog.resolution import Feed
+
+FIRST_RETRY = timedelta(minutes=15)
+"""How long a feed waits after a failed run. The wait doubles with each further one, up to the interval of the feed."""
+
+MAX_DOUBLINGS = 10
+"""With them, a wait is longer than a week, which no interval is."""
+
+TOGETHER = 0.1
+"""Parts of a feed that are due within this share of its interval are read together."""
+
+
+class PartRuns(NamedTuple):
+    """When a part of a feed was last read, and when that last did not fail; None for a part that always failed."""
+
+    tried_at: datetime
+    read_at: datetime | None
+
+
+NEVER = PartRuns(datetime.min.replace(tzinfo=UTC), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +42,10 @@ class FeedStatus:
     last_run_at: datetime | None
     last_state: str | None
     problem: str | None
+    failures: int
+    """Number of runs that failed since the last one that did not. A run reads one part."""
+    parts: Mapping[str, PartRuns]
+    """The runs of each part that was ever read."""
     captured_at: datetime | None
     changed_at: datetime | None
     """When a capture first had the present content."""
@@ -47,8 +71,27 @@ class FeedStatus:
     @property
     def next_run_at(self) -> datetime | None:
         """Returns when the feed is due again; None for a feed that is not read in the background."""
-        hours = self.feed.every_hours
-        return None if hours is None or self.last_run_at is None else self.last_run_at + timedelta(hours=hours)
+        if self.feed.every_hours is None or self.last_run_at is None:
+            return None
+        interval = timedelta(hours=self.feed.every_hours)
+        wait = FIRST_RETRY * 2 ** min(self.failures - 1, MAX_DOUBLINGS) if self.failures else interval
+        return self.last_run_at + min(wait, interval)
+
+    def due_parts(self, parts: Sequence[str], now: datetime) -> list[str]:
+        """Returns which parts are to be read now: first those whose last run is the longest ago.
+
+        A part is due one interval after its last run that did not fail. While runs fail, all parts wait for the next
+        try.
+        """
+        if self.feed.every_hours is None or (self.failures and self.next_run_at and now < self.next_run_at):
+            return []
+        interval = timedelta(hours=self.feed.every_hours)
+        runs = {part: self.parts.get(part, NEVER) for part in parts}
+        due = {part: now if run.read_at is None else run.read_at + interval for part, run in runs.items()}
+        if all(at > now for at in due.values()):
+            return []
+        together = [part for part in parts if due[part] <= now + TOGETHER * interval]
+        return sorted(together, key=lambda part: runs[part].tried_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +134,11 @@ def _status(connection: Connection, feed: Feed) -> FeedStatus:
     run = IMPORT_RUN.c
     of_feed = select(IMPORT_RUN).where(run.feed == feed.id)
     last = connection.execute(of_feed.order_by(run.id.desc()).limit(1)).first()
+    did_not_fail = run.state != "failed"
+    last_good = select(func.coalesce(func.max(run.id), 0)).where(run.feed == feed.id, did_not_fail)
+    failures = select(func.count()).where(run.feed == feed.id, run.id > last_good.scalar_subquery())
+    read_at = func.max(case((did_not_fail, run.finished_at)))
+    runs = select(run.part, func.max(run.finished_at), read_at).where(run.feed == feed.id, run.part.is_not(None))
     newest = (
         select(func.max(run.id)).where(run.feed == feed.id, run.state.in_(("done", "unchanged"))).group_by(run.part)
     )
@@ -105,6 +153,8 @@ def _status(connection: Connection, feed: Feed) -> FeedStatus:
         last_run_at=last.finished_at if last else None,
         last_state=last.state if last else None,
         problem=last.problem if last else None,
+        failures=connection.execute(failures).scalar_one(),
+        parts={part: PartRuns(*times) for part, *times in connection.execute(runs.group_by(run.part))},
         captured_at=captured,
         changed_at=_changed_at(connection, feed),
         kept=sum(row.rows_kept for row in parts),
