@@ -11,7 +11,7 @@ from time import monotonic
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.db.errors import DatabaseFileLost, in_sentences
+from service.db.errors import DatabaseFileLost
 from service.db.feeds.read_feeds import FeedStatus, UnmappedType, feed_statuses, unmapped_types
 from service.db.feeds.replay import history_known_on
 from service.db.keys import KeyRing
@@ -136,8 +136,7 @@ class LiveCatalog:
             sentence = "The prices of an earlier day are being read for another question. Ask again in some seconds."
             raise NotYet(sentence, field="known_at")
         try:
-            with in_sentences(self._engine):
-                return self._built(history_known_on(self._engine, day))
+            return self._built(history_known_on(self._engine, day))
         finally:
             self._replaying.release()
 
@@ -196,7 +195,8 @@ class LiveCatalog:
                     version = self.history.version
                     log.warning("The catalog cannot be refreshed; version %s keeps answering: %s", version, error)
                 file_lost = isinstance(error, DatabaseFileLost)
-                problem = str(error) if file_lost else f"The database cannot be read: {type(error).__name__}."
+                cause = type(error.__cause__ or error).__name__
+                problem = str(error) if file_lost else f"The database cannot be read: {cause}."
                 self._health = Health(self._health.checked_at, problem, file_lost)
 
     def _read_if_changed(self) -> None:
