@@ -7,11 +7,11 @@ from dataclasses import dataclass, fields, replace
 from datetime import date
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Select, bindparam, select
+from sqlalchemy import Connection, Engine, Select, bindparam, func, select
 
 from service.db.errors import in_sentences
 from service.db.read_prices import PriceVocabulary, read_offers, read_prices
-from service.db.tables import CATALOG_VERSION, MEASUREMENT, METADATA
+from service.db.tables import CATALOG_VERSION, IMPORT_RUN, MEASUREMENT, METADATA
 from service.domain.calibration.calibration import calibration_of
 from service.domain.calibration.coefficients import Coefficient
 from service.domain.calibration.price_belief import PriceMovement
@@ -281,9 +281,8 @@ def model_from_row(row: Mapping[str, Any]) -> Model:
 
 def _read_imports(connection: Connection) -> tuple[ImportSummary, ...]:
     """The last import of each feed that changed the catalog."""
-    # Rows are in order of their ids, so the last one of a feed wins.
-    newest = {row["feed"]: row for row in _rows(connection, "import_run") if row["state"] == "done"}
-    names = [field.name for field in fields(ImportSummary)]
-    for row in newest.values():
-        row["finished_at"] = row["finished_at"].replace(microsecond=0)
-    return tuple(ImportSummary(**{name: newest[feed][name] for name in names}) for feed in sorted(newest))
+    run = IMPORT_RUN.c
+    newest = select(func.max(run.id)).where(run.state == "done").group_by(run.feed)
+    columns = (run[field.name] for field in fields(ImportSummary))
+    rows = connection.execute(select(*columns).where(run.id.in_(newest)).order_by(run.feed)).mappings()
+    return tuple(ImportSummary(**{**row, "finished_at": row["finished_at"].replace(microsecond=0)}) for row in rows)
