@@ -77,7 +77,17 @@ class KeyRing:
             self.refresh()
             if self._uses and now - self._uses_written_at >= WRITE_USES_EVERY:
                 self._uses_written_at = now
-                _write_uses(self._engine, self._uses.copy())
+                self._write_uses()
+
+    def _write_uses(self) -> None:
+        """Stores the uses since the last time. Raises `DatabaseUnusable`, and then keeps them."""
+        uses = {key_id: self._uses.pop(key_id) for key_id in list(self._uses)}
+        try:
+            _write_uses(self._engine, uses)
+        except DatabaseUnusable:
+            for key_id, used_at in uses.items():
+                self._uses.setdefault(key_id, used_at)  # a request may have noted a later use meanwhile
+            raise
 
 
 def _write_uses(engine: Engine, uses: Mapping[str, datetime]) -> None:
