@@ -165,8 +165,9 @@ def import_offers(file: Path) -> int:
     """
     problems = 0
     with current_database() as engine:
-        for documents in documents_by_day(file):
-            imported = import_documents(engine, OWN, documents, utc_now())
+        now = utc_now()
+        for documents in documents_by_day(file, now):
+            imported = import_documents(engine, OWN, documents, now)
             problems += imported.problem is not None or bool(imported.counts.keys() - {"kept", "unmapped", "repeated"})
             print("\n".join(import_lines(imported, rows=True)))
     return 1 if problems else 0

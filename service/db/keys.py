@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
@@ -75,8 +74,12 @@ class KeyRing:
         now = datetime.now(UTC)
         if self._uses and now - self._uses_written_at >= WRITE_USES_EVERY:
             self._uses_written_at = now
-            with suppress(DatabaseUnusable):
-                _write_uses(self._engine, self._uses.copy())
+            uses = {key_id: self._uses.pop(key_id) for key_id in list(self._uses)}
+            try:
+                _write_uses(self._engine, uses)
+            except DatabaseUnusable:
+                for key_id, used_at in uses.items():
+                    self._uses.setdefault(key_id, used_at)  # a request may have noted a later use meanwhile
 
 
 def _write_uses(engine: Engine, uses: Mapping[str, datetime]) -> None:

@@ -11,7 +11,7 @@ from time import monotonic
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.db.errors import DatabaseFileLost, in_sentences
+from service.db.errors import DatabaseFileLost
 from service.db.feeds.read_feeds import FeedStatus, UnmappedType, feed_statuses, unmapped_types
 from service.db.feeds.replay import history_known_on
 from service.db.keys import KeyRing
@@ -140,8 +140,7 @@ class LiveCatalog:
             sentence = "The prices of an earlier day are being read for another question. Ask again in some seconds."
             raise NotYet(sentence, field="known_at")
         try:
-            with in_sentences(self._engine):
-                return self._built(history_known_on(self._engine, day))
+            return self._built(history_known_on(self._engine, day))
         finally:
             self._replaying.release()
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, fields, replace
 from datetime import date
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Select, bindparam, select
+from sqlalchemy import Connection, Engine, Select, bindparam, func, select
 
+from service.db.errors import in_sentences
 from service.db.read_prices import PriceVocabulary, read_offers, read_prices
-from service.db.tables import CATALOG_VERSION, MEASUREMENT, METADATA
+from service.db.tables import CATALOG_VERSION, IMPORT_RUN, MEASUREMENT, METADATA
 from service.domain.calibration.calibration import calibration_of
 from service.domain.calibration.coefficients import Coefficient
 from service.domain.calibration.price_belief import PriceMovement
@@ -84,15 +85,18 @@ def newer_history(connection: Connection, version: Version, known: CatalogHistor
 
 @contextmanager
 def snapshot(engine: Engine) -> Iterator[Connection]:
-    """Begins a transaction in which every SELECT reads the same state of the database, that of the first one."""
+    """Begins a transaction in which every SELECT reads the same state of the database, that of the first one.
+
+    Raises `DatabaseUnusable`.
+    """
     # SQLite does so by itself; on Postgres, each SELECT of the default level would see its own state.
     level = {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
-    with engine.connect().execution_options(**level) as connection, connection.begin():
+    with in_sentences(engine), engine.connect().execution_options(**level) as connection, connection.begin():
         yield connection
 
 
 def read_history(engine: Engine) -> CatalogHistory:
-    """Returns everything in the database, as one consistent state."""
+    """Returns everything in the database, as one consistent state. Raises `DatabaseUnusable`."""
     with snapshot(engine) as connection:
         return history_in(connection)
 
@@ -100,8 +104,8 @@ def read_history(engine: Engine) -> CatalogHistory:
 def history_in(connection: Connection) -> CatalogHistory:
     """Returns everything that a transaction sees."""
     version = read_version(connection)
-    gpus = _read_gpus(connection)
-    instance_types, index_of = _read_instance_types(connection, gpus)
+    gpus = read_gpus(connection)
+    instance_types, index_of = read_instance_types(connection, gpus)
     vocabulary = PriceVocabulary()
     offers, offer_ids, currency_of = read_offers(connection, index_of, vocabulary)
     prices = read_prices(connection, offer_ids, currency_of, vocabulary)
@@ -145,7 +149,8 @@ def _parts(connection: Connection, table: str, value: Callable[..., V], *key: st
 # Hardware
 
 
-def _read_gpus(connection: Connection) -> dict[str, Gpu]:
+def read_gpus(connection: Connection) -> dict[str, Gpu]:
+    """Returns the GPUs by id."""
     rates = _parts(connection, "gpu_precision", Rate, "gpu")
     aliases = _parts(connection, "gpu_alias", ReadRow, "gpu")
     without_flash_attention = {
@@ -164,10 +169,10 @@ def _read_gpus(connection: Connection) -> dict[str, Gpu]:
     }
 
 
-def _read_instance_types(
+def read_instance_types(
     connection: Connection, gpus: Mapping[str, Gpu]
 ) -> tuple[tuple[InstanceType, ...], dict[int, int]]:
-    """The types in the order of provider and name, and the index of each by its id in the database."""
+    """Returns the types in the order of provider and name, and the index of each by its id in the database."""
     events = _parts(connection, "lifecycle", LifecycleEvent, "provider", "family", "name")
     instance_types, index_of = [], {}
     for index, row in enumerate(_rows(connection, "instance_type", "provider", "name")):
@@ -193,16 +198,26 @@ def _by_day_and_state(event: LifecycleEvent | ServiceEvent) -> tuple[date, int]:
 # Everything else
 
 
-def _read_reference(connection: Connection, gpus: Mapping[str, Gpu]) -> Reference:
+def read_gpu_aliases(connection: Connection) -> dict[str, tuple[str, ...]]:
+    """Returns the ids of the GPUs that each alias may mean."""
     gpus_of_alias = _parts(connection, "gpu_alias", ReadRow, "alias")
+    return {alias: tuple(row["gpu"] for row in rows) for (alias,), rows in gpus_of_alias.items()}
+
+
+def read_providers(connection: Connection) -> dict[str, Provider]:
+    """Returns the providers by id."""
+    return _by_id(connection, "provider", Provider)
+
+
+def _read_reference(connection: Connection, gpus: Mapping[str, Gpu]) -> Reference:
     sources = _by_id(connection, "source", Source)
     coefficients = _values(connection, "coefficient", Coefficient)
     return Reference(
         sources=sources,
         precisions=_by_id(connection, "precision", Precision),
         gpus=gpus,
-        gpu_aliases={alias: tuple(row["gpu"] for row in rows) for (alias,), rows in gpus_of_alias.items()},
-        providers=_by_id(connection, "provider", Provider),
+        gpu_aliases=read_gpu_aliases(connection),
+        providers=read_providers(connection),
         regions=_read_regions(connection),
         services=_read_services(connection),
         fees=_values(connection, "fee", Fee),
@@ -266,9 +281,8 @@ def model_from_row(row: Mapping[str, Any]) -> Model:
 
 def _read_imports(connection: Connection) -> tuple[ImportSummary, ...]:
     """The last import of each feed that changed the catalog."""
-    # Rows are in order of their ids, so the last one of a feed wins.
-    newest = {row["feed"]: row for row in _rows(connection, "import_run") if row["state"] == "done"}
-    names = [field.name for field in fields(ImportSummary)]
-    for row in newest.values():
-        row["finished_at"] = row["finished_at"].replace(microsecond=0)
-    return tuple(ImportSummary(**{name: newest[feed][name] for name in names}) for feed in sorted(newest))
+    run = IMPORT_RUN.c
+    newest = select(func.max(run.id)).where(run.state == "done").group_by(run.feed)
+    columns = (run[field.name] for field in fields(ImportSummary))
+    rows = connection.execute(select(*columns).where(run.id.in_(newest)).order_by(run.feed)).mappings()
+    return tuple(ImportSummary(**{**row, "finished_at": row["finished_at"].replace(microsecond=0)}) for row in rows)

@@ -97,9 +97,9 @@ def write(engine: Engine, batch: Batch, now: datetime) -> Written:
     return Written(state, version)
 
 
-def record_failure(engine: Engine, feed: str, now: datetime, state: str, problem: str) -> None:
+def record_failure(engine: Engine, feed: str, now: datetime, state: str, problem: str, part: str | None = None) -> None:
     """Records an import that changed nothing, if the database can be written at all."""
-    record = {"feed": feed, "started_at": now, "finished_at": now, "state": state, "problem": problem}
+    record = {"feed": feed, "part": part, "started_at": now, "finished_at": now, "state": state, "problem": problem}
     try:
         with engine.begin() as connection:
             connection.execute(insert(IMPORT_RUN).values({**record, "quarantined": {}}))

@@ -23,7 +23,7 @@ class AwsAccount:
     endpoint_url: str | None = None
     answers: list[FetchedDocument] = field(default_factory=list)
 
-    def __call__(self, path: str, *, body: Any = None, conditional: bool = False) -> bytes:
+    def __call__(self, path: str, *, server: str | None = None, body: Any = None, conditional: bool = False) -> bytes:
         """Returns the answer. Raises `FetchFailed` if packages or permissions are missing, or if AWS fails."""
         try:
             from botocore.exceptions import BotoCoreError, ClientError

@@ -1,7 +1,8 @@
 """Fetches documents of feeds: one request at a time, conditional, with limits, and with respect for Retry-After.
 
-Only HTTPS is fetched, except from a mirror that the settings name with `http`. A redirect to a private address is
-refused, so that a feed cannot make the service send requests into its own network.
+Only HTTPS is fetched, except from a mirror that the settings name with `http`. Documents name paths, never servers,
+and a redirect to a private address is refused, so that a feed cannot make the service send requests into its own
+network.
 """
 
 import ipaddress
@@ -68,18 +69,25 @@ class Fetcher:
 
     base_url: str
     last: Origin | None = None
+    is_mirror: bool = False
+    """Whether `base_url` is a mirror, which also has the documents of the other servers of the feed."""
     limits: FetchLimits = field(default_factory=FetchLimits)
     sleep: Callable[[float], None] = time.sleep
     answers: list[FetchedDocument] = field(default_factory=list)
     key: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def __call__(self, path: str, *, body: object = None, conditional: bool = False) -> bytes:
-        """Returns the body at a path or address.
+    def __call__(
+        self, path: str, *, server: str | None = None, body: object = None, conditional: bool = False
+    ) -> bytes:
+        """Returns the body at a path.
 
         Raises `NotModified` if the request is conditional, `FetchFailed` after the last try, and `DocumentRefused` for
         a document that is too large.
         """
-        url = path if "://" in path else self.base_url.rstrip("/") + path
+        if not path.startswith("/"):  # the rest of the name of a server, for example
+            raise FetchFailed(f"{path!r} is not a path.")
+        base_url = self.base_url if server is None or self.is_mirror else server
+        url = base_url.rstrip("/") + path
         marks = _marks_of(self.last) if conditional and self.last and self.last.url == url else {}
         wait = self.limits.first_wait_seconds
         for left in reversed(range(self.limits.tries)):
@@ -98,7 +106,7 @@ class Fetcher:
     def _follow(self, url: str, body: object, marks: Mapping[str, str]) -> FetchedDocument:
         target = url
         for _ in range(MAX_REDIRECTS + 1):
-            _require_allowed(target, self.base_url)
+            _require_allowed(target, url, self.base_url)
             with self._request(target, url, body, marks) as response:
                 location = response.headers.get("Location")
                 if not response.is_redirect or location is None:
@@ -107,7 +115,6 @@ class Fetcher:
                     content = self._read(response)
                     return FetchedDocument(_origin(url, response), content)
             target = urljoin(target, location)
-            _require_public(target)
         raise FetchFailed(f"{url} redirects more than {MAX_REDIRECTS} times.")
 
     @contextmanager
@@ -170,12 +177,16 @@ def _marks_of(last: Origin) -> dict[str, str]:
     return {name: mark for name, mark in headers.items() if mark}
 
 
-def _require_allowed(url: str, base_url: str) -> None:
-    """Raises `FetchFailed` for an address without TLS, unless the settings name that server themselves."""
-    scheme, _ = _server_of(url)
-    is_mirror = scheme == "http" and _server_of(url) == _server_of(base_url)
-    if scheme != "https" and not is_mirror:
+def _require_allowed(url: str, asked: str, base_url: str) -> None:
+    """Raises `FetchFailed` for an address without TLS, unless the settings name that server themselves.
+
+    Raises the same for a redirect to another server than the `asked` one at an address that is not public.
+    """
+    server = _server_of(url)
+    if not url.startswith("https://") and server != _server_of(base_url):
         raise FetchFailed(f"{url} is not HTTPS.")
+    if server != _server_of(asked):
+        _require_public(url)
 
 
 def _server_of(url: str) -> tuple[str, str]:

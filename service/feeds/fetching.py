@@ -11,14 +11,16 @@ MAX_PAGES = 400
 
 
 class Get(Protocol):
-    """Returns the body at a path of the feed's server, or at a full address on the same server.
+    """Returns the body at a path of the feed's server, or of its other `server`; a mirror has the paths of both.
 
-    With a `body`, the request is a POST of that JSON. A `conditional` request ends the part as unchanged if the server
-    still has the last document of the part, so no other document of the part may have changed then: it is the only
-    one, or its address names its version. Raises what the fetcher raises.
+    `server` is never from a document. With a `body`, the request is a POST of that JSON. A `conditional` request ends
+    the part as unchanged if the server still has the last document of the part, so no other document of the part may
+    have changed then: it is the only one, or its address names its version. Raises what the fetcher raises.
     """
 
-    def __call__(self, path: str, *, body: object = None, conditional: bool = False) -> bytes:
+    def __call__(
+        self, path: str, *, server: str | None = None, body: object = None, conditional: bool = False
+    ) -> bytes:
         """Returns the body of the answer."""
 
 

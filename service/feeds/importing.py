@@ -68,8 +68,9 @@ def import_documents(engine: Engine, source: FeedSource, documents: Documents, n
         capture = _capture(source, facts.feeds[source.id], documents, content, listings, facts, at)
         written = write_capture(engine, capture, now)
     except (DocumentRefused, CaptureRefused) as error:
-        record_failure(engine, source.id, now, "refused", f"{name_of_part(source.id, documents.part)}: {error}")
-        return Imported(source.id, documents.part, "refused", str(error))
+        part, problem = documents.part, f"{name_of_part(source.id, documents.part)}: {error}"
+        record_failure(engine, source.id, now, "refused", problem, part)
+        return Imported(source.id, part, "refused", str(error))
     types = facts.instance_types.keys() | {(row["provider"], row["name"]) for row in capture.new["instance_type"]}
     outcomes = tuple((listing, _outcome(listing, types)) for listing in listings)
     return Imported(source.id, documents.part, written.state, None, outcomes)

@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from pathlib import Path
 
 from service.db.feeds.documents import Origin
@@ -63,24 +63,35 @@ def _never(_get: Get, _part: str) -> Iterator[bytes]:
 OWN = FeedSource("own", ("",), _never, parse, (), in_pages=True)
 
 
-def documents_by_day(path: Path) -> list[Documents]:
+def documents_by_day(path: Path, now: datetime) -> list[Documents]:
     """Returns the lines of a file as one document for each day, because all rows of a capture have the same instant.
 
-    Raises `FolderUnusable` if the file cannot be read, or if a line has no day.
+    Raises `FolderUnusable` if the file cannot be read, or if a line has no day or one after that of `now`.
     """
+    by_day: dict[date, list[list[str]]] = {}
     try:
         with path.open(encoding="utf-8", newline="") as file:
             header, *lines = list(csv.reader(file)) or [[]]
         column = header.index("observed_on")
-        days = sorted({date.fromisoformat(line[column]) for line in lines if line})
+        for line in filter(None, lines):
+            by_day.setdefault(_day_in(line[column]), []).append(line)
     except (OSError, UnicodeDecodeError, csv.Error, IndexError, ValueError) as error:
         raise FolderUnusable(f"{path} is not a CSV in which every line has a day in observed_on: {error}.") from None
+    if by_day and max(by_day) > now.date():
+        raise FolderUnusable(f"{path} has prices of {max(by_day)}, which is after today ({now.date()} in UTC).")
     documents = []
-    for day in days:
+    for day in sorted(by_day):
         text = io.StringIO()
-        csv.writer(text).writerows([header, *(line for line in lines if line and line[column] == day.isoformat())])
+        csv.writer(text).writerows([header, *by_day[day]])
         # With the time of day, a second file for the same day counts as later than the first.
-        moment = datetime.combine(day, datetime.now(UTC).timetz()).replace(microsecond=0)
-        origin = Origin(url=path.name, fetched_at=moment)
+        origin = Origin(url=path.name, fetched_at=datetime.combine(day, now.timetz()))
         documents.append(Documents(part="", origin=origin, bodies=[text.getvalue().encode()], complete=False))
     return documents
+
+
+def _day_in(text: str) -> date:
+    """Returns the day in a cell. Raises `ValueError` unless it is written as YYYY-MM-DD."""
+    day = date.fromisoformat(text)  # reads other forms of ISO 8601 too, such as 20261101
+    if day.isoformat() != text:
+        raise ValueError(f"{text!r} is not written as YYYY-MM-DD")
+    return day

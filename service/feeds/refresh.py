@@ -3,9 +3,9 @@
 import logging
 import random
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 
@@ -22,7 +22,7 @@ from service.feeds.fetch import Fetcher, FetchFailed, FetchLimits, NotModified
 from service.feeds.fetching import utc_now
 from service.feeds.folder import ManifestEntry, manifest_entry, write_manifest
 from service.feeds.importing import Documents, Imported, import_documents
-from service.feeds.listing import SHAPE_ERRORS, DocumentRefused, wrong_shape
+from service.feeds.listing import DocumentRefused
 from service.feeds.registry import SOURCES, FeedSource
 
 log = logging.getLogger(__name__)
@@ -66,14 +66,18 @@ class Upstream:
             return AwsAccount(self.keys[feed.id], self.urls.get(feed.id))
         header, value = SOURCES[feed.id].key_header or ("", "")
         key = {header: value.format(self.keys[feed.id])} if header and feed.id in self.keys else {}
-        return Fetcher(self.urls.get(feed.id) or feed.url or "", last, self.limits, key=key)
+        mirror = self.urls.get(feed.id)
+        return Fetcher(mirror or feed.url or "", last, bool(mirror), self.limits, key=key)
 
 
-def refresh(engine: Engine, feed: Feed, upstream: Upstream) -> Iterator[Imported]:
-    """Fetches and imports a feed, and yields a result for each part; one that fails keeps its prices."""
+def refresh(engine: Engine, feed: Feed, upstream: Upstream, parts: Sequence[str] | None = None) -> Iterator[Imported]:
+    """Fetches and imports parts of a feed, by default all, and yields a result for each.
+
+    A part that fails keeps its prices.
+    """
     source = SOURCES[feed.id]
     failures = 0
-    for part in source.parts:
+    for part in source.parts if parts is None else parts:
         imported = _refresh_part(engine, feed, source, part, upstream)
         yield imported
         failures = failures + 1 if imported.state == "failed" else 0
@@ -86,7 +90,7 @@ def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, ups
     fetcher = upstream.fetcher(feed, last.origin if last else None)
     last_at = last.origin.fetched_at if last else None
     try:
-        bodies = list(source.fetch(fetcher, part))
+        bodies = source.documents(fetcher, part)
     except NotModified:
         confirm_capture(engine, feed.id, part, free_instant(last_at, utc_now()))
         return Imported(feed.id, part, "unchanged", None)
@@ -94,38 +98,44 @@ def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, ups
         problem = str(error)
     except DocumentRefused as error:
         state, problem = "refused", str(error)
-    # A document with another structure must not stop the other feeds.
-    except SHAPE_ERRORS as error:
-        state, problem = "refused", wrong_shape(error)
     else:
         origin = fetcher.answers[-1].origin
         origin = replace(origin, fetched_at=free_instant(last_at, origin.fetched_at))
         documents = Documents(part=part, origin=origin, bodies=bodies)
         documents = replace(documents, repeated=last is not None and last.sha256 == documents.sha256)
         return import_documents(engine, source, documents, utc_now())
-    record_failure(engine, feed.id, utc_now(), state, f"{name_of_part(feed.id, part)}: {problem}")
+    record_failure(engine, feed.id, utc_now(), state, f"{name_of_part(feed.id, part)}: {problem}", part)
     return Imported(feed.id, part, state, problem)
 
 
 def fetch_to(folder: Path, feeds: Collection[Feed], upstream: Upstream) -> Iterator[str]:
-    """Writes the documents of feeds into a folder with a manifest, and yields a line of text for each part."""
+    """Writes the documents of feeds into a folder with a manifest, and yields a line of text for each part.
+
+    Whatever ends it, the manifest names all documents that were written.
+    """
     entries: list[ManifestEntry] = []
-    for feed in feeds:
-        for part in SOURCES[feed.id].parts:
-            fetcher = upstream.fetcher(feed)
-            try:
-                bodies = list(SOURCES[feed.id].fetch(fetcher, part))
-            except (FetchFailed, NotModified, DocumentRefused, LookupError, TypeError, ValueError) as error:
-                yield f"{name_of_part(feed.id, part)}: failed. {error}"
-                continue
-            for answer in fetcher.answers:
-                name = f"{feed.id}/{len(entries):04d}"
-                (folder / feed.id).mkdir(parents=True, exist_ok=True)
-                (folder / name).write_bytes(answer.body)
-                entries.append(manifest_entry(feed.id, part, answer, name))
-            yield f"{name_of_part(feed.id, part)}: {sum(map(len, bodies)):,} bytes"
     folder.mkdir(parents=True, exist_ok=True)
-    write_manifest(folder, entries)
+    try:
+        for feed in feeds:
+            for part in SOURCES[feed.id].parts:
+                yield f"{name_of_part(feed.id, part)}: {_fetch_part_to(folder, feed, part, upstream, entries)}"
+    finally:
+        write_manifest(folder, entries)
+
+
+def _fetch_part_to(folder: Path, feed: Feed, part: str, upstream: Upstream, entries: list[ManifestEntry]) -> str:
+    """Writes the documents of a part, adds their entries, and returns what became of them in a few words."""
+    fetcher = upstream.fetcher(feed)
+    try:
+        bodies = SOURCES[feed.id].documents(fetcher, part)
+    except (FetchFailed, DocumentRefused) as error:
+        return f"failed. {error}"
+    for answer in fetcher.answers:
+        name = f"{feed.id}/{len(entries):04d}"
+        (folder / feed.id).mkdir(exist_ok=True)
+        (folder / name).write_bytes(answer.body)
+        entries.append(manifest_entry(feed.id, part, answer, name))
+    return f"{sum(map(len, bodies)):,} bytes"
 
 
 class Refresher:
@@ -179,12 +189,11 @@ class Refresher:
             feed = status.feed
             if self._stopping.is_set():
                 return
-            if feed.id in SOURCES and not self._upstream.why_off(feed) and self._is_due(status.next_run_at):
-                self._report(feed, list(refresh(self._engine, feed, self._upstream)))
-
-    def _is_due(self, next_run_at: datetime | None) -> bool:
-        early = timedelta(seconds=LOOK_SECONDS) * self._random.random()
-        return next_run_at is None or next_run_at - early <= utc_now()
+            early = timedelta(seconds=LOOK_SECONDS) * self._random.random()
+            if feed.id not in SOURCES or self._upstream.why_off(feed):
+                continue
+            if parts := status.due_parts(SOURCES[feed.id].parts, utc_now() + early):
+                self._report(feed, list(refresh(self._engine, feed, self._upstream, parts)))
 
     def _report(self, feed: Feed, imports: Collection[Imported]) -> None:
         """Logs one line about a run; while no feed can be reached, only about the first."""

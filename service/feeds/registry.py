@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-from service.feeds.fetching import Fetch
+from service.feeds.fetching import Fetch, Get
 from service.feeds.listing import SHAPE_ERRORS, Content, DocumentRefused, Parser, one_per_offer, wrong_shape
 from service.feeds.sources import cyclenerd, ecb, gpuhunt, skypilot
 from service.feeds.sources.hyperscalers import aws_account, aws_bulk, aws_on_demand, aws_spot, azure, oci
@@ -47,6 +47,16 @@ class FeedSource:
     by_aws_account: bool = False
     """Whether the key is the name of an AWS profile, whose credentials are used to fetch the documents."""
     version: str = "1"
+
+    def documents(self, get: Get, part: str) -> list[bytes]:
+        """Returns the documents of a part. Raises `DocumentRefused` and what the fetcher raises.
+
+        Some documents name the next one, which a document with another structure does not.
+        """
+        try:
+            return list(self.fetch(get, part))
+        except SHAPE_ERRORS as error:
+            raise DocumentRefused(wrong_shape(error)) from error
 
     def content(self, bodies: Sequence[bytes], part: str) -> Content:
         """Returns the content of a part, with one price for each offer. Raises `DocumentRefused` if there is none."""

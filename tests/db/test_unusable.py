@@ -13,7 +13,9 @@ from service.cli.main import main
 from service.db import engine as engines
 from service.db.engine import connect, parse_url
 from service.db.errors import DatabaseUnusable
+from service.db.feeds.read_facts import read_facts
 from service.db.migrate import downgrade, require_usable, upgrade
+from service.db.read_history import read_history
 from service.db.write_catalog import write
 from tests.builders.rows import batch
 from tests.server import free_port
@@ -129,11 +131,13 @@ def test_a_locked_database(locked: Engine) -> None:
     assert refusal(lambda: require_usable(locked)) == sentence
     assert refusal(lambda: upgrade(locked)) == sentence
     assert refusal(lambda: write(locked, batch(), NOW)) == sentence
+    assert refusal(lambda: read_history(locked)) == sentence
+    assert refusal(lambda: read_facts(locked)) == sentence
 
 
 def test_a_server_that_does_not_answer_and_a_password_that_stays_secret() -> None:
     engine = connect(f"postgres://me:secret@127.0.0.1:{free_port()}/catalog")
-    for act in (require_usable, upgrade):
+    for act in (require_usable, upgrade, read_history, read_facts):
         answer = refusal(lambda act=act: act(engine))  # type: ignore[misc]
         assert answer.startswith("The database postgresql+psycopg://me:***@127.0.0.1:")
         assert "Connection refused" in answer

@@ -68,11 +68,10 @@ def captures(engine: Engine, feed: str) -> list[datetime]:
         return list(connection.execute(query).scalars())
 
 
-def dollars_in_force(engine: Engine) -> float | None:
+def dollars_in_force(engine: Engine) -> float:
     query = select(PRICE.c.per_hour_micros).join(OFFER).where(PRICE.c.valid_to.is_(None))
     with engine.connect() as connection:
-        micros: int | None = connection.execute(query).scalar_one()
-    return None if micros is None else micros / 1e6
+        return float(connection.execute(query).scalar_one()) / 1e6
 
 
 def test_a_version_that_is_fetched_after_midnight_follows_those_of_its_day(engine: Engine) -> None:

@@ -247,7 +247,7 @@ def test_the_key_is_sent_in_a_header_and_stands_in_no_stored_text(
 
 def test_a_redirect_to_another_server_does_not_get_the_key(feeds: FeedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.feeds.fetch._require_public", lambda _url: None)
-    monkeypatch.setattr("service.feeds.fetch._require_allowed", lambda _url, _base: None)
+    monkeypatch.setattr("service.feeds.fetch._require_allowed", lambda _url, _asked, _base: None)
     with feed_server() as other:
         feeds.replies["/x"] = [reply(302, Location=f"{other.url}/y")]
         other.replies["/y"] = [reply(200, b"body")]

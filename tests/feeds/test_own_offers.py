@@ -63,3 +63,21 @@ def test_a_file_without_days_is_refused(file: Path, capsys: pytest.CaptureFixtur
     file.write_text("provider,name,market,per_hour\naws,p5.48xlarge,on_demand,1\n")
     assert main(["offers", "import", str(file)]) == 1
     assert "observed_on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("day", "sentence"),
+    [
+        ("20261002", "'20261002' is not written as YYYY-MM-DD"),
+        ("2026-W40-5", "'2026-W40-5' is not written as YYYY-MM-DD"),
+        ("9999-01-01", "has prices of 9999-01-01, which is after today"),
+    ],
+)
+def test_a_day_in_another_form_or_in_the_future_refuses_the_file(
+    file: Path, seeded_copy: str, capsys: pytest.CaptureFixture[str], day: str, sentence: str
+) -> None:
+    line = "aws,p5.48xlarge,us-east-1,on_demand,,40.5,{},\n"
+    file.write_text(HEADER + line.format("2026-10-01") + line.format(day))
+    assert main(["offers", "import", str(file)]) == 1
+    assert sentence in capsys.readouterr().err
+    assert own_prices(seeded_copy) == set()

@@ -5,7 +5,8 @@ import json
 import time
 import zipfile
 from collections.abc import Callable
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from io import BytesIO
@@ -205,8 +206,34 @@ def test_retry_after_is_waited_for(feeds: FeedServer) -> None:
 
 
 def test_plain_http_is_fetched_only_from_a_mirror(feeds: FeedServer) -> None:
+    feeds.replies["/x"] = [reply(200, b"ok")]
     with pytest.raises(FetchFailed, match="not HTTPS"):
-        Fetcher("https://feed.example", limits=QUICK)(f"{feeds.url}/x")
+        Fetcher("https://feed.example", limits=QUICK)("/x", server=feeds.url)
+    assert Fetcher(feeds.url, is_mirror=True, limits=QUICK)("/x", server="https://feed.example") == b"ok"
+
+
+@pytest.mark.parametrize("path", ["@127.0.0.1/x", ".example.org/x", "https://127.0.0.1/x", ""])
+def test_a_document_cannot_name_another_server(path: str) -> None:
+    with pytest.raises(FetchFailed, match="is not a path"):
+        Fetcher("https://feed.example", limits=QUICK)(path)
+
+
+def test_a_mirror_of_oracle_has_the_documents_of_both_of_its_servers(engine: Engine, feeds: FeedServer) -> None:
+    price = {"currencyCode": "USD", "prices": [{"model": "PAY_AS_YOU_GO", "value": 10}]}
+    prices = {"items": [{"partNumber": "B1", "metricName": "GPU Per Hour", "currencyCodeLocalizations": [price]}]}
+    shape = {"name": "BM.GPU.X.4", "gpuQty": 4, "products": [{"type": {"value": "ocpu"}, "partNumber": "B1"}]}
+    feeds.replies["/pls/apex/cetools/api/v1/products/"] = [reply(200, json.dumps(prices).encode())]
+    shapes = reply(200, json.dumps({"items": [shape]}).encode())
+    feeds.replies["/a/ocom/docs/cloudestimator2/data/shapes.json"] = [shapes]
+    imported = refreshed(engine, feeds, "oci")
+    assert [(listing.name, str(listing.per_hour)) for listing, _ in imported.outcomes] == [("BM.GPU.X.4", "40.0")]
+
+
+def test_the_index_of_aws_names_a_path_whatever_server_stands_before_it(engine: Engine, feeds: FeedServer) -> None:
+    index = {"regions": {"us-east-1": {"currentVersionUrl": "https://10.0.0.1/offers/20261120/us-east-1/index.json"}}}
+    feeds.replies["/offers/v1.0/aws/AmazonEC2/current/region_index.json"] = [reply(200, json.dumps(index).encode())]
+    next(refresh(engine, status_of(engine, "aws-bulk").feed, upstream(feeds, "aws-bulk")))
+    assert [path for path, _ in feeds.requests][1:] == ["/offers/20261120/us-east-1/index.csv"]
 
 
 def test_pages_that_lead_back_are_refused(engine: Engine, feeds: FeedServer) -> None:
@@ -241,6 +268,28 @@ def test_a_folder_carries_documents_to_a_machine_without_internet(
     document.write_bytes(document.read_bytes().replace(b"0.5", b"0.4"))
     (file,) = documents_in(tmp_path, utc_now())
     assert "SHA-256 differs" in (file.problem or "")
+
+
+def test_a_document_of_another_shape_does_not_keep_the_others_from_a_folder(
+    engine: Engine, feeds: FeedServer, tmp_path: Path
+) -> None:
+    feeds.replies[SPOT] = [GOOD]
+    feeds.replies["/v2/sizes"] = [reply(200, b'{"sizes": [], "links": "none"}')]
+    wanted = [status_of(engine, feed).feed for feed in ("digitalocean", "aws-spot")]
+    lines = list(fetch_to(tmp_path, wanted, Upstream(urls={feed.id: feeds.url for feed in wanted}, limits=QUICK)))
+    assert lines == [
+        "digitalocean: failed. The document does not have the structure of its feed (AttributeError).",
+        f"aws-spot: {len(spot_file('0.5'))} bytes",
+    ]
+    assert [file.name for file in documents_in(tmp_path, utc_now())] == ["aws-spot"]
+
+
+def test_a_folder_that_is_filled_in_part_has_a_manifest(engine: Engine, feeds: FeedServer, tmp_path: Path) -> None:
+    feeds.replies[SPOT] = [GOOD]
+    feed = status_of(engine).feed
+    with pytest.raises(KeyError):
+        list(fetch_to(tmp_path, [feed, replace(feed, id="no such feed")], upstream(feeds)))
+    assert [file.name for file in documents_in(tmp_path, utc_now())] == ["aws-spot"]
 
 
 def test_one_process_refreshes_at_a_time(tables_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,6 +329,21 @@ def test_the_background_thread_reads_what_is_due_and_stops(engine: Engine, feeds
     refresher.stop()
     assert spot_price(engine) == 500_000
     assert len(feeds.requests) == 1
+
+
+def test_the_background_thread_tries_again_after_a_failure(
+    engine: Engine, feeds: FeedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.db.feeds.read_feeds.FIRST_RETRY", timedelta(0))
+    monkeypatch.setattr("service.feeds.refresh.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("service.feeds.refresh.LEAD_SECONDS", 0.05)
+    feeds.replies[SPOT] = [reply(404), GOOD]
+    others = {each.feed.id for each in feed_statuses(engine)} - {"aws-spot"}
+    refresher = Refresher(engine, Upstream(off=others, urls={"aws-spot": feeds.url}, limits=QUICK))
+    refresher.start()
+    wait_until(lambda: spot_price(engine) is not None)
+    refresher.stop()
+    assert spot_price(engine) == 500_000
 
 
 def test_a_document_larger_than_the_limit_is_refused(feeds: FeedServer) -> None:

@@ -1,16 +1,16 @@
 """Reads the facts of the catalog that the check of a feed needs, and the specifications that feeds stated."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Engine, select
 
 from service.db.feeds.resolve_prices import read_feeds
-from service.db.read_history import read_history
-from service.db.tables import CROSSWALK, SPECIFICATION
+from service.db.read_history import read_gpu_aliases, read_gpus, read_instance_types, read_providers, snapshot
+from service.db.tables import CROSSWALK, INSTANCE_TYPE, OFFER, REGION, SPECIFICATION
 from service.domain.catalog.hardware import Gpu, InstanceType
 from service.domain.catalog.names import gpu_spellings
-from service.domain.catalog.offer import UNKNOWN
 from service.domain.catalog.reference import Provider
 from service.domain.catalog.resolution import Feed
 
@@ -39,30 +39,27 @@ class CatalogFacts:
 
 def read_facts(engine: Engine) -> CatalogFacts:
     """Returns the facts of the current version. Raises `DatabaseUnusable`."""
-    history = read_history(engine)
-    types, offers, reference = history.instance_types, history.offers, history.reference
-    regions: dict[str, dict[str, str]] = {}
-    for region in reference.regions:
-        names = regions.setdefault(region.provider, {})
-        names |= {region.id: region.id, region.name or region.id: region.id}
-    with engine.connect() as connection:
-        aliases = {(row.provider, row.alias): row.name for row in connection.execute(select(CROSSWALK))}
-        feeds = read_feeds(connection)
-        stated: dict[TypeName, dict[str, Mapping[str, object]]] = {}
+    with snapshot(engine) as connection:
+        named = select(REGION.c.provider, REGION.c.id, REGION.c.name)
+        gpus, regions = read_gpus(connection), defaultdict[str, dict[str, str]](dict)
+        for provider, id_, name in connection.execute(named.order_by(REGION.c.provider, REGION.c.id)):
+            regions[provider] |= {id_: id_, name or id_: id_}
+        stated = defaultdict[TypeName, dict[str, Mapping[str, object]]](dict)
         for row in connection.execute(select(SPECIFICATION)).mappings():
-            stated.setdefault((row["provider"], row["name"]), {})[row["feed"]] = dict(row)
-    return CatalogFacts(
-        instance_types={(type_.provider, type_.name): type_ for type_ in types},
-        providers=reference.providers,
-        gpus=reference.gpus,
-        gpu_spellings=gpu_spellings(reference.gpu_aliases, reference.gpus.values()),
-        aliases=aliases,
-        region_ids=regions,
-        sold=frozenset(
-            (types[index].provider, types[index].name, offers.places[place])
-            for index, place in zip(offers.instance_type.tolist(), offers.region.tolist(), strict=True)
-            if place != UNKNOWN
-        ),
-        feeds=feeds,
-        stated=stated,
-    )
+            stated[row["provider"], row["name"]][row["feed"]] = dict(row)
+        sold = select(INSTANCE_TYPE.c.provider, INSTANCE_TYPE.c.name, OFFER.c.region).join(INSTANCE_TYPE)
+        types, _ = read_instance_types(connection, gpus)
+        return CatalogFacts(
+            instance_types={(type_.provider, type_.name): type_ for type_ in types},
+            providers=read_providers(connection),
+            gpus=gpus,
+            gpu_spellings=gpu_spellings(read_gpu_aliases(connection), gpus.values()),
+            aliases={(row.provider, row.alias): row.name for row in connection.execute(select(CROSSWALK))},
+            region_ids=dict(regions),
+            sold=frozenset(
+                (provider, name, region)
+                for provider, name, region in connection.execute(sold.where(OFFER.c.region.is_not(None)).distinct())
+            ),
+            feeds=read_feeds(connection),
+            stated=dict(stated),
+        )

@@ -1,17 +1,37 @@
 """Reads the health of the feeds: last captures, their counts, and instance types that the catalog lacks."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import ColumnElement, Engine, Row, Select, case, func, or_, select
 
 from service.db.errors import in_sentences
 from service.db.feeds.documents import of_part
 from service.db.feeds.resolve_prices import read_feeds
 from service.db.tables import DOCUMENT, IMPORT_RUN, INSTANCE_TYPE, OBSERVATION, SPECIFICATION
 from service.domain.catalog.resolution import Feed
+
+FIRST_RETRY = timedelta(minutes=15)
+"""How long a feed waits after a failed run. The wait doubles with each further one, up to the interval of the feed."""
+
+MAX_DOUBLINGS = 10
+"""With them, a wait is longer than a week, which no interval is."""
+
+TOGETHER = 0.1
+"""Parts of a feed that are due within this share of its interval are read together."""
+
+
+class PartRuns(NamedTuple):
+    """When a part of a feed was last read, and when that last did not fail; None for a part that always failed."""
+
+    tried_at: datetime
+    read_at: datetime | None
+
+
+NEVER = PartRuns(datetime.min.replace(tzinfo=UTC), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +42,10 @@ class FeedStatus:
     last_run_at: datetime | None
     last_state: str | None
     problem: str | None
+    failures: int
+    """Number of runs that failed since the last one that did not. A run reads one part."""
+    parts: Mapping[str, PartRuns]
+    """The runs of each part that was ever read."""
     captured_at: datetime | None
     changed_at: datetime | None
     """When a capture first had the present content."""
@@ -47,8 +71,27 @@ class FeedStatus:
     @property
     def next_run_at(self) -> datetime | None:
         """Returns when the feed is due again; None for a feed that is not read in the background."""
-        hours = self.feed.every_hours
-        return None if hours is None or self.last_run_at is None else self.last_run_at + timedelta(hours=hours)
+        if self.feed.every_hours is None or self.last_run_at is None:
+            return None
+        interval = timedelta(hours=self.feed.every_hours)
+        wait = FIRST_RETRY * 2 ** min(self.failures - 1, MAX_DOUBLINGS) if self.failures else interval
+        return self.last_run_at + min(wait, interval)
+
+    def due_parts(self, parts: Sequence[str], now: datetime) -> list[str]:
+        """Returns which parts are to be read now: first those whose last run is the longest ago.
+
+        A part is due one interval after its last run that did not fail. While runs fail, all parts wait for the next
+        try.
+        """
+        if self.feed.every_hours is None or (self.failures and self.next_run_at and now < self.next_run_at):
+            return []
+        interval = timedelta(hours=self.feed.every_hours)
+        runs = {part: self.parts.get(part, NEVER) for part in parts}
+        due = {part: now if run.read_at is None else run.read_at + interval for part, run in runs.items()}
+        if all(at > now for at in due.values()):
+            return []
+        together = [part for part in parts if due[part] <= now + TOGETHER * interval]
+        return sorted(together, key=lambda part: runs[part].tried_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,51 +127,83 @@ def rows_of_last_capture(engine: Engine, feed: str, part: str) -> int | None:
 def feed_statuses(engine: Engine) -> list[FeedStatus]:
     """Returns the status of every feed that is read in the background or has been imported."""
     with in_sentences(engine), engine.connect() as connection:
-        return [_status(connection, feed) for feed in read_feeds(connection).values() if feed.id != "seed"]
+        last = {row.feed: row for row in connection.execute(_newest_runs(RUN.feed))}
+        good, parts = defaultdict[str, list[Row[Any]]](list), defaultdict[str, dict[str, PartRuns]](dict)
+        for row in connection.execute(_newest_runs(RUN.feed, RUN.part, among=RUN.state.in_(("done", "unchanged")))):
+            good[row.feed].append(row)
+        for id_, part, *times in connection.execute(PARTS):
+            parts[id_][part] = PartRuns(*times)
+        failures = {row.feed: row.failures for row in connection.execute(FAILURES)}
+        captured = {row.feed: row.captured_at for row in connection.execute(CAPTURED)}
+        changed = {row.feed: row.changed_at for row in connection.execute(CHANGED)}
+        held = {row.feed: (row.held, row.refused) for row in connection.execute(HELD)}
+        return [
+            FeedStatus(
+                feed=feed,
+                last_run_at=last[feed.id].finished_at if feed.id in last else None,
+                last_state=last[feed.id].state if feed.id in last else None,
+                problem=last[feed.id].problem if feed.id in last else None,
+                failures=failures.get(feed.id, 0),
+                parts=parts[feed.id],
+                captured_at=captured.get(feed.id),
+                changed_at=changed.get(feed.id),
+                kept=sum(row.rows_kept for row in good[feed.id]),
+                held=held.get(feed.id, (0, 0))[0],
+                refused=held.get(feed.id, (0, 0))[1],
+                unmapped=sum(row.rows_unmapped or 0 for row in good[feed.id]),
+                set_aside=_sum([row.quarantined for row in good[feed.id]]),
+                filtered=_sum([row.filtered or {} for row in good[feed.id]]),
+            )
+            for feed in read_feeds(connection).values()
+            if feed.id != "seed"
+        ]
 
 
-def _status(connection: Connection, feed: Feed) -> FeedStatus:
-    run = IMPORT_RUN.c
-    of_feed = select(IMPORT_RUN).where(run.feed == feed.id)
-    last = connection.execute(of_feed.order_by(run.id.desc()).limit(1)).first()
-    newest = (
-        select(func.max(run.id)).where(run.feed == feed.id, run.state.in_(("done", "unchanged"))).group_by(run.part)
-    )
-    parts = connection.execute(select(IMPORT_RUN).where(run.id.in_(newest))).all()
-    document = DOCUMENT.c
-    captured = connection.execute(select(func.max(document.fetched_at)).where(document.feed == feed.id)).scalar()
-    held = select(func.count(), func.count(OBSERVATION.c.decision)).select_from(OBSERVATION).join(DOCUMENT)
-    held = held.where(document.feed == feed.id, OBSERVATION.c.state == "held")
-    held_rows, refused = connection.execute(held).one()
-    return FeedStatus(
-        feed=feed,
-        last_run_at=last.finished_at if last else None,
-        last_state=last.state if last else None,
-        problem=last.problem if last else None,
-        captured_at=captured,
-        changed_at=_changed_at(connection, feed),
-        kept=sum(row.rows_kept for row in parts),
-        held=held_rows - refused,
-        refused=refused,
-        unmapped=sum(row.rows_unmapped or 0 for row in parts),
-        set_aside=_sum([row.quarantined for row in parts]),
-        filtered=_sum([row.filtered or {} for row in parts]),
-    )
+RUN, SHOWN = IMPORT_RUN.c, DOCUMENT.c
+
+DID_NOT_FAIL = RUN.state != "failed"
+
+PARTS = (
+    select(RUN.feed, RUN.part, func.max(RUN.finished_at), func.max(case((DID_NOT_FAIL, RUN.finished_at))))
+    .where(RUN.part.is_not(None))
+    .group_by(RUN.feed, RUN.part)
+)
+"""The `PartRuns` of each part."""
+
+LAST_GOOD = select(RUN.feed, func.max(case((DID_NOT_FAIL, RUN.id), else_=0)).label("id")).group_by(RUN.feed).subquery()
+FAILURES = (
+    select(RUN.feed, func.count().label("failures"))
+    .join(LAST_GOOD, LAST_GOOD.c.feed == RUN.feed)
+    .where(RUN.id > LAST_GOOD.c.id)
+    .group_by(RUN.feed)
+)
+"""For each feed whose last run failed: how many failed since the last one that did not."""
+
+CAPTURED = select(SHOWN.feed, func.max(SHOWN.fetched_at).label("captured_at")).group_by(SHOWN.feed)
+
+FORMER = func.lag(SHOWN.sha256).over(partition_by=(SHOWN.feed, SHOWN.part), order_by=SHOWN.fetched_at)
+COMPARED = select(SHOWN.feed, SHOWN.fetched_at, SHOWN.sha256, FORMER.label("former")).subquery().c
+CHANGED = (
+    select(COMPARED.feed, func.max(COMPARED.fetched_at).label("changed_at"))
+    .where(or_(COMPARED.former.is_(None), COMPARED.former != COMPARED.sha256))
+    .group_by(COMPARED.feed)
+)
+"""When any part of each feed last changed."""
+
+REFUSED = func.count(OBSERVATION.c.decision)
+HELD = (
+    select(SHOWN.feed, (func.count() - REFUSED).label("held"), REFUSED.label("refused"))
+    .select_from(OBSERVATION)
+    .join(DOCUMENT)
+    .where(OBSERVATION.c.state == "held")
+    .group_by(SHOWN.feed)
+)
 
 
-def _changed_at(connection: Connection, feed: Feed) -> datetime | None:
-    """Returns when any part of the feed last changed."""
-    document = DOCUMENT.c
-    rows = connection.execute(
-        select(document.part, document.sha256, document.fetched_at)
-        .where(document.feed == feed.id)
-        .order_by(document.part, document.fetched_at)
-    )
-    since: dict[str, tuple[str, datetime]] = {}
-    for part, sha256, fetched_at in rows:
-        if part not in since or since[part][0] != sha256:
-            since[part] = sha256, fetched_at
-    return max((moment for _, moment in since.values()), default=None)
+def _newest_runs(*each: ColumnElement[Any], among: ColumnElement[bool] | None = None) -> Select[Any]:
+    """Returns a query for the newest run for each value of these columns."""
+    newest = select(func.max(RUN.id)).group_by(*each)
+    return select(IMPORT_RUN).where(RUN.id.in_(newest if among is None else newest.where(among)))
 
 
 def _sum(counts: Sequence[dict[str, int]]) -> dict[str, int]:

@@ -16,7 +16,8 @@ from service.domain.errors import QuestionError
 def history_known_on(engine: Engine, day: date) -> CatalogHistory:
     """Returns all prices as they were known at the end of a day (UTC), and the instance types that were known then.
 
-    Facts of the seed other than prices are those of today. Raises `QuestionError` for a day before the first import.
+    Facts of the seed other than prices are those of today. Raises `QuestionError` for a day before the first import,
+    and `DatabaseUnusable`.
     """
     moment = datetime.combine(day, time.max, UTC)
     with snapshot(engine) as connection:

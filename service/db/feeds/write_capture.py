@@ -3,10 +3,23 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import datetime
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, RowMapping, case, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    RowMapping,
+    and_,
+    case,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from service.db.feeds.decide_held import is_waiting
 from service.db.feeds.documents import name_of_part, of_part
@@ -268,11 +281,13 @@ def _confirmed_that_day(connection: Connection, feed: str, part: str, at: dateti
     """Returns whether the part has another complete capture of that day, and no row that waits for a confirmation."""
     table = DOCUMENT.c
     documents = of_part(DOCUMENT, feed, part)
-    others = select(table.fetched_at).where(*documents, table.complete, table.id != document_id)
-    days = {moment.date() for moment in connection.execute(others).scalars()}
-    waiting = select(func.count()).select_from(OBSERVATION).join(DOCUMENT)
+    midnight = datetime.combine(at.astimezone(UTC), time.min, UTC)
+    that_day = (table.fetched_at >= midnight, table.fetched_at < midnight + timedelta(days=1))
+    another = exists().where(*documents, *that_day, table.complete, table.id != document_id)
+    waiting = select(OBSERVATION.c.id).join(DOCUMENT)
     waiting = waiting.where(*documents, or_(OBSERVATION.c.state == "absent", is_waiting()))
-    return at.date() in days and connection.execute(waiting).scalar_one() == 0
+    confirmed: bool = connection.execute(select(and_(another, ~waiting.exists()))).scalar_one()
+    return confirmed
 
 
 def _add_rows(connection: Connection, new: Mapping[str, Sequence[Record]]) -> bool:

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from sqlalchemy import Connection, Engine, and_, func, or_, select, text
-from sqlalchemy.exc import SQLAlchemyError
 
-from service.db.errors import in_sentences
+from service.db.errors import DatabaseUnusable, in_sentences
 from service.db.live_catalog import today
 from service.db.migrate import require_usable
 from service.db.read_history import read_history
@@ -67,7 +66,7 @@ def _overlapping_prices(connection: Connection) -> Iterator[str]:
 def _unreadable_catalog(engine: Engine) -> Iterator[str]:
     try:
         catalog = read_history(engine).on(today())
-    except (SQLAlchemyError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (DatabaseUnusable, ArithmeticError, LookupError, TypeError, ValueError) as error:
         yield f"The catalog cannot be built: {type(error).__name__}: {error}."
         return
     if not len(catalog.instance_types):

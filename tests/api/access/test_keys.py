@@ -1,14 +1,17 @@
 """A write takes a key with its scope; a key that is not valid is refused everywhere; reading is open unless closed."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import Engine, event
+from sqlalchemy.exc import OperationalError
 
 from service.api.http import examples
 from service.app import create_app
 from service.db.engine import connect
-from service.db.keys import read_keys, revoke_key
+from service.db.keys import KeyRing, read_keys, revoke_key
 from service.domain.keys import id_of
 from service.settings import Settings
 from tests.api.keys import TOKEN, add_key, bearer
@@ -131,3 +134,38 @@ def test_while_the_database_is_away_the_last_keys_hold(seeded_url: str) -> None:
     assert live.health.problem is not None, "a key that is revoked now would stay valid"
     live._engine.dispose()
     engine.dispose()
+
+
+def test_each_use_of_a_key_is_written_once_and_kept_while_it_cannot_be_written(
+    seeded_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.db.keys.WRITE_USES_EVERY", timedelta(0))
+    engine, token = connect(seeded_url), add_key(seeded_url)
+    keys, updates, is_away = KeyRing(engine), list[str](), [False]
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def _note(_connection: Any, _cursor: Any, sql: str, *_rest: Any) -> None:
+        if sql.startswith("UPDATE api_key"):
+            updates.append(sql)
+            if is_away[0]:
+                raise OperationalError(sql, {}, Exception("away"))
+
+    first, second = (datetime(2026, 11, 27, hour, tzinfo=UTC) for hour in (1, 2))
+    keys.key_with(token, first)
+    is_away[0] = True
+    keys.follow()
+    assert (len(updates), used(engine, token)) == (1, None)
+    is_away[0] = False
+    keys.follow()
+    assert (len(updates), used(engine, token)) == (2, first)
+    keys.follow()
+    assert len(updates) == 2, "a key that was not used again is not written"
+    keys.key_with(token, second)
+    keys.follow()
+    assert (len(updates), used(engine, token)) == (3, second)
+    engine.dispose()
+
+
+def used(engine: Engine, token: str) -> datetime | None:
+    (key,) = [key for key in read_keys(engine) if key.id == id_of(token)]
+    return key.last_used_at

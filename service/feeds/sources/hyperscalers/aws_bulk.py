@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from urllib.parse import urlsplit
 
 from service.domain.catalog.tariffs import CAPACITY_BLOCK, HOURS_A_YEAR
 from service.feeds.fetching import Get
@@ -36,7 +37,8 @@ YEARS = {"1yr": 1, "3yr": 3}
 def fetch(get: Get, part: str) -> Iterator[bytes]:
     """Yields the file of a region, under the version that the index names."""
     index = object_of(get("/offers/v1.0/aws/AmazonEC2/current/region_index.json"), "regions")
-    yield get(index["regions"][part]["currentVersionUrl"].removesuffix(".json") + ".csv", conditional=True)
+    path = urlsplit(index["regions"][part]["currentVersionUrl"]).path
+    yield get(path.removesuffix(".json") + ".csv", conditional=True)
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:

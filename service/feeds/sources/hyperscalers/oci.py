@@ -8,11 +8,11 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from service.feeds.fetching import documents_at
+from service.feeds.fetching import Get
 from service.feeds.listing import Content, DocumentRefused, Listing, Specification, instant_in, number_in, price_in
 from service.feeds.reading import items_of, object_of
 
-ESTIMATOR = "https://www.oracle.com/a/ocom/docs/cloudestimator2/data/"
+ESTIMATOR = "https://www.oracle.com"
 PREEMPTIBLE_SHARE = Decimal("0.5")
 VCPUS_PER_OCPU = 2
 PER_HOUR = ("GPU Per Hour", "OCPU Per Hour", "Gigabyte Per Hour")
@@ -20,7 +20,10 @@ PER_HOUR = ("GPU Per Hour", "OCPU Per Hour", "Gigabyte Per Hour")
 Prices = dict[str, tuple[Decimal | None, str | None]]
 
 
-fetch = documents_at("/pls/apex/cetools/api/v1/products/?currencyCode=USD", f"{ESTIMATOR}shapes.json")
+def fetch(get: Get, _part: str) -> Iterator[bytes]:
+    """Yields the price list, and the shapes from the server of the cost estimator."""
+    yield get("/pls/apex/cetools/api/v1/products/?currencyCode=USD")
+    yield get("/a/ocom/docs/cloudestimator2/data/shapes.json", server=ESTIMATOR)
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
