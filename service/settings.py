@@ -91,6 +91,8 @@ class Settings(BaseSettings):
     """Whether reading needs no API key; writing always needs one."""
     development_key: Annotated[str, Field(pattern=r"^([!-~]{16,200})?$")] = ""
     """The token of the key that `serve --development-key` creates: 16 to 200 printable characters."""
+    key: Annotated[str, Field(pattern=r"^[!-~]{0,1000}$")] = ""
+    """The API key that `estimate --url` sends to another service."""
     requests_per_minute_and_key: Annotated[int, Field(ge=0, le=10_000_000)] = 6000
     """Requests that a key may send in a minute; 0: any number."""
     requests_per_minute_and_address: Annotated[int, Field(ge=0, le=10_000_000)] = 1200

@@ -14,8 +14,10 @@ from sqlalchemy import URL, make_url
 
 from service.api.http import examples
 from service.app import create_app
-from service.db.engine import parse_url
+from service.db.engine import connect, parse_url
 from service.db.migrate import upgrade
+from service.db.read_history import read_history
+from service.domain.catalog.history import CatalogHistory
 from service.files import SEED
 from service.importers.load_seed import load_seed
 from service.settings import Settings
@@ -121,6 +123,14 @@ def seeded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("seeded") / "seeded.db"
     seed(f"sqlite:///{path}")
     return path
+
+
+@pytest.fixture(scope="module")
+def history(seeded_file: Path) -> Iterator[CatalogHistory]:
+    """The catalogs of all days on the seed."""
+    engine = connect(f"sqlite:///{seeded_file}")
+    yield read_history(engine)
+    engine.dispose()
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,12 @@ from service.cli.main import main
 from service.cli.serve import provide_development_key
 from service.db.engine import connect
 from service.db.keys import read_keys, revoke_key
+from service.db.migrate import is_empty
+from service.db.write_catalog import write
 from service.domain.keys import SCOPES, id_of
 from service.domain.keys import TOKEN as TOKEN_OF_A_KEY
 from service.settings import Settings, SettingsWrong
+from tests.builders.rows import batch
 
 
 @pytest.fixture(autouse=True)
@@ -122,6 +126,31 @@ def test_an_empty_database_is_reported(
     monkeypatch.setenv("SELECTOR_DATABASE_URL", f"sqlite:///{tmp_path / 'empty.db'}")
     assert main(["instances"]) == 1
     assert "instance-selector" in capsys.readouterr().err
+
+
+def test_only_an_empty_database_is_seeded_by_serve(tables_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica of the version before, which starts again after an upgrade, must not replace the new seed."""
+    seeded: list[str] = []
+    monkeypatch.setenv("SELECTOR_DATABASE_URL", tables_url)
+    monkeypatch.setattr("service.cli.serve.run_server", lambda _settings: None)
+    monkeypatch.setattr("service.cli.serve._require_free_port", lambda _settings: None)
+    monkeypatch.setattr("service.cli.database.load", lambda engine, _folder: seeded.append(str(engine.url)))
+    assert main(["serve", "--seed-if-empty"]) == 0
+    assert len(seeded) == 1, "tables without rows are empty"
+    engine = connect(tables_url)
+    write(engine, batch(), datetime(2026, 11, 21, tzinfo=UTC))
+    engine.dispose()
+    assert main(["serve", "--seed-if-empty"]) == 0
+    assert len(seeded) == 1
+
+
+def test_a_database_without_tables_is_empty_and_that_of_another_program_is_not(database_url: str) -> None:
+    engine = connect(database_url)
+    assert is_empty(engine)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE invoice (id INTEGER)")
+    assert not is_empty(engine)
+    engine.dispose()
 
 
 def test_a_taken_port_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

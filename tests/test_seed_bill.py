@@ -1,14 +1,10 @@
 """The bill of runs on machines of the seed: that what sellers charge is known where people will ask."""
 
-from collections.abc import Iterator
 from datetime import date
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from service.db.engine import connect
-from service.db.read_history import read_history
 from service.domain.band import Band
 from service.domain.bill.bill import Bill, HourlyPrice, bill_of
 from service.domain.bill.commitments import committed_cost
@@ -22,13 +18,6 @@ from service.domain.catalog.tariffs import commitment_in, storage_classes
 from service.domain.money import Exact
 
 TODAY = date(2026, 11, 21)
-
-
-@pytest.fixture(scope="module")
-def history(seeded_file: Path) -> Iterator[CatalogHistory]:
-    engine = connect(f"sqlite:///{seeded_file}")
-    yield read_history(engine)
-    engine.dispose()
 
 
 def bill(catalog: Catalog, instance: str, region: str | None, run: BilledRun, market: Market = "on_demand") -> Bill:

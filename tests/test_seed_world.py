@@ -1,15 +1,11 @@
 """The world as it was on the days of the articles, and what the seed must know."""
 
-from collections.abc import Iterator
 from datetime import date
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from service.db.engine import connect
-from service.db.read_history import read_history
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.history import CatalogHistory
@@ -23,13 +19,6 @@ from service.domain.jobs.stacks import STACKS
 from service.domain.models.networks import network_flops, saved_values, written_values
 
 IN_USE = ("available", "preview", "closed_to_new")
-
-
-@pytest.fixture(scope="module")
-def history(seeded_file: Path) -> Iterator[CatalogHistory]:
-    engine = connect(f"sqlite:///{seeded_file}")
-    yield read_history(engine)
-    engine.dispose()
 
 
 def states(catalog: Catalog, provider: str = "aws") -> dict[str, str | None]:

@@ -70,8 +70,7 @@ def _cheapest_hour(client: AccuracyClient, gpu: str) -> RentedGpu | None:
     """Returns the cheapest on-demand hour of a GPU in any region; None if the catalog has no price or no peak."""
     response = client.get("/instances", params={"gpu": gpu, "market": "on_demand", "limit": MOST_INSTANCES})
     response.raise_for_status()
-    # A share of a GPU is a machine of its own, which no published run used.
-    sold = [item for item in response.json()["items"] if item["price"] and item["gpu"]["count"] >= 1]
+    sold = [item for item in response.json()["items"] if item["price"]]
     hours = [item["price"]["usd_per_hour"] / item["gpu"]["count"] for item in sold if item["price"]["usd_per_hour"]]
     rates = [item["gpu"]["precisions"].get(name, {}).get("tflops") for item in sold for name in ("fp16", "fp32")]
     tflops = next((rate for rate in rates if rate), None)

@@ -48,7 +48,8 @@ def _ask(method: str, path: str, **request: Any) -> int:
 
 
 async def _answer_to(method: str, path: str, **request: Any) -> httpx2.Response:
-    settings = read_settings(open_reads=True)  # anyone who can open the database can read it
+    # Anyone who can open the database can read it, and the name of the host is not that of a server.
+    settings = read_settings(open_reads=True, allowed_hosts="")
     within = httpx2.ASGITransport(app=create_app(settings), raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=within, base_url="http://in-process") as client:
         return await client.request(method, path, **request)
@@ -56,7 +57,9 @@ async def _answer_to(method: str, path: str, **request: Any) -> httpx2.Response:
 
 @click.command()
 @click.option("--file", type=click.File("rb"), required=True, help="The body of POST /estimate as YAML or JSON.")
-@click.option("--url", help="URL of a running service; by default the configured database answers.")
+@click.option(
+    "--url", help="URL of a running service, which may need SELECTOR_KEY; by default the configured database answers."
+)
 @click.option("--baseline", type=float, metavar="USD", help="The previous cost of the job.")
 @click.option("--fail-above", type=float, metavar="PERCENT", help="The allowed increase over the baseline.")
 @click.option("--budget", type=float, metavar="USD", help="The highest allowed cost.")
@@ -85,7 +88,9 @@ def _estimate_at(url: str | None, body: dict[str, Any]) -> httpx2.Response:
     try:
         if url is None:
             return asyncio.run(_answer_to("POST", "/estimate", json=body))
-        return httpx2.post(f"{url.rstrip('/')}/estimate", json=body, timeout=PATIENCE_SECONDS)
+        key = read_settings().key
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return httpx2.post(f"{url.rstrip('/')}/estimate", json=body, headers=headers, timeout=PATIENCE_SECONDS)
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
         raise ServiceSilent(f"{url or 'The service'} does not answer: {error}") from None
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import click
 
-from service.db.engine import Engine, connect, parse_url, sqlite_path
+from service.db.engine import Engine, connect
 from service.db.keys import create_key, new_token, read_keys
-from service.db.migrate import require_usable
+from service.db.migrate import is_empty, require_usable
 from service.domain.keys import SCOPES, id_of
 from service.files import SEED
 from service.server.process import serve as run_server
@@ -21,7 +21,7 @@ DEVELOPER = "development"
 @click.option("--host")
 @click.option("--port", type=int)
 @click.option("--workers", type=int)
-@click.option("--seed-if-empty", is_flag=True, help="Create and seed the SQLite database if it does not exist.")
+@click.option("--seed-if-empty", is_flag=True, help="Create the tables and load the seed if the database is empty.")
 @click.option(
     "--development-key",
     is_flag=True,
@@ -30,9 +30,8 @@ DEVELOPER = "development"
 def serve(host: str | None, port: int | None, workers: int | None, seed_if_empty: bool, development_key: bool) -> None:
     """Answer HTTP requests."""
     settings = read_settings(host=host, port=port, workers=workers)
-    path = sqlite_path(parse_url(settings.database_url))
     engine = connect(settings.database_url)
-    if seed_if_empty and (path is None or not path.exists()):
+    if seed_if_empty and is_empty(engine):
         from service.cli.database import load  # with the checks of the seed, which a server does not need otherwise
 
         load(engine, SEED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Engine, String, column, inspect, select, table
+from sqlalchemy import Engine, Integer, String, column, inspect, select, table
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.db.engine import sqlite_path
@@ -71,6 +71,22 @@ def require_usable(engine: Engine) -> None:
         raise DatabaseUnusable("The database is empty. Run: instance-selector seed")
     if revision != scripts(engine).get_current_head():
         raise DatabaseUnusable("The database is older than this version of the service. Run: instance-selector migrate")
+
+
+def is_empty(engine: Engine) -> bool:
+    """Returns whether the database has no tables, or tables of this service to which nothing was ever written.
+
+    Raises `DatabaseUnusable` if it cannot be read.
+    """
+    path = sqlite_path(engine.url)
+    if path and not path.exists():
+        return True
+    with in_sentences(engine), engine.connect() as connection:
+        tables = set(inspect(connection).get_table_names()) - {"alembic_version"}  # which a downgrade leaves behind
+        if "catalog_version" not in tables:
+            return not tables
+        version = select(column("version", Integer)).select_from(table("catalog_version"))
+        return connection.execute(version).scalar() == 0
 
 
 def is_current(engine: Engine) -> bool:

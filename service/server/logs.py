@@ -3,6 +3,7 @@
 import json
 import logging
 from datetime import UTC, datetime
+from textwrap import indent
 from typing import Any, Literal
 
 LogFormat = Literal["text", "json"]
@@ -13,10 +14,11 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the line of an event."""
-        parts = [_time_of(record), record.levelname.lower(), record.getMessage()]
-        parts += [f"{name}={value}" for name, value in _fields_of(record).items() if value is not None]
+        parts = [_time_of(record), record.levelname.lower(), _on_one_line(record.getMessage())]
+        parts += [f"{name}={_as_one_word(value)}" for name, value in _fields_of(record).items() if value is not None]
         line = " ".join(parts)
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        # Only an event begins at the left, whatever the text of an exception has in it.
+        return f"{line}\n{indent(self.formatException(record.exc_info), '  ')}" if record.exc_info else line
 
 
 class JsonFormatter(logging.Formatter):
@@ -42,6 +44,19 @@ def log_config(level: str, log_format: LogFormat) -> dict[str, Any]:
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
         "root": {"level": level.upper(), "handlers": ["stderr"]},
     }
+
+
+def _on_one_line(text: str) -> str:
+    """Returns the text with control characters as JSON escapes them: a request could otherwise add lines to the log."""
+    return (
+        text if text.isprintable() else "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+    )
+
+
+def _as_one_word(value: Any) -> str:
+    """Returns a value as text, and as JSON if it could be taken for several fields or lines."""
+    text = str(value)
+    return text if text.isprintable() and not set(text) & {" ", '"'} else json.dumps(text)
 
 
 def _time_of(record: logging.LogRecord) -> str:

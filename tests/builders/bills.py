@@ -11,7 +11,7 @@ from service.domain.bill.bill import HourlyPrice, SellerTerms
 from service.domain.bill.run import BilledRun
 from service.domain.catalog.reference import Fee
 from service.domain.catalog.tariffs import BillingRule, StoragePrice, TransferPrice
-from service.domain.money import Exact, ExchangeRate
+from service.domain.money import Exact, ExchangeRate, Micros
 from tests.builders.sources import DAY, SOURCE
 
 
@@ -73,3 +73,8 @@ AWS_OUT = (
     tier(51_200, 153_600, 0.07),
     tier(153_600, None, 0.05),
 )
+
+
+def usd(likely: float) -> Micros:
+    """Dollars between half and twice the likely ones."""
+    return Micros(round(likely * 5e5), round(likely * 1e6), round(likely * 2e6))

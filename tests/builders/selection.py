@@ -1,9 +1,10 @@
-"""Questions in the catalog's words, and relaxations of a check that is the only one that types fail."""
+"""Questions in the catalog's words, and what tests compare of their answers, sets of types and relaxations."""
 
+from math import inf
 from typing import Any
 
 from service.domain.catalog.catalog import Catalog
-from service.domain.recommend.answer import Question, WorkContext
+from service.domain.recommend.answer import Answer, Question, WorkContext
 from service.domain.selection.offers import AdmittedOffers, OfferConstraints, offer_choice
 from service.domain.selection.relax import Check, FailedConstraint, Preference, Relaxation
 from service.domain.typeset import TypeSet, first_of
@@ -39,3 +40,18 @@ def changed_question(question: Question, **given: Any) -> Question:
 def _of_work(given: dict[str, Any]) -> dict[str, Any]:
     """Takes the fields that belong to the work out of those given."""
     return {name: given.pop(name) for name in WorkContext._fields if name in given}
+
+
+def names_of(types: TypeSet, of: Catalog) -> set[str]:
+    """The names of a set of instance types."""
+    return {kind.name for place, kind in enumerate(of.instance_types) if types >> place & 1}
+
+
+def rank_of(answer: Answer, place: int) -> float:
+    """The rank of the offer at an index of the catalog; infinity if it is not among the choices."""
+    return next((choice.rank for choice in answer.choices if choice.index == place), inf)
+
+
+def rejects_by_code(answer: Answer) -> dict[str, int]:
+    """How many instance types each constraint rejects."""
+    return {rejection.code: rejection.rejects for rejection in answer.rejections}

@@ -5,9 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
+from service.app import create_app
 from service.ci.job_file import JobFileWrong, read_job, with_limits
 from service.cli.main import main
+from service.settings import Settings
+from tests.api.keys import TOKEN
 from tests.server import Server
 
 JOB = """
@@ -54,6 +58,33 @@ def test_in_process_it_answers_the_same(
     assert main(["estimate", "--file", str(job), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == there
     assert there["cost"][0]["usd"]["likely"] == USD
+
+
+def test_a_service_with_closed_reads_is_asked_with_the_key_of_the_environment(
+    job: Path, seeded_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(database_url=f"sqlite:///{seeded_file}", open_reads=False)
+    closed = TestClient(create_app(settings), base_url="https://selector.example.org")
+
+    def post(url: str, *, timeout: float, **sent: Any) -> Any:
+        assert timeout > 0
+        return closed.post(url, **sent)
+
+    monkeypatch.setattr("service.cli.questions.httpx2.post", post)
+    asked = ["estimate", "--file", str(job), "--url", "https://selector.example.org"]
+    assert main(asked) == 2
+    assert "API key" in capsys.readouterr().err
+    monkeypatch.setenv("SELECTOR_KEY", TOKEN)
+    assert main(asked) == 0
+    closed.close()
+
+
+def test_in_process_it_answers_whatever_hosts_a_server_is_for(
+    job: Path, seeded_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SELECTOR_DATABASE_URL", f"sqlite:///{seeded_file}")
+    monkeypatch.setenv("SELECTOR_ALLOWED_HOSTS", "selector.example.org")
+    assert main(["estimate", "--file", str(job)]) == 0
 
 
 @pytest.mark.parametrize("shape", ["table", "markdown"])

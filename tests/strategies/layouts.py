@@ -2,13 +2,18 @@
 
 from dataclasses import replace
 
+from hypothesis import reject
 from hypothesis import strategies as st
 
+from service.domain.calibration.calibration import Calibration
+from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.fixed_layout import FREE, FixedLayout
 from service.domain.jobs.stacks import SoftwareStack
+from service.domain.layouts.search import best_layout
 from service.domain.models.model import Model
 from service.domain.physics.cluster import Cluster
+from service.domain.physics.estimate import Estimate
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
 from tests.builders.jobs import LLAMA_3_8B, inference, model, training
@@ -91,3 +96,13 @@ def inference_configs(draw: st.DrawFn) -> InferenceConfig:
         weight_bits=draw(one_of(None, 4.25, 8.0)),
         software=draw(serving_stacks),
     )
+
+
+def found_for(
+    with_: Calibration, work: TrainingConfig | InferenceConfig, where: Cluster, fixed: FixedLayout | None = None
+) -> Estimate:
+    """The estimate of the best layout; examples without a layout are skipped."""
+    try:
+        return best_layout(with_, work, where, fixed or FixedLayout())
+    except QuestionError:
+        reject()

@@ -16,6 +16,11 @@ if TYPE_CHECKING:  # the library takes 0.1 s to load, so it is imported with the
 
 log = logging.getLogger(__name__)
 
+STORAGE_SECONDS = 0.25
+"""How long a request waits for the storage that processes share, before it is answered without a limit."""
+PAUSE_SECONDS = 5.0
+"""How long requests are answered without a limit after the storage has failed: each attempt delays some requests."""
+
 NETWORK_BITS = {4: 32, 6: 64}
 """The bits of an address that identify a caller: a customer with IPv6 commonly has all addresses of a /64."""
 
@@ -49,24 +54,39 @@ class RateLimits:
         self._per_key = per_key
         self._per_address = per_address
         self._storage_url = storage_url
+        self._paused_until = 0.0
 
     @cached_property
     def _limiter(self) -> "FixedWindowRateLimiter":
         from limits import storage, strategies
 
-        return strategies.FixedWindowRateLimiter(storage.storage_from_string(self._storage_url or "memory://"))
+        scheme = self._storage_url.partition(":")[0]
+        # Without a limit of the driver, threads that wait for a server that is silent would wait for ever.
+        names = ("socket_timeout", "socket_connect_timeout") if scheme.startswith(("redis", "valkey")) else ()
+        options = dict.fromkeys(names, STORAGE_SECONDS)
+        return strategies.FixedWindowRateLimiter(
+            storage.storage_from_string(self._storage_url or "memory://", **options)
+        )
 
     async def spend(self, key: ApiKey | None, address: str) -> Allowance | None:
-        """Counts a request and returns the rest of its limit; None if it has no limit, or the storage fails."""
+        """Counts a request and returns the rest of its limit; None if it has no limit, or the storage fails.
+
+        After a failure, the storage is left alone for `PAUSE_SECONDS`.
+        """
         limit, counted = (self._per_address, counted_as(address)) if key is None else (self._per_key, key.id)
         if not limit or not counted:
             return None
         if not self._storage_url:
             return self._spent(limit, counted)
+        if time.monotonic() < self._paused_until:
+            return None
         try:  # in a thread, because another machine answers
-            return await asyncio.to_thread(self._spent, limit, counted)
+            async with asyncio.timeout(STORAGE_SECONDS):
+                return await asyncio.to_thread(self._spent, limit, counted)
         except Exception as error:  # noqa: BLE001 – each storage raises errors of its own driver
-            log.warning("Requests are not limited, because the storage of the limits fails: %s", error)
+            self._paused_until = time.monotonic() + PAUSE_SECONDS
+            sentence = "Requests are not limited for %g seconds, because the storage of the limits fails: %r"
+            log.warning(sentence, PAUSE_SECONDS, error)
             return None
 
     def _spent(self, limit: int, counted: str) -> Allowance:

@@ -1,9 +1,11 @@
 """Measurements: named workloads on machines, and published runs of training and inference."""
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import partial
+from itertools import chain
 from operator import attrgetter
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
@@ -11,12 +13,14 @@ from pydantic import Field
 from service.api.catalog.filters import resolved
 from service.api.http.current import Pinned, catalog_on
 from service.api.http.fields import Names, PageRequest, ResponseModel
-from service.api.http.listing import Page, attribute_reader, having, mentions, page_answer, sorted_by
+from service.api.http.listing import Page, having, mentions, page_answer, require_column, sorted_by
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve, resolve_model
 from service.domain.catalog.reference import RUN_KINDS, Measurement, PublishedRun
 
 router = APIRouter(tags=["catalog"])
+
+Row = Measurement | PublishedRun
 
 BY_NAME = "workload_throughput"
 SAMPLES_PER_SECOND = "samples_per_second"
@@ -52,13 +56,6 @@ class MeasurementsRequest(PageRequest):
             "descending. Values compare only within one `unit`."
         ),
     ] = ()
-
-
-OF_PUBLISHED_RUNS = (
-    "model", "task", "weight_bits", "sequence_length", "input_length", "output_length", "micro_batch", "concurrency",
-    "tokens", "samples", "quality", "detail",
-)  # fmt: skip
-"""Fields that only published runs have."""
 
 
 class MeasurementResponse(ResponseModel):
@@ -130,36 +127,46 @@ class MeasurementResponse(ResponseModel):
     note: str | None
 
     @classmethod
-    def of_named(cls, row: Measurement, catalog: Catalog) -> "MeasurementResponse":
-        """Returns the response for a measurement that was sent under the name of a workload."""
-        index = catalog.index_of.get(row.machine)
-        gpu = None if index is None else catalog.instance_types[index].gpu
-        return cls.like(
-            row,
-            **dict.fromkeys(OF_PUBLISHED_RUNS),
-            kind=BY_NAME,
-            public=row.owner is None,
-            gpu=gpu and gpu.id,
-            format=row.precision,
-            software=row.software or row.framework,
-            value=row.samples_per_second,
-            unit=SAMPLES_PER_SECOND,
-            year=row.measured_on.year,
-        )
+    def of(cls, row: Row, catalog: Catalog) -> "MeasurementResponse":
+        """Returns the response for a measurement under the name of a workload, or for a published run."""
+        return cls.like(row, **{name: read(row, catalog) for name, read in OTHER_FIELDS[type(row)].items()})
 
-    @classmethod
-    def of_published(cls, row: PublishedRun) -> "MeasurementResponse":
-        """Returns the response for a published run."""
-        return cls.like(
-            row,
-            workload=None,
-            public=True,
-            batch_size=row.global_batch,
-            samples_per_second=row.value if row.unit == SAMPLES_PER_SECOND else None,
-            seconds_per_batch=None,
-            usd_per_hour=None,
-            measured_on=None,
-        )
+
+def _gpu_of(row: Measurement, catalog: Catalog) -> str | None:
+    index = catalog.index_of.get(row.machine)
+    gpu = None if index is None else catalog.instance_types[index].gpu
+    return None if gpu is None else gpu.id
+
+
+def _null(_row: Row, _catalog: Catalog) -> None:
+    return None
+
+
+OTHER_FIELDS: Mapping[type, Mapping[str, Callable[[Any, Catalog], Any]]] = {
+    Measurement: {
+        **dict.fromkeys(
+            (
+                "model", "task", "weight_bits", "sequence_length", "input_length", "output_length", "micro_batch",
+                "concurrency", "tokens", "samples", "quality", "detail",
+            ), _null,
+        ),
+        "kind": lambda _row, _catalog: BY_NAME,
+        "gpu": _gpu_of,
+        "format": lambda row, _: row.precision,
+        "software": lambda row, _: row.software or row.framework,
+        "value": lambda row, _: row.samples_per_second,
+        "unit": lambda _row, _catalog: SAMPLES_PER_SECOND,
+        "year": lambda row, _: row.measured_on.year,
+        "public": lambda row, _: row.owner is None,
+    },
+    PublishedRun: {
+        **dict.fromkeys(("workload", "seconds_per_batch", "usd_per_hour", "measured_on"), _null),
+        "batch_size": lambda row, _: row.global_batch,
+        "samples_per_second": lambda row, _: row.value if row.unit == SAMPLES_PER_SECOND else None,
+        "public": lambda _row, _catalog: True,
+    },
+}  # fmt: skip
+"""How a field is read from each kind of row, where the row has no attribute of the field's name and meaning."""
 
 
 SORTABLE = ("id", "kind", "model", "gpu", "gpu_count", "value", "year", "measured_on")
@@ -172,22 +179,55 @@ def get_measurements(request: Request, query: Annotated[MeasurementsRequest, Que
     Of named workloads, the list has the public measurements and the caller's own.
     """
     catalog = catalog_on(live, query)
-    rows = sorted_by(query.sort, partial(attribute_reader, SORTABLE), _filtered(query, catalog))
-    return page_answer(request, query, catalog, rows, attrgetter("id"), MeasurementResponse, lambda row: row)
+
+    def sort_reader(name: str) -> Callable[[Row], Any]:
+        require_column(name, SORTABLE)
+        return _reader_of(catalog, name)
+
+    rows = sorted_by(query.sort, sort_reader, sorted(_filtered(query, catalog), key=attrgetter("id")))
+    return page_answer(
+        request,
+        query,
+        catalog,
+        rows,
+        attrgetter("id"),
+        MeasurementResponse,
+        lambda row: MeasurementResponse.of(row, catalog),
+    )
 
 
-def _filtered(query: MeasurementsRequest, catalog: Catalog) -> list[MeasurementResponse]:
-    named = (MeasurementResponse.of_named(row, catalog) for row in catalog.measurements)
-    published = map(MeasurementResponse.of_published, catalog.published_runs)
-    measurements = sorted((*named, *published), key=attrgetter("id"))
-    frameworks = {row.framework for row in measurements if row.framework}
-    workloads = {row.workload for row in catalog.measurements}
+def _reader_of(catalog: Catalog, name: str) -> Callable[[Row], Any]:
+    """Returns a function that reads a field of the response from a row, without the rest of the response."""
+    attribute, others = attrgetter(name), {kind: fields.get(name) for kind, fields in OTHER_FIELDS.items()}
+
+    def value_of(row: Row) -> Any:
+        other = others[type(row)]
+        return attribute(row) if other is None else other(row, catalog)
+
+    return value_of
+
+
+def _filtered(query: MeasurementsRequest, catalog: Catalog) -> list[Row]:
+    reader_of = partial(_reader_of, catalog)
+    frameworks = {row.framework for row in _all_rows(catalog) if row.framework} if query.framework else ()
     wanted = {
         "model": {resolve_model(name, catalog, "model").id for name in query.model},
         "gpu": resolved("gpu", query.gpu, catalog),
         "kind": resolve("kind", query.kind, KINDS, "kind"),
         "framework": resolve("framework", query.framework, frameworks, "framework"),
-        "workload": resolve("workload", query.workload, workloads, "workload"),
     }
-    rows = having(wanted, measurements)
-    return [row for row in rows if mentions(query.q, (getattr(row, name) for name in SEARCHED))]
+    rows = having(wanted, _under_names(query.workload, catalog) if query.workload else _all_rows(catalog), reader_of)
+    searched = tuple(map(reader_of, SEARCHED))
+    return [row for row in rows if mentions(query.q, (value_of(row) for value_of in searched))]
+
+
+def _all_rows(catalog: Catalog) -> Iterator[Row]:
+    return chain(catalog.measurements, catalog.published_runs)
+
+
+def _under_names(workloads: Sequence[str], catalog: Catalog) -> Iterator[Row]:
+    """Returns the measurements under the names of workloads. Raises `UnknownName`."""
+    measured = catalog.measurements
+    # Most names are spelt right, and a catalog may have a million measurements.
+    known = workloads if all(map(measured.under, workloads)) else {row.workload for row in measured}
+    return chain.from_iterable(map(measured.under, resolve("workload", workloads, known, "workload")))

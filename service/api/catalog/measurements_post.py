@@ -142,7 +142,7 @@ def post_measurements(
     items = [_measurement_of(item, catalog, key.owner, f"items.{index}") for index, item in enumerate(sent.items)]
     kept = live.add_measurements(items, key=key.id, most=request.app.state.measurements_per_key)
     catalog = live.on(None)
-    return MeasurementsPostResponse(items=[MeasurementResponse.of_named(row, catalog) for row in kept])
+    return MeasurementsPostResponse(items=[MeasurementResponse.of(row, catalog) for row in kept])
 
 
 def _measurement_of(sent: MeasurementRequest, catalog: Catalog, owner: str, field: str) -> Measurement:

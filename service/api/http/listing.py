@@ -178,9 +178,16 @@ def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 # Filtering and sorting
 
 
-def having(words: Mapping[str, Collection[Any]], rows: Iterable[Item]) -> list[Item]:
-    """Returns the rows in which each named attribute has one of its words; an empty collection admits every value."""
-    readers = [(attrgetter(name), admitted) for name, admitted in words.items() if admitted]
+def having(
+    words: Mapping[str, Collection[Any]],
+    rows: Iterable[Item],
+    reader_of: Callable[[str], Callable[[Item], Any]] = attrgetter,
+) -> list[Item]:
+    """Returns the rows in which each column has one of its words; an empty collection admits every value.
+
+    `reader_of` returns the function that reads a column, by default an attribute.
+    """
+    readers = [(reader_of(name), admitted) for name, admitted in words.items() if admitted]
     return [row for row in rows if all(value_of(row) in admitted for value_of, admitted in readers)]
 
 

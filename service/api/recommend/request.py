@@ -27,7 +27,7 @@ from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.payment_options import markets_of_service, markets_rented
 from service.domain.bill.run import BilledRun
 from service.domain.bill.seller_terms import known_storage_class
-from service.domain.catalog.catalog import Catalog, with_hosts
+from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import WORDS
 from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import (
@@ -211,11 +211,7 @@ def _only_clusters(request: RecommendRequest) -> bool:
 def hosted(request: RecommendRequest, catalog: Catalog) -> Catalog:
     """Returns the catalog with the hosts that the request describes."""
     host = request.host_per_gpu
-    if host is None:
-        return catalog
-    # All callers share the derived catalog, so the measurements of this caller are chosen again.
-    with_known_hosts = catalog.derive(with_hosts, host.vcpus, host.memory_gib)
-    return with_known_hosts.visible_to(catalog.measurements.owner, catalog.version)
+    return catalog if host is None else catalog.with_hosts(host.vcpus, host.memory_gib)
 
 
 def to_question(request: RecommendRequest, catalog: Catalog) -> Question:

@@ -40,10 +40,13 @@ class Catalog:
     measurements: VisibleMeasurements
     """Measurements that the caller sees. Callers and versions with the same facts share the caches, so a function whose
     result is cached takes measurements as an argument and does not read this field."""
+    assumed_host: tuple[float | None, float | None] | None = None
+    """vCPUs and GiB of host memory per GPU that are assumed for types that do not state their own; see `with_hosts`."""
     memory: Cache = field(default_factory=Cache)
     """Values derived from the catalog alone; see `derive`."""
     choices: Cache = field(default_factory=lambda: Cache(size=32))
-    """Offers that pass some constraints. An entry may be as large as the columns of all offers, so few are kept."""
+    """Offers that pass some constraints, and catalogs with assumed hosts. An entry may be as large as the columns of
+    all offers, so few are kept."""
     outlooks: Cache = field(default_factory=Cache)
     """Values that depend on a question: estimates of a job on every type, plans, rankings, and the choices of short
     answers with their JSON. Plans and rankings refer to the columns of their estimate, up to 0.5 MB, so all of them are
@@ -72,17 +75,24 @@ class Catalog:
 
         The version must have the same facts as this one, and may have more measurements.
         """
-        visible = replace(self, version=version, measurements=replace(self.measurements, version=version, owner=owner))
-        # Cached properties carry over, because none of them depends on measurements.
-        vars(visible).update({name: value for name, value in vars(self).items() if name not in vars(visible)})
-        return visible
+        return _changed(self, version=version, measurements=replace(self.measurements, version=version, owner=owner))
+
+    def with_hosts(self, vcpus_per_gpu: float | None, memory_gib_per_gpu: float | None) -> "Catalog":
+        """Returns this catalog with assumed vCPUs and GiB of host memory per GPU where types do not state their own.
+
+        Offers and caches are shared.
+        """
+        hosted = self.derive(_with_hosts, vcpus_per_gpu, memory_gib_per_gpu, cache=self.choices)
+        # All callers share it, so the measurements of this caller are chosen again.
+        return hosted.visible_to(self.measurements.owner, self.version)
 
     def derive(self, compute: Callable[["Catalog", *Arguments], T], *args: *Arguments, cache: Cache | None = None) -> T:
         """Returns `compute(catalog, *args)`, which is computed once and cached, by default in `memory`.
 
-        The key is the function with all its arguments, so every argument must be hashable.
+        The key is the function with all its arguments, so every argument must be hashable. Catalogs that share the
+        caches differ in the assumed host and in measurements, so the key has the host, too.
         """
-        return (cache or self.memory).get_or_compute((compute, *args), compute, self, *args)
+        return (cache or self.memory).get_or_compute((compute, self.assumed_host, *args), compute, self, *args)
 
     @property
     def identity(self) -> str:
@@ -205,9 +215,14 @@ class Catalog:
         return date.fromordinal(today - int(known.max())), date.fromordinal(today - int(known.min()))
 
 
-def with_hosts(catalog: Catalog, vcpus_per_gpu: float | None, memory_gib_per_gpu: float | None) -> Catalog:
-    """Returns the catalog with assumed vCPUs and host memory per GPU where a type with GPUs does not state its own."""
+def _changed(catalog: Catalog, **changes: object) -> Catalog:
+    """Returns a catalog with other fields, from which no cached property follows; the caches are shared."""
+    changed = replace(catalog, **changes)  # type: ignore[arg-type]
+    vars(changed).update({name: value for name, value in vars(catalog).items() if name not in vars(changed)})
+    return changed
 
+
+def _with_hosts(catalog: Catalog, vcpus_per_gpu: float | None, memory_gib_per_gpu: float | None) -> Catalog:
     def with_host(machine: InstanceType) -> InstanceType:
         def known_or_assumed(known: float | None, per_gpu: float | None) -> float | None:
             return machine.whole_gpus * per_gpu if known is None and per_gpu and machine.gpu else known
@@ -219,9 +234,8 @@ def with_hosts(catalog: Catalog, vcpus_per_gpu: float | None, memory_gib_per_gpu
         )
 
     types = tuple(map(with_host, catalog.instance_types))
-    return Catalog.of(
-        catalog.version, catalog.day, types, catalog.offers, catalog.reference, catalog.measurements, catalog.known_at
-    )
+    columns = Columns.of(types, catalog.day, catalog.reference)
+    return _changed(catalog, instance_types=types, columns=columns, assumed_host=(vcpus_per_gpu, memory_gib_per_gpu))
 
 
 def without_cluster(catalog: Catalog) -> Mask:

@@ -153,15 +153,15 @@ def test_each_use_of_a_key_is_written_once_and_kept_while_it_cannot_be_written(
     first, second = (datetime(2026, 11, 27, hour, tzinfo=UTC) for hour in (1, 2))
     keys.key_with(token, first)
     is_away[0] = True
-    keys.follow()
+    keys.write_uses()
     assert (len(updates), used(engine, token)) == (1, None)
     is_away[0] = False
-    keys.follow()
+    keys.write_uses()
     assert (len(updates), used(engine, token)) == (2, first)
-    keys.follow()
+    keys.write_uses()
     assert len(updates) == 2, "a key that was not used again is not written"
     keys.key_with(token, second)
-    keys.follow()
+    keys.write_uses()
     assert (len(updates), used(engine, token)) == (3, second)
     engine.dispose()
 

@@ -1,13 +1,17 @@
 """Keys, and addresses without a key, send a limited number of requests per minute; probes are free."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 
 import httpx2
 import pytest
 from fastapi.testclient import TestClient
+from limits.storage import MemoryStorage
 
-from service.api.access.rate_limits import counted_as
+from service.api.access import rate_limits
+from service.api.access.rate_limits import Allowance, RateLimits, counted_as
 from service.app import create_app
 from service.domain.keys import id_of
 from service.settings import Settings, SettingsWrong, read_settings
@@ -112,6 +116,7 @@ def test_while_a_shared_storage_fails_nothing_is_limited(
         requests_per_minute_and_address=1,
         rate_limit_storage_url="memory://shared",
     )
+    monkeypatch.setattr(rate_limits, "STORAGE_SECONDS", 60)  # for machines that are busy
     client = TestClient(create_app(settings), client=(HERE, 1))
     assert [client.get("/gpus?limit=1").status_code for _ in range(2)] == [200, 429]
 
@@ -122,6 +127,48 @@ def test_while_a_shared_storage_fails_nothing_is_limited(
     assert client.get("/gpus?limit=1").status_code == 200
     assert "the storage is away" in caplog.text
     client.close()
+
+
+def test_a_storage_that_is_silent_is_left_alone_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, answering = [], Event()
+
+    def wait(*_: object, **__: object) -> int:
+        asked.append(1)
+        answering.wait(5)
+        return 1
+
+    monkeypatch.setattr("limits.storage.MemoryStorage.incr", wait)
+    monkeypatch.setattr(rate_limits, "STORAGE_SECONDS", 0.05)
+    limits = RateLimits(per_key=1, per_address=1, storage_url="memory://shared")
+
+    async def spend_twice() -> list[Allowance | None]:
+        try:
+            return [await limits.spend(None, HERE) for _ in range(2)]
+        finally:
+            answering.set()
+
+    assert asyncio.run(spend_twice()) == [None, None]
+    assert len(asked) <= 1, "the second request did not wait"
+    assert "Requests are not limited for 5 seconds" in caplog.text
+    monkeypatch.setattr(rate_limits, "STORAGE_SECONDS", 60)
+    monkeypatch.setattr(limits, "_paused_until", 0.0)
+    assert asyncio.run(limits.spend(None, HERE)) is not None
+
+
+@pytest.mark.parametrize("url", ["redis://cache:6379", "rediss://cache", "valkey://cache", "memory://shared"])
+def test_the_driver_of_a_storage_on_another_machine_has_a_time_limit(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, object]] = []
+
+    def storage(_url: str, **options: object) -> MemoryStorage:
+        given.append(options)
+        return MemoryStorage()
+
+    monkeypatch.setattr("limits.storage.storage_from_string", storage)
+    asyncio.run(RateLimits(per_key=1, per_address=1, storage_url=url).spend(None, HERE))
+    expected = {"socket_timeout": 0.25, "socket_connect_timeout": 0.25}
+    assert given == [{} if url.startswith("memory") else expected]
 
 
 def test_behind_a_proxy_the_client_counts_and_not_the_proxy(seeded_file: Path, tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from service.api.catalog.measurements import MeasurementResponse
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.measurement_log import VisibleMeasurements
 from service.domain.catalog.reference import RUN_UNITS
 from tests.api.answers import all_items, get_json
 
@@ -73,9 +76,40 @@ def test_a_run_counts_once_it_was_certainly_published(client: TestClient) -> Non
     assert all(date.fromisoformat(item["measured_on"]) <= date(2022, 12, 31) for item in named)
 
 
+def test_only_the_rows_of_a_page_are_rendered(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog may have a million measurements."""
+    rendered = []
+
+    def of(row: Any, catalog: Catalog) -> MeasurementResponse:
+        rendered.append(row)
+        return response_of(row, catalog)
+
+    response_of = MeasurementResponse.of
+    monkeypatch.setattr(MeasurementResponse, "of", of)
+    for asked in ("sort=-value", "q=2017&sort=gpu", "gpu=a100,m60", "workload=alexnet_train"):
+        rendered.clear()
+        page = get_json(client, f"/measurements?limit=2&{asked}")
+        assert page["total"] > 2
+        assert [row.id for row in rendered] == [item["id"] for item in page["items"]]
+
+
+def test_measurements_under_a_name_are_looked_up(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [
+        item for item in all_items(client, "/measurements?kind=workload_throughput") if item["workload"] == "rnn_train"
+    ]
+    assert all_items(client, "/measurements?workload=RNN-train") == expected != []
+
+    def read_all(_visible: VisibleMeasurements) -> None:
+        raise AssertionError("all measurements are read")
+
+    monkeypatch.setattr(VisibleMeasurements, "__iter__", read_all)
+    assert all_items(client, "/measurements?workload=rnn_train") == expected
+
+
 @pytest.mark.parametrize(
     ("target", "field", "near"),
     [
+        ("/measurements?workload=rnn_trai", "workload", "rnn_train"),
         ("/measurements?model=lama-3-8b", "model", "llama-3-8b"),
         ("/measurements?gpu=t100", "gpu", "t4"),
         ("/measurements?kind=train", "kind", "train_time"),

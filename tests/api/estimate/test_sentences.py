@@ -7,14 +7,10 @@ from service.domain.band import Band
 from service.domain.bill.verdict import Gate, verdict
 from service.domain.layouts.warnings import EstimateWarningCode
 from service.domain.layouts.would_fit import FitChange
-from service.domain.money import Micros
 from service.domain.physics.estimate import MemoryNeed
 from service.domain.statement import statement
 from service.domain.units import GIB
-
-
-def usd(dollars: float) -> Micros:
-    return Micros(round(dollars * 5e5), round(dollars * 1e6), round(dollars * 2e6))
+from tests.builders.bills import usd
 
 
 def test_the_sentence_says_how_far_and_how_far_is_allowed() -> None:

@@ -58,6 +58,31 @@ def test_the_log_names_the_route_and_hides_the_query(seeded_file: Path, access_l
         assert "\n" not in text
 
 
+def test_a_request_adds_no_lines_and_no_fields_to_the_log(
+    seeded_file: Path, access_log: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(database_url=f"sqlite:///{seeded_file}", access_log=True)
+    client = TestClient(create_app(settings, today=lambda: examples.DAY))
+    client.get("/a%0A2026-11-27T00:00:00.000+00:00 error forged%20status=200%E2%80%A8%1B[2J")
+    (record,) = [record for record in access_log.records if record.name == "selector.access"]
+    line = TextFormatter().format(record)
+    assert line.isprintable()
+    assert r'path="/a\n2026-11-27T00:00:00.000+00:00 error forged status=200\u2028\u001b[2J" route=' in line
+    assert line.count(" status=") == 2
+
+
+def test_a_message_and_a_traceback_add_no_events_to_the_log() -> None:
+    try:
+        raise ValueError("broken\n2026-11-27T00:00:00.000+00:00 error forged")
+    except ValueError:
+        fault = __import__("sys").exc_info()
+    record = logging.getLogger("x").makeRecord("x", logging.ERROR, "f", 1, "GET %s failed.", ("/a\nb",), fault)
+    first, *others = TextFormatter().format(record).splitlines()
+    assert first.endswith(r" error GET /a\nb failed.")
+    assert all(line.startswith("  ") for line in others)
+    assert others[-1] == "  2026-11-27T00:00:00.000+00:00 error forged"
+
+
 def test_a_traceback_stays_within_one_json_line() -> None:
     try:
         raise ValueError("broken")

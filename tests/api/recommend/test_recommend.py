@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
 from service.api.recommend.response import RecommendResponse
-from tests.api.answers import get_json, offers_of, post_recommend, ranked_factor
+from tests.api.answers import get_json, offers_of, post_recommend, price_ignored, ranked_factor
 from tests.builders.request_bodies import Body, question, relaxed
 
 VARIED: dict[str, Body] = {
@@ -94,10 +94,6 @@ def test_counts_add_up(client: TestClient, name: str) -> None:
     for choice in answer["choices"]:
         assert {reason["code"] for reason in choice["reasons"]} <= set(codes["reasons"])
         assert {warning["code"] for warning in choice["warnings"]} <= set(codes["warnings"])
-
-
-def price_ignored(answer: Any) -> bool:
-    return "price_ignored" in {note["code"] for note in answer["notes"]}
 
 
 @pytest.mark.parametrize("name", VARIED)

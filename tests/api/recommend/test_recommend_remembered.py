@@ -36,6 +36,9 @@ BESIDES: list[dict[str, Any]] = [
     {"constraints": {"max_nodes": 4, "same_placement": True}},
     {"constraints": {"max_nodes": 4}},
     {"constraints": {"market": ["on_demand", "spot"]}},
+    {"constraints": {"min_memory_gib": 60}},
+    {"constraints": {"min_memory_gib": 60}, "host_per_gpu": {"memory_gib": 80}},
+    {"constraints": {"min_memory_gib": 60}, "host_per_gpu": {"memory_gib": 20}},
 ]
 LIMITS = (None, 0.3, 3.0, 20.0)
 
@@ -92,3 +95,20 @@ def test_the_estimates_of_a_job_are_dropped_with_the_cache_of_outlooks(app: Fast
             # Functions and classes lead to their modules, and from there to every cache.
             reachable += [] if isinstance(one, FunctionType | type) else gc.get_referents(one)
     assert estimates == 0
+
+
+def test_hosts_that_a_question_describes_add_no_caches(app: FastAPI) -> None:
+    """Each such question could otherwise leave the tables of a whole catalog in memory."""
+    catalog = forgetful(app.state.live_catalog.on(None))
+    asked = {"workload": WORKLOADS["peaks"], "constraints": {"gpu": ["a100"]}}
+    answer_in(REQUEST.validate_python(asked), catalog)
+    before, caches = living(Catalog), living(Cache)
+    for vcpus in range(1, 41):
+        answer_in(REQUEST.validate_python(asked | {"host_per_gpu": {"vcpus": vcpus}}), catalog)
+    assert living(Cache) == caches
+    assert living(Catalog) - before <= 32, "as many as `choices` has entries"
+
+
+def living(kind: type) -> int:
+    gc.collect()
+    return sum(isinstance(each, kind) for each in gc.get_objects())

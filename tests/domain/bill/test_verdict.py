@@ -3,11 +3,7 @@
 import pytest
 
 from service.domain.bill.verdict import Gate, verdict
-from service.domain.money import Micros
-
-
-def usd(dollars: float) -> Micros:
-    return Micros(round(dollars * 5e5), round(dollars * 1e6), round(dollars * 2e6))
+from tests.builders.bills import usd
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,14 @@
 """Instance types and offers as columns: their order, unknown values, and the facts of the day."""
 
+from dataclasses import replace
 from datetime import date
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pytest
 
+from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import Category
 from service.domain.catalog.reference import Region
 from tests.builders.catalogs import catalog, provider, software_rule
@@ -129,3 +133,27 @@ def test_the_span_of_observations_leaves_out_prices_without_a_day() -> None:
     assert known.observed_span == (date(2023, 1, 1), date(2024, 5, 20))
     assert catalog(priced(observed_on=None)).observed_span == (None, None)
     assert int(known.undated.sum()) == 1
+
+
+def test_a_catalog_with_assumed_hosts_is_the_one_of_such_types() -> None:
+    """Unknown figures of types with GPUs are assumed, and what was computed before is the same for the new types."""
+    known, unknown = instance_type("known", vcpus=96.0), instance_type("unknown", vcpus=None, memory_gib=None)
+    given = catalog(priced(known, 30.0), priced(unknown, 20.0), priced(M5, 0.1))
+    names = [name for name, value in vars(Catalog).items() if isinstance(value, cached_property)]
+    before = {name: plain(getattr(given, name)) for name in names}
+    hosted = given.with_hosts(8.0, None)
+    vcpus = {each.name: each.vcpus for each in hosted.instance_types}
+    assert vcpus == {"known": 96.0, "unknown": 64.0, "m5.large": 2.0}
+    at = hosted.index_of["aws/unknown"]
+    assert (hosted.columns.numbers["vcpus"][at], hosted.instance_types[at].memory_gib) == (64.0, None)
+    computed_again = replace(hosted)
+    for name in names:
+        np.testing.assert_equal(plain(getattr(hosted, name)), before[name])
+        np.testing.assert_equal(plain(getattr(computed_again, name)), before[name])
+
+
+def plain(value: Any) -> Any:
+    """A cached value of a catalog in a form that numpy compares, with NaN equal to NaN."""
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    return (value.codes, value.words) if isinstance(value, Category) else value

@@ -5,7 +5,7 @@ from math import isfinite
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, reject
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from service.domain.calibration.calibration import Calibration
@@ -29,20 +29,12 @@ from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster, faster
 from tests.builders.jobs import LARGE_MODEL, LLAMA_3_8B, LLAMA_3_70B, inference, model
 from tests.oracles.layouts import every_inference_layout, samples_per_second
-from tests.strategies.layouts import clusters, inference_configs, network_rates
+from tests.strategies.layouts import clusters, found_for, inference_configs, network_rates
 
 calibration = st.sampled_from([UNFITTED, FITTED])
 more = st.floats(1.0, 8.0)
 wishes = st.sampled_from([FixedLayout(), FixedLayout(tensor=2), FixedLayout(pipeline=2), FixedLayout(data=1)])
 SLACK = 1 - 1e-9
-
-
-def found_for(with_: Calibration, work: InferenceConfig, where: Cluster, fixed: FixedLayout | None = None) -> Estimate:
-    """Skips questions that have no answer."""
-    try:
-        return best_layout(with_, work, where, fixed or FixedLayout())
-    except QuestionError:
-        reject()
 
 
 def found_on(with_: Calibration, work: InferenceConfig, table: ClusterTable) -> BestLayouts:

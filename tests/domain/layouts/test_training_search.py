@@ -5,7 +5,7 @@ from math import isfinite
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, reject, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from service.domain.calibration.calibration import Calibration
@@ -29,19 +29,11 @@ from tests.builders.clusters import cluster, faster
 from tests.builders.gpus import gpu_with_peaks
 from tests.builders.jobs import GPT_175B, LARGE_MODEL, LLAMA_3_8B, MIXTRAL, model, training
 from tests.oracles.layouts import every_training_layout, fastest_layout, samples_per_second
-from tests.strategies.layouts import clusters, fixed_layouts, training_configs
+from tests.strategies.layouts import clusters, fixed_layouts, found_for, training_configs
 
 calibration = st.sampled_from([UNFITTED, FITTED])
 more = st.floats(1.0, 8.0)
 SLACK = 1 - 1e-9
-
-
-def found_for(with_: Calibration, work: TrainingConfig, where: Cluster, fixed: FixedLayout | None = None) -> Estimate:
-    """Skips questions that have no answer."""
-    try:
-        return best_layout(with_, work, where, fixed or FixedLayout())
-    except QuestionError:
-        reject()
 
 
 @settings(max_examples=60)

@@ -13,7 +13,7 @@ from tests.builders.catalogs import catalog
 from tests.builders.gpus import gpu, precision, rate
 from tests.builders.instance_types import instance_type
 from tests.builders.offers import Priced, priced
-from tests.builders.selection import question_of
+from tests.builders.selection import question_of, rejects_by_code
 
 T4 = gpu("t4", rates=(rate("fp16", "accelerated", 65.0), rate("fp32", "native", 8.1)), tdp_watts=70.0)
 H100 = gpu("h100", rates=(rate("bf16", "accelerated", 989.0),), tdp_watts=700.0)
@@ -53,10 +53,6 @@ def question(objective: str = "cheapest", *, task: str = "training", **given: An
 
 def names(answer: Answer) -> list[str]:
     return [choice.instance_type.name for choice in answer.choices]
-
-
-def codes(answer: Answer) -> dict[str, int]:
-    return {rejection.code: rejection.rejects for rejection in answer.rejections}
 
 
 @pytest.mark.parametrize(
@@ -99,14 +95,14 @@ def test_an_unknown_peak_is_a_rejection_only_where_the_objective_needs_it() -> N
     assert names(recommend(question("cheapest"), world))[0] == "silent"
     fastest = recommend(question("fastest"), world)
     assert "silent" not in names(fastest)
-    assert codes(fastest)["peak_unknown"] == 1
-    assert codes(recommend(question("most_efficient"), world))["power_unknown"] == 1
+    assert rejects_by_code(fastest)["peak_unknown"] == 1
+    assert rejects_by_code(recommend(question("most_efficient"), world))["power_unknown"] == 1
 
 
 def test_a_machine_without_a_gpu_is_turned_away_for_its_precision_and_counted_once() -> None:
     world = world_of(priced(SLOW, 1.0), priced(FAST, 50.0), priced(CPU_ONLY, 0.1))
     answer = recommend(question("fastest"), world)
-    assert codes(answer) == {"precision": 1}
+    assert rejects_by_code(answer) == {"precision": 1}
     assert (answer.considered, answer.admitted) == (3, 2)
 
 
@@ -148,7 +144,7 @@ def test_one_known_price_is_enough_to_rank_by_price() -> None:
     world = world_of(priced(SLOW, 3.0), priced(FAST, None))
     answer = recommend(question("cheapest"), world)
     assert names(answer) == ["slow"]
-    assert codes(answer) == {"price_unknown": 1}
+    assert rejects_by_code(answer) == {"price_unknown": 1}
     assert not answer.price_ignored
 
 
@@ -169,4 +165,4 @@ def test_every_offer_is_ranked_when_asked_per_offer() -> None:
 def test_an_empty_catalog_answers_too() -> None:
     answer = recommend(question(), world_of(instance_types=[instance_type("lonely")]))
     assert answer.choices == ()
-    assert codes(answer) == {"no_offer": 1}
+    assert rejects_by_code(answer) == {"no_offer": 1}

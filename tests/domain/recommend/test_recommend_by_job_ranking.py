@@ -1,6 +1,6 @@
 """recommend() with a job: equal to a loop over every candidate and offer, and what must hold of any ranking."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from service.domain.bill.interruption import Checkpoints
 from service.domain.catalog.hardware import InstanceType
 from service.domain.jobs.job import Job, tokens_per_sample
-from service.domain.recommend.answer import LIMITS_BY_FIELD, Answer, Choice, Limits, Question
+from service.domain.recommend.answer import LIMITS_BY_FIELD, Choice, Limits, Question
 from service.domain.recommend.fleet import node_counts
 from service.domain.recommend.objective import NEEDS_PRICE, OBJECTIVES
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
 from tests.builders.calibrations import FITTED
-from tests.builders.selection import question_of
+from tests.builders.selection import question_of, rank_of, rejects_by_code
 from tests.oracles.fleet import NodeEstimate, PlainPlan, estimate_on_nodes, plan_on_offer
 from tests.oracles.selection import offer_misses, relaxed_constraints, type_misses
 from tests.strategies.catalogs import Offer, World, catalog_of, constraints
@@ -307,10 +307,6 @@ def test_what_the_price_alone_keeps_out_comes_in_without_it(
 # What must hold of any ranking
 
 
-def rank_of(answer: Answer, place: int) -> float:
-    return next((choice.rank for choice in answer.choices if choice.index == place), inf)
-
-
 @some
 @given(physical_worlds(), jobs(), nodes, st.floats(1.01, 10.0), st.data())
 def test_a_higher_price_never_raises_a_rank(
@@ -376,8 +372,4 @@ def test_the_order_of_offers_does_not_matter(
     assert [each.offer.price.usd_per_hour for each in first.choices] == [
         each.offer.price.usd_per_hour for each in second.choices
     ]
-    assert codes(first) == codes(second)
-
-
-def codes(answer: Answer) -> Mapping[str, int]:
-    return {rejection.code: rejection.rejects for rejection in answer.rejections}
+    assert rejects_by_code(first) == rejects_by_code(second)

@@ -27,7 +27,7 @@ from service.domain.recommend.ranking import tie_distance_of_peaks
 from service.domain.recommend.recommend import BY_HARDWARE, BY_SPEED_OF_A_GPU, recommend
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.requirements import Requirements
-from tests.builders.selection import changed_question, question_of
+from tests.builders.selection import changed_question, question_of, rank_of
 from tests.oracles.selection import offer_misses, relaxed_constraints, runs, type_misses
 from tests.strategies.catalogs import (
     PRECISIONS,
@@ -212,10 +212,6 @@ def beats(one: Choice, other: Choice) -> bool:
 
 def again(world: World, offers: list[Offer]) -> World:
     return World(catalog_of(list(world.catalog.instance_types), offers), offers)
-
-
-def rank_of(answer: Answer, place: int) -> float:
-    return next((choice.rank for choice in answer.choices if choice.index == place), inf)
 
 
 def summary_of(answer: Answer) -> list[tuple[int, float | None, str, str | None]]:

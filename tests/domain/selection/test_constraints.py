@@ -8,21 +8,16 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.selection.constraints import Constraints, type_checks
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import Check, Relaxation
-from service.domain.typeset import TypeSet
 from tests.builders.catalogs import catalog
 from tests.builders.gpus import gpu, rate
 from tests.builders.instance_types import instance_type
-from tests.builders.selection import relaxed_check
+from tests.builders.selection import names_of, relaxed_check
 
 SMALL = instance_type("small", gpu=gpu("t4-16gb", memory_gb=16.0), gpu_count=1, vcpus=4.0, rdma=False)
 MIDDLE = instance_type("middle", gpu=gpu("l40s-48gb", memory_gb=48.0), gpu_count=4, vcpus=48.0, rdma=None)
 LARGE = instance_type("large", gpu=gpu("h100-80gb", memory_gb=80.0), gpu_count=8, vcpus=None, rdma=True)
 CPU_ONLY = instance_type("cpu", gpu=None, gpu_count=0, vcpus=96.0, rdma=False, interconnect=None)
 ALL = (SMALL, MIDDLE, LARGE, CPU_ONLY)
-
-
-def names(types: TypeSet, of: Catalog) -> set[str]:
-    return {kind.name for place, kind in enumerate(of.instance_types) if types >> place & 1}
 
 
 def the_check(asked: Constraints, code: str, of: Catalog) -> Check:
@@ -42,20 +37,20 @@ def world() -> Catalog:
 
 def test_a_minimum_rejects_types_with_less_but_not_unknown_ones(world: Catalog) -> None:
     asked = Constraints(at_least={"vcpus": 40})
-    assert names(the_check(asked, "min_vcpus", world).fails, world) == {"small"}
-    assert names(the_check(asked, "vcpus_unknown", world).fails, world) == {"large"}
+    assert names_of(the_check(asked, "min_vcpus", world).fails, world) == {"small"}
+    assert names_of(the_check(asked, "vcpus_unknown", world).fails, world) == {"large"}
 
 
 def test_a_least_is_lowered_to_the_nearest_below(world: Catalog) -> None:
     found = relaxed(Constraints(at_least={"gpu_memory_gb": 64}), "min_gpu_memory_gb", world)
     assert found.to == {"min_gpu_memory_gb": 48.0}
-    assert names(found.admitted.types, world) == {"middle"}
+    assert names_of(found.admitted.types, world) == {"middle"}
 
 
 def test_a_most_is_raised_to_the_nearest_above(world: Catalog) -> None:
     found = relaxed(Constraints(at_most={"gpu_count": 1}), "max_gpu_count", world)
     assert found.to == {"max_gpu_count": 4.0}
-    assert names(found.admitted.types, world) == {"middle"}
+    assert names_of(found.admitted.types, world) == {"middle"}
 
 
 def test_a_maximum_of_no_gpu_is_raised_to_parts_of_gpus_alone_and_a_part_to_a_whole_one() -> None:
@@ -71,33 +66,33 @@ def test_a_maximum_of_no_gpu_is_raised_to_parts_of_gpus_alone_and_a_part_to_a_wh
 def test_dropping_a_range_lets_in_the_unknown_and_what_missed_it(world: Catalog) -> None:
     found = relaxed(Constraints(at_least={"vcpus": 40}, at_most={"vcpus": 50}), "vcpus_unknown", world)
     assert found.to == {"min_vcpus": None, "max_vcpus": None}
-    assert names(found.admitted.types, world) == {"small", "large", "cpu"}
+    assert names_of(found.admitted.types, world) == {"small", "large", "cpu"}
 
 
 def test_dropping_a_flag_lets_in_the_unknown_and_the_other(world: Catalog) -> None:
     for code in ("rdma", "rdma_unknown"):
         found = relaxed(Constraints(flags={"rdma": True}), code, world)
         assert found.to == {"rdma": None}
-        assert names(found.admitted.types, world) == {"small", "middle", "cpu"}
+        assert names_of(found.admitted.types, world) == {"small", "middle", "cpu"}
 
 
 def test_nvlink_finds_nvswitch_too(world: Catalog) -> None:
     asked = Constraints(words={"interconnect": ("nvlink",)})
     assert {kind.interconnect for kind in world.instance_types} == {"none", "nvswitch", None}
-    assert names(the_check(asked, "interconnect", world).fails, world) == {"small", "cpu"}
+    assert names_of(the_check(asked, "interconnect", world).fails, world) == {"small", "cpu"}
 
 
 def test_a_word_is_added_where_one_is_missing(world: Catalog) -> None:
     found = relaxed(Constraints(words={"gpu": ("t4-16gb", "l40s-48gb")}), "gpu", world)
     assert found.to == {"gpu": ["t4-16gb", "l40s-48gb", "h100-80gb"]}
-    assert names(found.admitted.types, world) == {"large"}
+    assert names_of(found.admitted.types, world) == {"large"}
 
 
 def test_machines_without_a_gpu_come_in_only_when_the_filter_goes() -> None:
     world = catalog(instance_types=(SMALL, CPU_ONLY))
     found = relaxed(Constraints(words={"gpu_vendor": ("nvidia",)}), "gpu_vendor", world)
     assert found.to == {"gpu_vendor": []}
-    assert names(found.admitted.types, world) == {"cpu"}
+    assert names_of(found.admitted.types, world) == {"cpu"}
 
 
 def test_a_precision_is_met_by_any_of_those_asked_at_the_level_asked() -> None:
@@ -105,11 +100,11 @@ def test_a_precision_is_met_by_any_of_those_asked_at_the_level_asked() -> None:
     new = instance_type("new", gpu=gpu("a100", rates=(rate("bf16"), rate("fp64", "reduced"))))
     world = catalog(instance_types=(old, new))
     asked = Constraints(precision_any=("bf16", "fp64"))
-    assert names(the_check(asked, "precision", world).fails, world) == {"old"}
+    assert names_of(the_check(asked, "precision", world).fails, world) == {"old"}
     accelerated = Constraints(precision_any=("fp16",), precision_support="accelerated")
-    assert names(the_check(accelerated, "precision", world).fails, world) == {"old", "new"}
+    assert names_of(the_check(accelerated, "precision", world).fails, world) == {"old", "new"}
     any_rate = Constraints(precision_any=("fp64",), precision_support="any")
-    assert names(the_check(any_rate, "precision", world).fails, world) == {"old"}
+    assert names_of(the_check(any_rate, "precision", world).fails, world) == {"old"}
 
 
 def test_a_precision_is_relaxed_only_to_one_whose_peak_is_known_when_the_ranking_needs_it() -> None:
@@ -139,8 +134,8 @@ def test_a_precision_is_relaxed_to_the_usual_one_that_is_nearest_in_size() -> No
 
 def test_exclude_takes_providers_families_types_and_gpus(world: Catalog) -> None:
     for name in ("aws/small", "small", "t4-16gb"):
-        assert names(the_check(Constraints(exclude=(name,)), "exclude", world).fails, world) == {"small"}
-    assert names(the_check(Constraints(exclude=("aws",)), "exclude", world).fails, world) == {
+        assert names_of(the_check(Constraints(exclude=(name,)), "exclude", world).fails, world) == {"small"}
+    assert names_of(the_check(Constraints(exclude=("aws",)), "exclude", world).fails, world) == {
         "small",
         "middle",
         "large",
@@ -151,7 +146,7 @@ def test_exclude_takes_providers_families_types_and_gpus(world: Catalog) -> None
 def test_exclude_is_relaxed_by_the_name_that_keeps_most_out(world: Catalog) -> None:
     found = relaxed(Constraints(exclude=("t4-16gb", "l40s-48gb", "middle")), "exclude", world)
     assert found.to == {"exclude": ["l40s-48gb", "middle"]}
-    assert names(found.admitted.types, world) == {"small"}
+    assert names_of(found.admitted.types, world) == {"small"}
 
 
 def _always(index: int, _: AdmittedOffers) -> int:

@@ -16,12 +16,11 @@ from service.domain.selection.requirements import (
     precision_requirement,
     requirement_checks,
 )
-from service.domain.typeset import TypeSet
 from service.domain.versions import versions_of
 from tests.builders.catalogs import catalog, software_rule
 from tests.builders.gpus import gpu, precision, rate
 from tests.builders.instance_types import instance_type
-from tests.builders.selection import relaxed_check
+from tests.builders.selection import names_of, relaxed_check
 
 SIXTEEN = (rate("fp16", "accelerated", 100.0), rate("fp32", "native", 10.0))
 K80 = instance_type("k80", gpu=gpu("k80-12gb", architecture="kepler", rates=(rate("fp32", "native", 4.0),)))
@@ -57,10 +56,6 @@ def world() -> Catalog:
     return catalog(instance_types=(K80, V100, H100, MI300, CPU), software=RULES)
 
 
-def names(types: TypeSet, of: Catalog) -> set[str]:
-    return {kind.name for place, kind in enumerate(of.instance_types) if types >> place & 1}
-
-
 def the_check(of: Catalog, **needs: Any) -> Check:
     return next(iter(requirement_checks(Requirements(**needs), of)))
 
@@ -83,21 +78,21 @@ def test_cuda_has_a_floor_and_a_ceiling(
 ) -> None:
     check = the_check(world, cuda=wants("cuda", asked))
     assert (check.code, check.ground) == ("software_cuda", "software")
-    assert names(check.fails, world) == out
+    assert names_of(check.fails, world) == out
     found = relaxed_check(check, world, check.fails)
     assert found is not None
     assert found.to == {"workload.software.cuda": to}
-    assert names(found.admitted.types, world) == admits
+    assert names_of(found.admitted.types, world) == admits
 
 
 def test_a_framework_is_asked_in_its_versions_and_on_the_day(world: Catalog) -> None:
     check = the_check(world, framework=wants("pytorch", ">=2.3"))
-    assert names(check.fails, world) == {"k80"}
+    assert names_of(check.fails, world) == {"k80"}
     found = relaxed_check(check, world, check.fails)
     assert found is not None
     assert found.to == {"workload.software.framework": "pytorch"}
     before = catalog(instance_types=(V100, MI300), software=RULES, day=date(2021, 1, 1))
-    assert names(the_check(before, framework=wants("pytorch", ">=1.8")).fails, before) == {"mi300"}
+    assert names_of(the_check(before, framework=wants("pytorch", ">=1.8")).fails, before) == {"mi300"}
 
 
 def test_a_stack_that_physics_rests_on_is_not_relaxed(world: Catalog) -> None:
@@ -118,7 +113,7 @@ def test_any_platform_will_do_and_cpus_only_count_alone(
     world: Catalog, platforms: tuple[str, ...], suffices: bool, admitted: set[str]
 ) -> None:
     check = the_check(world, platforms=platforms, cpu_suffices=suffices)
-    assert names(world.all_types & ~check.fails, world) == admitted
+    assert names_of(world.all_types & ~check.fails, world) == admitted
 
 
 def test_the_platform_of_the_preferred_type_is_added(world: Catalog) -> None:
@@ -126,7 +121,7 @@ def test_the_platform_of_the_preferred_type_is_added(world: Catalog) -> None:
     found = relaxed_check(check, world, check.fails, preferred=lambda _: world.index_of["aws/v100"])
     assert found is not None
     assert found.to == {"workload.software.platforms": ["rocm", "cuda"]}
-    assert names(found.admitted.types, world) == {"k80", "v100", "h100"}
+    assert names_of(found.admitted.types, world) == {"k80", "v100", "h100"}
     cpu = relaxed_check(check, world, check.fails & (1 << world.index_of["aws/cpu"]))
     assert cpu is not None
     assert cpu.to == {"workload.software.platforms": ["rocm", "cpu"]}
@@ -134,9 +129,9 @@ def test_the_platform_of_the_preferred_type_is_added(world: Catalog) -> None:
 
 def test_all_libraries_must_run_and_own_kernels_as_they_are(world: Catalog) -> None:
     both = (wants("dali"), wants("nccl"))
-    assert names(the_check(world, libraries=both).fails, world) == {"k80", "v100", "mi300", "cpu"}
+    assert names_of(the_check(world, libraries=both).fails, world) == {"k80", "v100", "mi300", "cpu"}
     kernels = the_check(world, custom_cuda_kernels=True)
-    assert names(kernels.fails, world) == {"mi300", "cpu"}
+    assert names_of(kernels.fails, world) == {"mi300", "cpu"}
     found = relaxed_check(kernels, world, kernels.fails)
     assert found is not None
     assert found.to == {"workload.software.custom_cuda_kernels": False}
@@ -145,21 +140,21 @@ def test_all_libraries_must_run_and_own_kernels_as_they_are(world: Catalog) -> N
 def test_too_little_host_memory_is_a_ceiling_and_unknown_memory_passes(world: Catalog) -> None:
     check = the_check(world, host_memory_gib=1500.0)
     assert (check.code, check.ground) == ("host_memory_gib", "hardware")
-    assert names(check.fails, world) == {"k80", "mi300", "cpu"}
+    assert names_of(check.fails, world) == {"k80", "mi300", "cpu"}
     found = relaxed_check(check, world, check.fails)
     assert found is not None
     assert found.to == {"workload.host.memory_gib": 1152.0}
-    assert names(found.admitted.types, world) == {"k80"}
+    assert names_of(found.admitted.types, world) == {"k80"}
 
 
 def test_types_without_a_tolerated_precision_are_rejected(world: Catalog) -> None:
     required = PrecisionRequirement(Numerics(min_bits=16, fp16_overflows=True), ("fp16", "bf16"), ("bf16",))
     check = the_check(world, precision=required)
-    assert names(check.fails, world) == {"k80", "v100", "cpu"}
+    assert names_of(check.fails, world) == {"k80", "v100", "cpu"}
     found = relaxed_check(check, world, check.fails)
     assert found is not None
     assert found.to == {"workload.numerics.fp16_overflows": False}
-    assert names(found.admitted.types, world) == {"v100"}
+    assert names_of(found.admitted.types, world) == {"v100"}
     assert relaxed_check(check, world, check.fails & ~found.admitted.types) is None
 
 
@@ -167,7 +162,7 @@ def test_without_limits_on_formats_nothing_is_required(world: Catalog) -> None:
     required = PrecisionRequirement(Numerics(fp16_overflows=True), ("fp16", "bf16"), ("bf16",))
     found = relaxed_check(the_check(world, precision=required), world)
     assert found is not None
-    assert names(found.admitted.types, world) == {"k80", "v100", "cpu"}
+    assert names_of(found.admitted.types, world) == {"k80", "v100", "cpu"}
 
 
 def test_if_peaks_rank_a_relaxation_admits_only_types_with_a_known_peak() -> None:
@@ -181,7 +176,7 @@ def test_if_peaks_rank_a_relaxation_admits_only_types_with_a_known_peak() -> Non
     check = the_check(world, precision=required)
     found = relaxed_check(check, world, check.fails)
     assert found is not None
-    assert names(found.admitted.types, world) == {"known", "one known"}
+    assert names_of(found.admitted.types, world) == {"known", "one known"}
 
 
 def test_partial_support_is_reported_with_its_note(world: Catalog) -> None:
