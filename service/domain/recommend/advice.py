@@ -430,9 +430,7 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
         for card in not_slower
         if card[2] >= WORTH_A_CHANGE * now and card[0].gpu and card[0].gpu.id not in situation.not_faster
     ]
-    # A slower card is a step up for its memory alone, where its seller has no other.
-    memory = min(larger, key=lambda card: (card not in not_slower, card[1]), default=None)
-    speed = min(faster, key=itemgetter(2), default=None)
+    memory, speed = min(larger, key=itemgetter(1), default=None), min(faster, key=itemgetter(2), default=None)
     if memory is None and speed is None:
         return None
     compared = [(card, peak) for card, _, peak in cards if card.cpu_architecture == top.cpu_architecture]

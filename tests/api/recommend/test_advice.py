@@ -682,12 +682,6 @@ def test_a_data_set_without_a_rule_of_thumb_is_not_weighed(client: TestClient) -
     assert "not_weighed" not in notes(ask(client, "training", AWS, dataset="ms_coco"))
 
 
-def test_a_slower_card_is_no_step_up_where_its_seller_has_a_faster_one_with_more_memory(client: TestClient) -> None:
-    """An A40 has 48 GB and less than half the bandwidth and peak of an A100 with 40 GB."""
-    a100 = advice(ask(client, "training", {"instance": ["oblivus/1x A100 (40 GB)"]}, precision=["bf16"]))
-    assert "more memory on oblivus/1x A100 (80 GB) (80 GB)" in a100["upgrade_path"]
-
-
 def test_the_next_cards_of_a_seller_have_more_memory_or_more_speed(client: TestClient) -> None:
     def step(gpu: str) -> str:
         cards = {"provider": ["autodl"], "gpu": [gpu], "max_gpu_count": 1}
