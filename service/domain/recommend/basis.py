@@ -50,13 +50,13 @@ SERIAL_TASKS = frozenset({"sequential", "development"})
 
 
 class PeaksAsked(NamedTuple):
-    """What determines the precision that a ranking by peaks assumes on each instance type."""
+    """The parts of a question that determine the precision which a ranking by peaks assumes on each instance type."""
 
     task: str
     precisions: tuple[str, ...]
-    """Those that the caller names."""
+    """Precisions that the caller names."""
     usual: tuple[str, ...]
-    """Those of which the fastest counts if the caller names none; empty: the usual ones of the task."""
+    """Precisions of which the fastest counts if the caller names none; empty: the usual ones of the task."""
     support: SupportAsked
 
 

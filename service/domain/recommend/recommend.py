@@ -258,8 +258,8 @@ def _current(basis: Basis, question: Question, catalog: Catalog) -> RankedOffer 
         continent=asked.continent,
         allow_unknown_region=asked.allow_unknown_region,
     )
-    found = (_offers_within(constraints, catalog) for constraints in (there, anywhere, anywhere._replace(market=())))
-    offers = next((each for each in found if len(each)), None)
+    wider = (there, anywhere, anywhere._replace(market=()))
+    offers = next((each for constraints in wider if len(each := _offers_within(constraints, catalog))), None)
     if offers is None:
         return None
     cheapest = int(offers[np.argmin(np.nan_to_num(catalog.offers.usd_per_hour_at(offers), nan=np.inf))])

@@ -39,11 +39,11 @@ class Relaxation(NamedTuple):
     to: dict[str, object]
     admitted: AdmittedOffers
     work: "ChangeOfWork | None" = None
-    """What the change does to the work that is ranked; None for a change of constraints alone."""
+    """Change of the work that is ranked; None for a change of constraints alone."""
 
 
 class ChangeOfWork(NamedTuple):
-    """What a change of the question does to its work, by which offers are ranked."""
+    """The part of a change of the question that changes its work, by which offers are ranked."""
 
     job: Job | None = None
     """The job with the change; None for the job of the question."""
