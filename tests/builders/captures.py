@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, Engine, insert
 
+from service.db.engine import connect
+from service.db.feeds.read_feeds import FeedStatus, feed_statuses
 from service.db.feeds.write_capture import Capture
 from service.db.tables import FEED
-from service.db.write_catalog import Record
+from service.db.write_catalog import Record, write
+from tests.builders.rows import batch
 from tests.builders.sources import SOURCE
 
 
@@ -35,6 +38,21 @@ def feed_row(id: str, rank: int = 3, **given: Any) -> Record:  # noqa: A002 - th
 
 def add_feeds(connection: Connection, *rows: Record) -> None:
     connection.execute(insert(FEED), list(rows))
+
+
+def with_feeds(url: str, *rows: Record, written_at: datetime | None = None) -> Engine:
+    """An engine of a database without offers, written on 1 October 2026 by default, and with these feeds."""
+    engine = connect(url)
+    write(engine, batch(offers=()), written_at or day(1))
+    with engine.begin() as connection:
+        add_feeds(connection, *rows)
+    return engine
+
+
+def only_status(engine: Engine) -> FeedStatus:
+    """The status of the one feed of a database."""
+    (only,) = feed_statuses(engine)
+    return only
 
 
 def observed_row(name: str, micros: int | None, **given: Any) -> Record:

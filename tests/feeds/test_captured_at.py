@@ -8,16 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, select
 
-from service.db.engine import connect
 from service.db.feeds.documents import Origin
 from service.db.feeds.write_capture import confirm_capture
 from service.db.tables import DOCUMENT, OFFER, PRICE
-from service.db.write_catalog import write
 from service.feeds.folder import documents_in
 from service.feeds.importing import Documents, import_documents
 from service.feeds.registry import SOURCES
-from tests.builders.captures import add_feeds, feed_row
-from tests.builders.rows import batch
+from tests.builders.captures import feed_row, with_feeds
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 
@@ -25,10 +22,9 @@ NOW = datetime(2026, 11, 27, tzinfo=UTC)
 @pytest.fixture
 def engine(sqlite_tables: str) -> Iterator[Engine]:
     """A database with a p4d.24xlarge without prices, and the feeds of these tests."""
-    engine = connect(sqlite_tables)
-    write(engine, batch(offers=()), datetime(2026, 11, 1, tzinfo=UTC))
-    with engine.begin() as connection:
-        add_feeds(connection, feed_row("gpuhunt"), feed_row("aws-on-demand"))
+    engine = with_feeds(
+        sqlite_tables, feed_row("gpuhunt"), feed_row("aws-on-demand"), written_at=datetime(2026, 11, 1, tzinfo=UTC)
+    )
     yield engine
     engine.dispose()
 

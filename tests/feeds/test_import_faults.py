@@ -23,15 +23,13 @@ from service.db.errors import DatabaseUnusable
 from service.db.feeds.documents import Origin
 from service.db.feeds.read_feeds import feed_statuses
 from service.db.tables import DOCUMENT, IMPORT_RUN, OBSERVATION, OFFER, PRICE
-from service.db.write_catalog import write
 from service.feeds import refresh as refreshing
 from service.feeds.fetch import FetchedDocument
 from service.feeds.folder import manifest_entry, write_manifest
 from service.feeds.importing import Documents, Imported, import_documents
 from service.feeds.refresh import Refresher, Upstream, refresh
 from service.feeds.registry import SOURCES
-from tests.builders.captures import add_feeds, day, feed_row
-from tests.builders.rows import batch
+from tests.builders.captures import day, feed_row, with_feeds
 from tests.feeds.feed_server import FeedServer, reply
 
 SPOT = SOURCES["aws-spot"]
@@ -52,11 +50,7 @@ GOOD, LATER = spot_file("0.5", "0.7", "11.25"), spot_file("0.6", "0.8", "11.5")
 
 def prepared(url: str) -> Engine:
     """Three instance types without prices, and the feed of AWS spot prices; the database at `url` has the tables."""
-    engine = connect(url)
-    write(engine, batch(offers=()), day(1))
-    with engine.begin() as connection:
-        add_feeds(connection, feed_row("aws-spot", every_hours=1.0))
-    return engine
+    return with_feeds(url, feed_row("aws-spot", every_hours=1.0))
 
 
 @pytest.fixture

@@ -320,13 +320,18 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_the_background_thread_reads_what_is_due_and_stops(engine: Engine, feeds: FeedServer) -> None:
-    feeds.replies[SPOT] = [GOOD]
+def read_in_the_background(engine: Engine, feeds: FeedServer) -> None:
+    """Reads the spot prices of AWS alone, until one is stored."""
     others = {each.feed.id for each in feed_statuses(engine)} - {"aws-spot"}
     refresher = Refresher(engine, Upstream(off=others, urls={"aws-spot": feeds.url}, limits=QUICK))
     refresher.start()
     wait_until(lambda: spot_price(engine) is not None)
     refresher.stop()
+
+
+def test_the_background_thread_reads_what_is_due_and_stops(engine: Engine, feeds: FeedServer) -> None:
+    feeds.replies[SPOT] = [GOOD]
+    read_in_the_background(engine, feeds)
     assert spot_price(engine) == 500_000
     assert len(feeds.requests) == 1
 
@@ -338,11 +343,7 @@ def test_the_background_thread_tries_again_after_a_failure(
     monkeypatch.setattr("service.feeds.refresh.LOOK_SECONDS", 0.05)
     monkeypatch.setattr("service.feeds.refresh.LEAD_SECONDS", 0.05)
     feeds.replies[SPOT] = [reply(404), GOOD]
-    others = {each.feed.id for each in feed_statuses(engine)} - {"aws-spot"}
-    refresher = Refresher(engine, Upstream(off=others, urls={"aws-spot": feeds.url}, limits=QUICK))
-    refresher.start()
-    wait_until(lambda: spot_price(engine) is not None)
-    refresher.stop()
+    read_in_the_background(engine, feeds)
     assert spot_price(engine) == 500_000
 
 

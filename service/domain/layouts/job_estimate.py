@@ -153,7 +153,8 @@ def _of_training(
 ) -> JobEstimate:
     layout = estimate.layout
     length = config.mean_length or config.sequence_length or 0
-    samples, tokens = _samples(job, config.tokens_per_sample, layout.global_batch), config.tokens_per_sample
+    tokens = config.tokens_per_sample
+    samples = _samples(job, tokens, layout.global_batch)
     peak = peak_in(config, cluster.gpu, config.precision)
     hours = beyond = model = hardware = utilisation = None
     if estimate.samples_per_second is not None:

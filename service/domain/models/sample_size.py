@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, replace
-from math import prod
+from math import isqrt, prod
 
 from service.domain.errors import QuestionError
 from service.domain.models.counts import attention_flops_per_token
@@ -95,7 +95,10 @@ def _reads_patches(t: Transformer) -> bool:
 def _fixed_share(model: Model) -> float:
     """Returns the share of the tokens whose number no size changes: texts, or the token of the class."""
     t = model.transformer
-    return model.text_token_share or 0.0 if t is None else 1.0 / t.context_tokens
+    if t is None:
+        return model.text_token_share or 0.0
+    # Patches form a square, to which a token of the class may be added.
+    return 0.0 if isqrt(t.context_tokens) ** 2 == t.context_tokens else 1.0 / t.context_tokens
 
 
 def _with_tokens(t: Transformer, factor: float) -> Transformer:

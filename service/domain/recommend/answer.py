@@ -280,21 +280,22 @@ class RankedOffer:
     """Index of the instance type in the catalog."""
     offer_index: int
     offer: Offer
-    precision: str | None
     speed: float | None
     """Samples per second of all nodes; without a job, the peak in 10^12 operations per second, or the vCPUs."""
     nodes: int
     instances: int
-    hours: float | None
-    """Likely hours until the job is done, interruptions included; None without an amount of work."""
-    usd: float | None
-    """Likely cost of the whole job, or of an hour if there is no amount; None without a job or a price."""
-    samples_per_usd: float | None
-    seconds_per_request: float | None
-    """Seconds of a request of a load whose rate is given, at its percentile; None for other work."""
-    joules_per_sample: float | None
-    """At the power that was measured with the work, else the rated power of the GPUs; None where peaks rank."""
     score: float
+    precision: str | None = None
+    """The precision of the peak; None for a job, whose estimate has it."""
+    hours: float | None = None
+    """Likely hours until the job is done, interruptions included; None without an amount of work."""
+    usd: float | None = None
+    """Likely cost of the whole job, or of an hour if there is no amount; None without a job or a price."""
+    samples_per_usd: float | None = None
+    seconds_per_request: float | None = None
+    """Seconds of a request of a load whose rate is given, at its percentile; None for other work."""
+    joules_per_sample: float | None = None
+    """At the power that was measured with the work, else the rated power of the GPUs; None where peaks rank."""
     service_fee: ServiceFee = None
     """The premium of the managed service that rents the machines."""
     tied: Ties = UNTIED

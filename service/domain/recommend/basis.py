@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, isnan
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from service.domain.recommend.fleet import (
     with_measurements,
 )
 from service.domain.recommend.objective import NEEDS_POWER, NEEDS_SPEED, Figures, Objective
-from service.domain.recommend.plans import SPOT, Planner, keeping_otherwise, limit_checks, plans_of
+from service.domain.recommend.plans import SPOT, Planner, Plans, keeping_otherwise, limit_checks, plans_of
 from service.domain.recommend.ranking import Ranked, rank
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, offer_choice
@@ -220,40 +220,50 @@ def ranked_offer(
 ) -> RankedOffer:
     """Returns one row of a ranking as a value."""
     index, offer_index = int(ranked.instance_type[row]), int(ranked.offer[row])
-    precision, speed, nodes, instances, hours, usd, per_usd, seconds, joules = None, None, 1, 1, *[None] * 5
-    if ranked.plans is None:
-        assert basis.peaks is not None
-        nodes, (precision, peak) = basis.nodes, basis.peaks.assumed[index]
-        share, machines = share_of_runs(basis, catalog.instance_types[index])
-        instances, speed = int(machines), None if peak is None else peak * nodes * share
-    else:
-        plans, candidate = ranked.plans, int(ranked.candidate[row])
-        nodes, instances = int(plans.nodes[candidate]), int(plans.instances[candidate])
-        speed, hours = known(float(plans.rate[candidate])), known(float(plans.hours[candidate]))
-        usd, seconds = (known(float(each[candidate])) for each in (plans.figures.usd, plans.seconds_per_request))
-        per_usd = float(plans.figures.samples[candidate]) / usd if usd else None
-        joules = known(float(plans.figures.watts[candidate]) / speed) if speed else None
     instance_type = catalog.instance_types[index]
+    if ranked.plans is None:
+        figures = _figures_by_peak(basis, index, instance_type)
+    else:
+        figures = _figures_of_plan(ranked.plans, int(ranked.candidate[row]))
     return RankedOffer(
         rank=row + 1,
         instance_type=instance_type,
         index=index,
         offer_index=offer_index,
         offer=catalog.offers.offer(offer_index),
-        precision=precision,
-        speed=speed,
-        nodes=nodes,
-        instances=instances,
-        hours=hours,
-        usd=usd,
-        samples_per_usd=per_usd,
-        seconds_per_request=seconds,
-        joules_per_sample=joules,
         score=float(ranked.score[row]),
         service_fee=fee_of(catalog.reference.fees, instance_type, basis.managed_service, catalog.day),
         tied=tied,
         pareto=pareto,
+        **figures,
     )
+
+
+def _figures_by_peak(basis: Basis, index: int, instance_type: InstanceType) -> dict[str, Any]:
+    """Returns the fields of `RankedOffer` that a ranking by peaks knows of a type."""
+    assert basis.peaks is not None
+    precision, peak = basis.peaks.assumed[index]
+    share, machines = share_of_runs(basis, instance_type)
+    speed = None if peak is None else peak * basis.nodes * share
+    return {"precision": precision, "speed": speed, "nodes": basis.nodes, "instances": int(machines)}
+
+
+def _figures_of_plan(plans: Plans, candidate: int) -> dict[str, Any]:
+    """Returns the fields of `RankedOffer` that the plan of a candidate has."""
+    columns = {
+        "speed": plans.rate,
+        "hours": plans.hours,
+        "usd": plans.figures.usd,
+        "seconds_per_request": plans.seconds_per_request,
+    }
+    figures = {name: known(float(column[candidate])) for name, column in columns.items()}
+    usd, speed = figures["usd"], figures["speed"]
+    return figures | {
+        "nodes": int(plans.nodes[candidate]),
+        "instances": int(plans.instances[candidate]),
+        "samples_per_usd": float(plans.figures.samples[candidate]) / usd if usd else None,
+        "joules_per_sample": known(float(plans.figures.watts[candidate]) / speed) if speed else None,
+    }
 
 
 # Peaks

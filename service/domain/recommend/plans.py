@@ -495,7 +495,7 @@ class _Resuming:
 
 @dataclass(frozen=True, slots=True)
 class _LimitRelaxation:
-    """Raises a limit to the least value that admits something, or to a multiple of it, rounded up to 1 / `parts`."""
+    """Raises a limit to the least value that admits something, or to a multiple of it, rounded up to its parts."""
 
     field: str
     kind: LimitKind

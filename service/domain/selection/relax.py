@@ -50,7 +50,7 @@ class ChangeOfWork(NamedTuple):
     precisions: tuple[str, ...] = ()
     """Precisions of work without a job; empty for those of the question."""
     counts: tuple[int, ...] = ()
-    """Numbers of nodes of the admitted offers; empty for those of the question."""
+    """Numbers of nodes to try; empty for those of the question."""
     limits: Mapping[str, float] = MappingProxyType({})
     """Limits on the whole job that change, by field."""
     resumes: bool = False

@@ -15,15 +15,13 @@ from sqlalchemy import Engine, insert
 
 from service.app import create_app
 from service.db import live_catalog
-from service.db.engine import connect
 from service.db.feeds.replay import history_known_on
 from service.db.feeds.write_capture import confirm_capture, write_capture
 from service.db.tables import METADATA
-from service.db.write_catalog import write
 from service.domain.catalog.history import CatalogHistory
 from service.settings import Settings
-from tests.builders.captures import add_feeds, capture, day, feed_row
-from tests.builders.rows import batch, event_row, instance_type_row, record_of
+from tests.builders.captures import capture, day, feed_row, with_feeds
+from tests.builders.rows import event_row, instance_type_row, record_of
 from tests.builders.sources import source
 
 TYPE, LATER_TYPE = "p4d.24xlarge", "p9.48xlarge"
@@ -40,10 +38,8 @@ def dollars(micros_per_day: int) -> int:
 @pytest.fixture
 def client(tables_url: str) -> Iterator[TestClient]:
     """A service on the 20th, whose feed showed another price on the 3rd, 6th and 9th; each is known from its day on."""
-    engine = connect(tables_url)
-    write(engine, batch(offers=()), day(1))
+    engine = with_feeds(tables_url, feed_row("one"), feed_row("two", rank=5))
     with engine.begin() as connection:
-        add_feeds(connection, feed_row("one"), feed_row("two", rank=5))
         connection.execute(insert(METADATA.tables["source"]), record_of(source("feed-two"), "source"))
     for number in (3, 6, 9):
         write_capture(engine, capture(day(number), {TYPE: dollars(number)}), day(number))
@@ -180,10 +176,7 @@ def test_a_replay_equals_a_database_that_has_only_the_imports_of_that_time(
 
     def shown(name: str, some: list[tuple[int, int, str, int]], **asked: str) -> Any:
         url = f"sqlite:///{shutil.copy(migrated_file, folder / f'{name}.db')}"
-        engine = connect(url)
-        write(engine, batch(offers=()), datetime(2026, 9, 1, tzinfo=UTC))
-        with engine.begin() as connection:
-            add_feeds(connection, feed_row("one"), feed_row("two", rank=5))
+        engine = with_feeds(url, feed_row("one"), feed_row("two", rank=5), written_at=datetime(2026, 9, 1, tzinfo=UTC))
         for number, later, feed, price_ in some:
             write_capture(engine, capture(day(number), {TYPE: price_ * 10**6}, feed=feed), day(number + later))
         client = TestClient(create_app(Settings(database_url=url), today=lambda: TODAY))

@@ -8,30 +8,20 @@ from sqlalchemy import Engine
 
 from service.db.columns import UtcDateTime
 from service.db.engine import connect
-from service.db.feeds.read_feeds import FeedStatus, feed_statuses
+from service.db.feeds.read_feeds import feed_statuses
 from service.db.feeds.write_capture import confirm_capture, write_capture
 from service.db.read_history import read_history
-from service.db.write_catalog import write
-from tests.builders.captures import add_feeds, capture, day, feed_row
-from tests.builders.rows import batch
+from tests.builders.captures import capture, day, feed_row, only_status, with_feeds
 
 TYPE = "p4d.24xlarge"
 
 
 @pytest.fixture
 def engine(tables_url: str) -> Iterator[Engine]:
-    engine = connect(tables_url)
-    write(engine, batch(offers=()), day(1))
-    with engine.begin() as connection:
-        add_feeds(connection, feed_row("one"))
+    engine = with_feeds(tables_url, feed_row("one"))
     write_capture(engine, capture(day(1), {TYPE: 30}), day(1))
     yield engine
     engine.dispose()
-
-
-def status(engine: Engine) -> FeedStatus:
-    (found,) = feed_statuses(engine)
-    return found
 
 
 def test_the_number_of_instants_that_are_read_does_not_grow_with_runs_and_documents(
@@ -71,11 +61,11 @@ def test_the_number_of_instants_that_are_read_does_not_grow_with_runs_and_docume
 
 
 def test_a_feed_changed_when_a_part_of_it_first_had_its_present_content(engine: Engine) -> None:
-    assert status(engine).changed_at == day(1)
+    assert only_status(engine).changed_at == day(1)
     for number, part, micros in ((2, "", 31), (3, "", 30), (4, "", 30), (2, "b", 7), (5, "b", 7)):
         write_capture(engine, capture(day(number), {TYPE: micros}, part=part), day(number))
-    assert status(engine).changed_at == day(3)
-    assert status(engine).captured_at == day(5)
+    assert only_status(engine).changed_at == day(3)
+    assert only_status(engine).captured_at == day(5)
 
 
 def test_the_last_import_that_changed_the_catalog_is_shown_for_each_feed(engine: Engine) -> None:

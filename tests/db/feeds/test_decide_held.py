@@ -7,16 +7,13 @@ import pytest
 from sqlalchemy import Engine, select
 
 from service.cli.main import main
-from service.db.engine import connect
 from service.db.feeds.decide_held import decide_held, held_prices
 from service.db.feeds.read_feeds import feed_statuses
 from service.db.feeds.resolve_prices import captures_known_at, read_feeds, resolved_offers
 from service.db.feeds.write_capture import confirm_capture, write_capture
 from service.db.read_history import read_history
 from service.db.tables import OFFER, PRICE
-from service.db.write_catalog import write
-from tests.builders.captures import add_feeds, capture, day, feed_row
-from tests.builders.rows import batch
+from tests.builders.captures import capture, day, feed_row, with_feeds
 
 TYPE = "p4d.24xlarge"
 
@@ -24,10 +21,7 @@ TYPE = "p4d.24xlarge"
 @pytest.fixture
 def engine(tables_url: str) -> Iterator[Engine]:
     """A database in which the price of an offer rises from 30 to 90 micros on the second day, which is held."""
-    engine = connect(tables_url)
-    write(engine, batch(offers=()), day(1))
-    with engine.begin() as connection:
-        add_feeds(connection, feed_row("gpuhunt"), feed_row("azure", rank=5))
+    engine = with_feeds(tables_url, feed_row("gpuhunt"), feed_row("azure", rank=5))
     imported(engine, 1, {TYPE: 30, "g5.xlarge": 9})
     imported(engine, 2, {TYPE: 90, "g5.xlarge": 9})
     yield engine

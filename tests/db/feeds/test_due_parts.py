@@ -6,11 +6,8 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import Engine
 
-from service.db.engine import connect
-from service.db.feeds.read_feeds import FeedStatus, feed_statuses
-from service.db.write_catalog import record_failure, write
-from tests.builders.captures import add_feeds, day, feed_row
-from tests.builders.rows import batch
+from service.db.write_catalog import record_failure
+from tests.builders.captures import day, feed_row, only_status, with_feeds
 
 PARTS = ("a", "b", "c", "d")
 MINUTE = timedelta(minutes=1)
@@ -18,10 +15,7 @@ MINUTE = timedelta(minutes=1)
 
 @pytest.fixture
 def engine(tables_url: str) -> Iterator[Engine]:
-    engine = connect(tables_url)
-    write(engine, batch(offers=()), day(1))
-    with engine.begin() as connection:
-        add_feeds(connection, feed_row("daily"))
+    engine = with_feeds(tables_url, feed_row("daily"))
     yield engine
     engine.dispose()
 
@@ -32,18 +26,13 @@ def run(engine: Engine, at: datetime, **states: str) -> None:
         record_failure(engine, "daily", at, state, "", part)
 
 
-def status(engine: Engine) -> FeedStatus:
-    (found,) = feed_statuses(engine)
-    return found
-
-
 def due(engine: Engine, at: datetime) -> str:
-    return "".join(status(engine).due_parts(PARTS, at))
+    return "".join(only_status(engine).due_parts(PARTS, at))
 
 
 def test_a_feed_that_was_never_read_is_due_at_once(engine: Engine) -> None:
     assert due(engine, day(1)) == "abcd"
-    assert status(engine).next_run_at is None
+    assert only_status(engine).next_run_at is None
 
 
 def test_a_daily_feed_that_fails_is_tried_again_after_minutes_that_double(engine: Engine) -> None:
@@ -53,11 +42,11 @@ def test_a_daily_feed_that_fails_is_tried_again_after_minutes_that_double(engine
         assert due(engine, at + (minutes - 1) * MINUTE) == ""
         at += minutes * MINUTE
         assert due(engine, at) == "bcda"  # the other parts were never tried
-        assert status(engine).next_run_at == at
+        assert only_status(engine).next_run_at == at
     run(engine, at, a="done", b="unchanged", c="refused", d="done")
     assert due(engine, at + timedelta(hours=20)) == ""
     assert due(engine, at + timedelta(hours=24)) == "abcd"
-    assert status(engine).next_run_at == at + timedelta(hours=24)
+    assert only_status(engine).next_run_at == at + timedelta(hours=24)
 
 
 def test_the_wait_after_failures_is_at_most_the_interval(engine: Engine) -> None:

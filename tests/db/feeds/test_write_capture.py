@@ -20,7 +20,7 @@ from service.db.feeds.resolve_prices import captures_known_at, read_feeds, resol
 from service.db.feeds.write_capture import Capture, CaptureRefused, confirm_capture, write_capture
 from service.db.tables import CATALOG_VERSION, DOCUMENT, IMPORT_RUN, OBSERVATION, OFFER, PRICE
 from service.db.write_catalog import write
-from tests.builders.captures import add_feeds, capture, day, feed_row, observed_row
+from tests.builders.captures import add_feeds, capture, day, feed_row, observed_row, with_feeds
 from tests.builders.rows import batch, instance_type_row, offer_records, price_record
 
 NOW = day(31)
@@ -30,11 +30,7 @@ Prices = list[tuple[str, int | None, datetime, datetime | None]]
 
 def prepared(url: str) -> Engine:
     """Three instance types without prices, and two daily feeds, the first of the better rank; `url` has the tables."""
-    engine = connect(url)
-    write(engine, batch(offers=()), NOW)
-    with engine.begin() as connection:
-        add_feeds(connection, feed_row("one"), feed_row("two", rank=5))
-    return engine
+    return with_feeds(url, feed_row("one"), feed_row("two", rank=5), written_at=NOW)
 
 
 @pytest.fixture

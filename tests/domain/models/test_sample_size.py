@@ -1,6 +1,7 @@
 """Models over images of another size than they state, against published figures."""
 
 import csv
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -67,6 +68,15 @@ def test_patches_of_a_larger_image_are_more_tokens() -> None:
     dimensions = of_size(MODELS["vit-b-16"], "image 384x384").transformer
     assert dimensions is not None
     assert dimensions.context_tokens == dimensions.learned_positions == (384 // 16) ** 2 + 1
+
+
+def test_an_encoder_without_a_token_of_the_class_has_patches_alone() -> None:
+    vit = MODELS["vit-b-16"]
+    assert vit.transformer is not None
+    siglip = replace(vit, transformer=replace(vit.transformer, context_tokens=14 * 14))
+    dimensions = of_size(siglip, "image 448x448").transformer
+    assert dimensions is not None
+    assert dimensions.context_tokens == 28 * 28
 
 
 @given(st.sampled_from(SIZED), st.integers(1, 4), st.integers(1, 4))
