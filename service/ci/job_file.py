@@ -49,10 +49,15 @@ def with_limits(
 
 
 def _plain(value: Any) -> Any:
-    """Returns the value as JSON has it, without the dates and the numbers as names that YAML allows."""
+    """Returns the value as JSON has it, without the dates and the numbers as names that YAML allows.
+
+    Raises `JobFileWrong` for a number that JSON does not have.
+    """
     if isinstance(value, dict):
         # YAML allows a number as a name, JSON does not.
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        raise JobFileWrong("The file has a number that is not finite.")
     return value.isoformat() if isinstance(value, date) else value

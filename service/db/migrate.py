@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Engine, Integer, String, column, inspect, select, table
+from sqlalchemy import Connection, Engine, Integer, String, column, inspect, select, table
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.db.engine import sqlite_path
@@ -82,7 +82,7 @@ def is_empty(engine: Engine) -> bool:
     if path and not path.exists():
         return True
     with in_sentences(engine), engine.connect() as connection:
-        tables = set(inspect(connection).get_table_names()) - {"alembic_version"}  # which a downgrade leaves behind
+        tables = _tables(connection)
         if "catalog_version" not in tables:
             return not tables
         version = select(column("version", Integer)).select_from(table("catalog_version"))
@@ -133,8 +133,13 @@ def _is_foreign(engine: Engine) -> bool:
     """Returns whether the tables were made by something other than the migrations of this version."""
     revision = _current_revision(engine)
     if revision is None:
-        return bool(set(inspect(engine).get_table_names()) - {"alembic_version"})  # which a downgrade leaves behind
+        return bool(_tables(engine))
     return revision not in {script.revision for script in scripts(engine).walk_revisions()}
+
+
+def _tables(bind: Engine | Connection) -> set[str]:
+    """Returns the names of all tables, without that of Alembic, which a downgrade leaves behind."""
+    return set(inspect(bind).get_table_names()) - {"alembic_version"}
 
 
 def _current_revision(engine: Engine) -> str | None:

@@ -118,7 +118,8 @@ def _documents(entries: Sequence[ManifestEntry], files: Mapping[str, bytes]) -> 
     last = entries[-1]
     moment = datetime.fromisoformat(last.fetched_at)
     origin = Origin(url=last.url, fetched_at=moment, etag=last.etag, last_modified=last.last_modified)
-    return Documents(part=last.part, origin=origin, bodies=[files[entry.file] for entry in entries])
+    bodies = [files[entry.file] for entry in entries]
+    return Documents(part=last.part, origin=origin, bodies=bodies, shown_when_fetched=True)
 
 
 def _recognised(name: str, files: Mapping[str, bytes], at: datetime, feed: str | None) -> FolderPart:

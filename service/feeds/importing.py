@@ -5,10 +5,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, time
+from functools import cached_property
 from typing import Any
 
 from service.db.engine import Engine
-from service.db.feeds.documents import Origin, free_instant, last_published_by, name_of_part
+from service.db.feeds.documents import (
+    Origin,
+    free_instant,
+    instant_of,
+    last_document,
+    last_published_by,
+    name_of_part,
+)
 from service.db.feeds.read_facts import CatalogFacts, read_facts
 from service.db.feeds.read_feeds import rows_of_last_capture
 from service.db.feeds.write_capture import Capture, CaptureRefused, write_capture
@@ -22,7 +30,7 @@ from service.feeds.new_types import new_rows, stated_hardware
 from service.feeds.registry import FeedSource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Documents:
     """The documents of one part of a feed as they were fetched, or found in a folder."""
 
@@ -31,10 +39,10 @@ class Documents:
     """The origin of the last of the documents, which counts for all of them."""
     bodies: Sequence[bytes]
     complete: bool = True
-    repeated: bool = False
-    """Whether they have the content of the last capture, which the feed still shows."""
+    shown_when_fetched: bool = False
+    """Whether the feed showed them at the time in `origin`, which is not known of files without a manifest."""
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """The SHA-256 of all documents."""
         return hashlib.sha256(b"\0".join(self.bodies)).hexdigest()
@@ -81,19 +89,26 @@ def _captured_at(
 ) -> datetime:
     """Returns when the content was published, else fetched, and after all that the part published before.
 
-    Content that is fetched again is captured again. Raises `DocumentRefused` for content from the future.
+    Content that the feed still shows is captured again, and a file that is imported again is not. Raises
+    `DocumentRefused` for content from the future.
     """
     fetched = documents.origin.fetched_at.replace(microsecond=0)
-    if published is None or documents.repeated:
+    if published is None:
         return fetched
+    last = last_document(engine, source.id, documents.part)
+    if last is not None and last.sha256 == documents.sha256 and documents.shown_when_fetched:
+        return fetched
+    known = instant_of(engine, source.id, documents.part, documents.sha256, published)
+    if known is not None and not documents.shown_when_fetched:
+        return known
     if published > now:
         raise DocumentRefused(f"The document is of {published:%Y-%m-%d %H:%M}, which is in the future.")
     is_day = published.time() == time.min
     # The last minute of a day has room for several documents, which follow each other by a second.
     at = min(fetched, published.replace(hour=23, minute=59) if is_day else published.replace(microsecond=0))
     # A server may have shown the former document until after this one was published.
-    last = last_published_by(engine, source.id, documents.part, published, fetched, other_than=documents.sha256)
-    return free_instant(last, at)
+    former = last_published_by(engine, source.id, documents.part, published, fetched, other_than=documents.sha256)
+    return free_instant(former, at)
 
 
 def _outcome(listing: Listing, types: Any) -> str:

@@ -101,8 +101,7 @@ def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, ups
     else:
         origin = fetcher.answers[-1].origin
         origin = replace(origin, fetched_at=free_instant(last_at, origin.fetched_at))
-        documents = Documents(part=part, origin=origin, bodies=bodies)
-        documents = replace(documents, repeated=last is not None and last.sha256 == documents.sha256)
+        documents = Documents(part=part, origin=origin, bodies=bodies, shown_when_fetched=True)
         return import_documents(engine, source, documents, utc_now())
     record_failure(engine, feed.id, utc_now(), state, f"{name_of_part(feed.id, part)}: {problem}", part)
     return Imported(feed.id, part, state, problem)

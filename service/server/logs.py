@@ -47,10 +47,8 @@ def log_config(level: str, log_format: LogFormat) -> dict[str, Any]:
 
 
 def _on_one_line(text: str) -> str:
-    """Returns the text with control characters as JSON escapes them: a request could otherwise add lines to the log."""
-    return (
-        text if text.isprintable() else "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
-    )
+    """Returns the text on one line, with escapes of JSON: a request could otherwise add lines to the log."""
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 def _as_one_word(value: Any) -> str:

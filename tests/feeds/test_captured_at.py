@@ -43,18 +43,16 @@ def read_gpuhunt(engine: Engine, version: str, dollars: float, fetched: datetime
     read(engine, "gpuhunt", "aws", [version.encode(), gpuhunt_table(dollars).encode()], fetched)
 
 
-def read_map(engine: Engine, published: str, dollars: float, fetched: datetime, *, repeated: bool = False) -> None:
+def read_map(engine: Engine, published: str, dollars: float, fetched: datetime, *, shown: bool = False) -> None:
     entry = {"Instance Type": "p4d.24xlarge", "Operating System": "Linux", "price": str(dollars)}
     regions = {"US East (N. Virginia)": {"one": {**entry, "vCPU": "96", "Memory": "1152 GiB"}}}
     document = {"manifest": {"hawkFilePublicationDate": published}, "regions": regions}
-    read(engine, "aws-on-demand", "", [json.dumps(document).encode()], fetched, repeated=repeated)
+    read(engine, "aws-on-demand", "", [json.dumps(document).encode()], fetched, shown=shown)
 
 
-def read(
-    engine: Engine, feed: str, part: str, bodies: list[bytes], fetched: datetime, *, repeated: bool = False
-) -> None:
+def read(engine: Engine, feed: str, part: str, bodies: list[bytes], fetched: datetime, *, shown: bool = False) -> None:
     origin = Origin(url="https://feed.example", fetched_at=fetched)
-    documents = Documents(part=part, origin=origin, bodies=bodies, repeated=repeated)
+    documents = Documents(part=part, origin=origin, bodies=bodies, shown_when_fetched=shown)
     assert import_documents(engine, SOURCES[feed], documents, NOW).counts == {"kept": 1}
 
 
@@ -85,6 +83,7 @@ def test_versions_of_a_day_may_be_read_in_any_order(engine: Engine) -> None:
 
 
 def test_files_with_versions_of_one_day_are_captures_of_their_own(engine: Engine, tmp_path: Path) -> None:
+    files = []
     for number, dollars in ((1, 30), (2, 31)):
         folder = tmp_path / "gpuhunt" / "aws" / str(number)
         folder.mkdir(parents=True)
@@ -94,7 +93,12 @@ def test_files_with_versions_of_one_day_are_captures_of_their_own(engine: Engine
         assert file.source
         assert file.documents
         assert import_documents(engine, file.source, file.documents, NOW).counts == {"kept": 1}
+        files.append((file.source, file.documents))
     assert captures(engine, "gpuhunt") == [at(20, 23, 59), at(20, 23, 59).replace(second=1)]
+    assert dollars_in_force(engine) == 31
+    for source, documents in files:  # again, which changes nothing
+        import_documents(engine, source, documents, NOW)
+    assert len(captures(engine, "gpuhunt")) == 2
     assert dollars_in_force(engine) == 31
 
 
@@ -116,7 +120,7 @@ def test_content_follows_a_confirmation_of_the_former_content_after_its_publicat
 
 def test_content_that_is_fetched_again_is_as_new_as_its_last_fetch(engine: Engine) -> None:
     read_map(engine, "2026-11-02T03:00:00Z", 30.0, at(2, 9))
-    read_map(engine, "2026-11-02T03:00:00Z", 30.0, at(22, 9), repeated=True)
+    read_map(engine, "2026-11-02T03:00:00Z", 30.0, at(22, 9), shown=True)
     assert captures(engine, "aws-on-demand") == [at(2, 3), at(22, 9)]
     with engine.connect() as connection:
         assert connection.execute(select(PRICE.c.observed_on)).scalar_one() == at(22, 9).date()

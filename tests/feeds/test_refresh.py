@@ -192,6 +192,11 @@ def test_the_last_good_price_survives_every_fault(fault: str, engine: Engine, fe
         assert (status_of(engine).problem or "").startswith("aws-spot: ")
 
 
+def test_a_redirect_to_a_private_address_is_refused_for_that_reason(engine: Engine, feeds: FeedServer) -> None:
+    feeds.replies[SPOT] = [reply(302, Location="https://127.0.0.1/spot.json")]
+    assert "is not a public address" in (refreshed(engine, feeds).problem or "")
+
+
 def test_a_server_that_recovers_is_asked_again(engine: Engine, feeds: FeedServer) -> None:
     feeds.replies[SPOT] = [reply(503), reply(429, Retry_After="0"), GOOD]
     assert refreshed(engine, feeds).state == "done"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from service.domain.keys import ApiKey
 
-if TYPE_CHECKING:  # the library takes 0.1 s to load, so it is imported with the first request that is counted
+if TYPE_CHECKING:  # the library takes 0.2 s to load, so it is imported with the first request that is counted
     from limits.strategies import FixedWindowRateLimiter
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,7 @@ class RateLimits:
         if time.monotonic() < self._paused_until:
             return None
         try:  # in a thread, because another machine answers
+            await asyncio.to_thread(getattr, self, "_limiter")  # the first one imports the library, which takes long
             async with asyncio.timeout(STORAGE_SECONDS):
                 return await asyncio.to_thread(self._spent, limit, counted)
         except Exception as error:  # noqa: BLE001 – each storage raises errors of its own driver

@@ -129,7 +129,8 @@ def offers_admitted_by(query: PriceFilters, catalog: Catalog, history: CatalogHi
     Offers of instance types that the catalog of the day does not have yet are left out.
     """
     names = {name: resolved(name, getattr(query, name), catalog) for name in NAMES}
-    names["zone"] = resolve_zones(query.zone, zones_with_prices(history.offers), catalog.reference.regions)
+    if query.zone:
+        names["zone"] = resolve_zones(query.zone, zones_with_prices(history.offers), catalog.reference.regions)
     among = offers_among(history, names)
     # Some price lists have a machine days before it is announced.
     announced = np.array([type_.id in catalog.index_of for type_ in history.instance_types], np.bool_)

@@ -215,7 +215,7 @@ class FrameworkResponse(ResponseModel):
         return cls(
             id=name,
             kind=next(rule.kind for rule in catalog.reference.software if rule.software == name),
-            aliases=aliases_of(name),
+            aliases=aliases_of(name, catalog.derive(software_names)),
             platforms=[_platform_support(platform, deciding) for platform, deciding in platforms.items()],
             rules=[SoftwareRuleResponse.like(rule) for rule in rules],
         )

@@ -24,7 +24,7 @@ LARGE_BODY_BYTES = 32 * 1024
 WHITE_SPACE = b" \t\r\n"
 CONTAINERS = (list, dict)
 MAX_ITEMS = 1000
-"""Most items of a batch, and most combinations of what a batch varies."""
+"""Most items of a body, and most combinations of what a batch varies."""
 MAX_NAMES_OF_ITEMS = 100 * MAX_ITEMS
 """Most names in a body of items: 100 for each item, more than any useful question has."""
 JSON_TYPE = re.compile(r"\s*application/([^/;]*\+)?json\s*(;.*)?", re.IGNORECASE | re.DOTALL)

@@ -160,9 +160,10 @@ def _markets(request: RecommendRequest, run: BilledRun, catalog: Catalog) -> tup
     """Returns the markets that take part: those requested, without spot if it is left out; else the usual ones."""
     service = service_of(request, catalog)
     rented = markets_of_service(catalog, service)
-    asked = markets_rented(service, rented, _markets_asked(request, catalog), "constraints.market")
+    named = _markets_asked(request, catalog)
     if _leaves_spot_out(request, catalog):
-        return tuple(market for market in asked if market != "spot")
+        named = tuple(market for market in named if market != "spot")
+    asked = markets_rented(service, rented, named, "constraints.market")
     # Reserved offers commit to a term, so they are admitted only if the caller names or holds them.
     usual = ("on_demand", "spot") if request.workload.fault_tolerant else ("on_demand",)
     if asked or not rented:

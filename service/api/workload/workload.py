@@ -250,7 +250,7 @@ class WorkloadRequest(BodyModel):
     weight_bits: Annotated[float | None, Field(ge=0.5, le=64)] = None
     """Bits per stored weight, including its scales, such as 4.85. Default: those of `weight_precision`."""
     kv_cache_precision: PrecisionName | None = None
-    """Format of cached keys and values. Default: as the stack does, else 16 bits, or those of wider arithmetic."""
+    """Format of cached keys and values. Default: as the stack does, else 16 bits, or those of a wider `precision`."""
     optimizer: Annotated[Name | None, Field(description=f"One of {', '.join(OPTIMIZER_STATES)}. Default: `adamw`.")] = (
         None
     )

@@ -44,11 +44,22 @@ def last_document(engine: Engine, feed: str, part: str) -> LastDocument | None:
     query = query.where(*of_part(DOCUMENT, feed, part)).order_by(table.fetched_at.desc()).limit(1)
     with in_sentences(engine), engine.connect() as connection:
         row = connection.execute(query).mappings().first()
-    return (
-        LastDocument(Origin(**{field.name: row[field.name] for field in fields(Origin)}), row["sha256"])
-        if row
-        else None
+    if row is None:
+        return None
+    return LastDocument(Origin(**{name: value for name, value in row.items() if name != "sha256"}), row["sha256"])
+
+
+def instant_of(engine: Engine, feed: str, part: str, sha256: str, published: datetime) -> datetime | None:
+    """Returns when content of a part with this publication was captured; None if it never was.
+
+    Raises `DatabaseUnusable`.
+    """
+    table = DOCUMENT.c
+    query = select(func.min(table.fetched_at)).where(
+        *of_part(DOCUMENT, feed, part), table.sha256 == sha256, table.published_at == published
     )
+    with in_sentences(engine), engine.connect() as connection:
+        return connection.execute(query).scalar()
 
 
 def last_published_by(

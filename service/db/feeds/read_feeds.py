@@ -15,7 +15,8 @@ from service.db.tables import DOCUMENT, IMPORT_RUN, INSTANCE_TYPE, OBSERVATION, 
 from service.domain.catalog.resolution import Feed
 
 FIRST_RETRY = timedelta(minutes=15)
-"""How long a feed waits after a failed run. The wait doubles with each further one, up to the interval of the feed."""
+"""How long a feed waits after a failed run, which is of one part. The wait doubles with each further one, up to the
+interval of the feed."""
 
 MAX_DOUBLINGS = 10
 """With them, a wait is longer than a week, which no interval is."""
@@ -73,21 +74,27 @@ class FeedStatus:
         """Returns when the feed is due again; None for a feed that is not read in the background."""
         if self.feed.every_hours is None or self.last_run_at is None:
             return None
-        interval = timedelta(hours=self.feed.every_hours)
-        wait = FIRST_RETRY * 2 ** min(self.failures - 1, MAX_DOUBLINGS) if self.failures else interval
-        return self.last_run_at + min(wait, interval)
+        known = (self._due_at(run, self.last_run_at) for run in self.parts.values())
+        return min(known, default=self.last_run_at + timedelta(hours=self.feed.every_hours))
+
+    def _due_at(self, run: PartRuns, last_run_at: datetime) -> datetime:
+        """Returns when a part is due: an interval after it was read. While runs fail, a part that was due before the
+        last of them waits for the next try.
+        """
+        interval = timedelta(hours=self.feed.every_hours or 0.0)
+        at: datetime = run.tried_at if run.read_at is None else run.read_at + interval
+        if not self.failures or at > last_run_at:
+            return at
+        wait: timedelta = FIRST_RETRY * 2 ** min(self.failures - 1, MAX_DOUBLINGS)
+        return last_run_at + min(wait, interval)
 
     def due_parts(self, parts: Sequence[str], now: datetime) -> list[str]:
-        """Returns which parts are to be read now: first those whose last run is the longest ago.
-
-        A part is due one interval after its last run that did not fail. While runs fail, all parts wait for the next
-        try.
-        """
-        if self.feed.every_hours is None or (self.failures and self.next_run_at and now < self.next_run_at):
+        """Returns which parts are to be read now: first those whose last run is the longest ago."""
+        if self.feed.every_hours is None:
             return []
         interval = timedelta(hours=self.feed.every_hours)
         runs = {part: self.parts.get(part, NEVER) for part in parts}
-        due = {part: now if run.read_at is None else run.read_at + interval for part, run in runs.items()}
+        due = {part: self._due_at(run, self.last_run_at or now) for part, run in runs.items()}
         if all(at > now for at in due.values()):
             return []
         together = [part for part in parts if due[part] <= now + TOGETHER * interval]

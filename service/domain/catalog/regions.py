@@ -140,10 +140,11 @@ def _regions_by_name(catalog: Catalog) -> dict[str, tuple[str, ...]]:
 
 def zones_with_prices(offers: OfferColumns) -> dict[str, str | None]:
     """Returns the region of each zone that has prices of its own; None where its offers name none."""
-    pairs = np.unique(np.column_stack((offers.zone, offers.region)), axis=0).tolist()
+    zones, first = np.unique(offers.zone, return_index=True)
+    regions = offers.region[first].tolist()  # all offers of a zone are in one region
     return {
         offers.places[zone]: None if region == UNKNOWN else offers.places[region]
-        for zone, region in pairs
+        for zone, region in zip(zones.tolist(), regions, strict=True)
         if zone != UNKNOWN
     }
 

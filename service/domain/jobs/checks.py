@@ -6,7 +6,7 @@ from math import ceil
 
 from service.domain.errors import QuestionError
 from service.domain.jobs.fixed_layout import STAGE_OF_OFFLOADED_WEIGHTS
-from service.domain.jobs.job import Job, input_length, sequence_length, tokens_per_sample, written_length
+from service.domain.jobs.job import Job, input_length, sequence_length, tokens_per_sample
 from service.domain.jobs.stacks import STACKS
 from service.domain.models.counts import is_routed
 
@@ -53,12 +53,12 @@ def _check_tokens(job: Job) -> None:
 
 
 def _check_sequences(job: Job) -> None:
-    """Raises `QuestionError` for a length of samples of a model of unknown dimensions, which have one size."""
+    """Raises `QuestionError` for a length in tokens of samples that have none to choose."""
     for name in ("sequence_length", "mean_length", "input_length", "output_length"):
         # A load without tokens has prompts of no length.
         if getattr(job, name) and job.model.transformer is None:
             raise QuestionError(
-                f"The work of a sample of {job.model.name} is known for one size alone: leave {name} out.",
+                f"{job.model.name} has samples without a number of tokens to choose: leave {name} out.",
                 field=job.prompt_field if name == "input_length" else f"workload.{name}",
             )
 
@@ -67,12 +67,12 @@ def _check_mean(job: Job) -> None:
     """Raises `QuestionError` if the samples of training have more tokens without their padding than with it."""
     if job.task != "training" or job.mean_length is None:
         return
-    padded = written_length(replace(job, mean_length=None)) or sequence_length(job)
+    padded = tokens_per_sample(replace(job, mean_length=None))
     if job.mean_length <= padded:
         return
     default = "" if job.sequence_length else ", its default here"
     raise QuestionError(
-        f"mean_length counts the tokens of a sample without padding, so it cannot exceed the {padded:,} of "
+        f"mean_length counts the tokens of a sample without padding, so it cannot exceed the {padded:,.0f} of "
         f"sequence_length{default}.",
         field="workload.mean_length",
     )

@@ -395,7 +395,7 @@ def _precision_on(job: Job, gpu: Gpu) -> str | None:
 
 
 def only_stores(task: Task, precision: str) -> bool:
-    """Returns whether work of this kind only stores weights in a format, and multiplies them at 16 bits."""
+    """Returns whether work of this kind only stores weights in a format, and multiplies them in another one."""
     return format_of(precision).stored_only or (task == "training" and precision in _INTEGERS)
 
 

@@ -37,20 +37,26 @@ OTHER_NAMES = {
 
 def software_name(name: str, known: Collection[str]) -> str | None:
     """Returns which of the known names a name of software means; None if it means none of them."""
-    joined = name.lower().replace(" ", "-").replace("_", "-")
+    joined = _joined(name)
     names = (name.lower(), joined, OTHER_NAMES.get(joined), software_called(name).line)
     return next((spelling for spelling in names if spelling in known), None)
 
 
-def aliases_of(name: str) -> list[str]:
-    """Returns the other names of a piece of software, sorted."""
+def aliases_of(name: str, known: Collection[str]) -> list[str]:
+    """Returns the other names of a piece of software, sorted, with the programs that run in it and are not `known`."""
     stack = next((stack for stack in STACKS if stack.id == name), None)
-    others = {alias for alias, known in OTHER_NAMES.items() if known == name}
-    return sorted(others.union(() if stack is None else (*stack.aliases, *stack.runs)))
+    others = {alias for alias, meant in OTHER_NAMES.items() if meant == name}
+    if stack is not None:
+        others.update(stack.aliases, (each for each in stack.runs if software_name(each, known) == name))
+    return sorted(others)
 
 
 def has_other_releases(name: str, known: str) -> bool:
-    """Returns whether a name is that of software whose rules are those of another one, and whose releases are not."""
-    joined = name.lower().replace(" ", "-").replace("_", "-")
+    """Returns whether a name is of a library or program that runs in the `known` software, and has its own releases."""
+    joined = _joined(name)
     stack = STACKS_BY_NAME.get(joined)
     return known not in (joined, OTHER_NAMES.get(joined)) and stack is not None and joined in stack.runs
+
+
+def _joined(name: str) -> str:
+    return name.lower().replace(" ", "-").replace("_", "-")

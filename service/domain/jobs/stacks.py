@@ -54,6 +54,11 @@ _XLA = StackClass("xla", distributes=True)
 _NEURON = StackClass("neuron", zero_stages=(0, 1), pads_heads=True)
 
 
+# Memory-efficient kernels of PyTorch's scaled dot product attention, which are those of xFormers, run from compute
+# capability 5.0 on (documentation of PyTorch 2.0). Transformers uses them by default since 4.36.
+_SINCE_MAXWELL = ("maxwell", "pascal", "volta", "turing")
+
+
 @dataclass(frozen=True, slots=True)
 class Stack:
     """A framework or engine, with the properties that estimates depend on. A new stack needs one entry of `STACKS`."""
@@ -66,8 +71,6 @@ class Stack:
     """Names, written like these, of libraries and programs that do their work in it and have releases of their own."""
     before_flash: bool = False
     """Published runs of it are older than FlashAttention."""
-    fuses_attention_on: tuple[str, ...] = ()
-    """Architectures without FlashAttention-2 on which other kernels never store the matrix of attention either."""
     half_weights: bool = False
     """By default, fine-tuning keeps weights in 16 bits without an fp32 copy."""
     chunks_loss: bool = False
@@ -119,6 +122,11 @@ class Stack:
         return self.stack_class in (_EAGER, _FSDP, _FSDP_AND_MORE)
 
     @property
+    def fuses_attention_on(self) -> tuple[str, ...]:
+        """Architectures without FlashAttention-2 on which other kernels never store the matrix of attention either."""
+        return _SINCE_MAXWELL if self.is_pytorch or self.stack_class is _UNKNOWN_CLASS else ()
+
+    @property
     def only_answers(self) -> bool:
         """Whether it is an engine of inference, which trains nothing."""
         return self.stack_class.batches_continuously or self.embeds_only
@@ -147,10 +155,6 @@ _TPUS = ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e")
 _SINCE_HOPPER = ("hopper", "blackwell", "blackwell-ultra")
 _SINCE_HOPPER_AND_CDNA_3 = (*_SINCE_HOPPER, "cdna-3", "cdna-4")
 
-# Memory-efficient kernels of PyTorch's scaled dot product attention, which are those of xFormers, run from compute
-# capability 5.0 on (documentation of PyTorch 2.0). Transformers uses them by default since 4.36.
-_SINCE_MAXWELL = ("maxwell", "pascal", "volta", "turing")
-
 _RUN_IN_TRANSFORMERS = (
     "accelerate", "autotrain", "insanely-fast-whisper", "llama-recipes", "ms-swift", "oumi", "peft",
     "sentence-transformers", "setfit", "trl",
@@ -166,7 +170,6 @@ _RUN_IN_PYTORCH = (
 UNKNOWN_STACK = Stack(
     "unknown",
     _UNKNOWN_CLASS,
-    fuses_attention_on=_SINCE_MAXWELL,
     interleaves_stages=True,
     multiplies_int8_on=(*_WITH_INT8_KERNELS, *_TPUS),
     selects_tokens_on=(*_SINCE_HOPPER_AND_CDNA_3, "da-vinci-3.0"),
@@ -186,7 +189,6 @@ STACKS = (
     Stack(
         "torchtune",
         _EAGER,
-        fuses_attention_on=_SINCE_MAXWELL,
         half_weights=True,
         expands_weights=True,
         static_batches=True,
@@ -196,7 +198,6 @@ STACKS = (
         "litgpt",
         _EAGER,
         ("lit-gpt",),
-        fuses_attention_on=_SINCE_MAXWELL,
         keeps_gathered_weights=True,
         static_batches=True,
     ),
@@ -204,7 +205,6 @@ STACKS = (
         "llama-factory",
         _EAGER,
         ("llamafactory",),
-        fuses_attention_on=_SINCE_MAXWELL,
         expands_weights=True,
         loops_over_experts=True,
         gathers_matrices=True,
@@ -212,7 +212,6 @@ STACKS = (
     Stack(
         "axolotl",
         _EAGER,
-        fuses_attention_on=_SINCE_MAXWELL,
         half_weights=True,
         expands_weights=True,
         loops_over_experts=True,
@@ -222,7 +221,6 @@ STACKS = (
     Stack(
         "unsloth",
         _EAGER,
-        fuses_attention_on=_SINCE_MAXWELL,
         half_weights=True,
         chunks_loss=True,
         offloads_activations=True,
@@ -332,7 +330,6 @@ STACKS = (
         _EAGER,
         ("hugging-face", "hugging-face-transformers", "huggingface", "hf"),
         runs=_RUN_IN_TRANSFORMERS,
-        fuses_attention_on=_SINCE_MAXWELL,
         half_weights=True,
         expands_weights=True,
         static_batches=True,
@@ -356,7 +353,6 @@ STACKS = (
         _EAGER,
         ("torch", "fsdp"),
         runs=_RUN_IN_PYTORCH,
-        fuses_attention_on=_SINCE_MAXWELL,
         expands_weights=True,
         static_batches=True,
         loops_over_experts=True,

@@ -3,6 +3,8 @@
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.api.answers import all_items
+
 
 @pytest.mark.parametrize(
     ("name", "word", "near"),
@@ -54,3 +56,9 @@ def test_a_word_with_a_meaning_elsewhere_gets_no_field_that_only_looks_like_it(c
     of_estimate = client.post("/estimate", json={"workload": work, "machine": "aws/p4d.24xlarge"})
     near = [answer.json()["errors"][0]["near"] for answer in (of_recommend, of_estimate)]
     assert near == [["constraints.layout.activation_checkpointing"], ["layout.activation_checkpointing"]]
+
+
+def test_a_program_with_rules_of_its_own_is_no_other_name_of_what_it_runs_in(client: TestClient) -> None:
+    aliases = {each["id"]: set(each["aliases"]) for each in all_items(client, "/frameworks")}
+    assert {"kohya", "sd-scripts"} <= aliases["kohya-ss"]
+    assert not {"kohya", "kohya-ss", "detectron2", "mmdetection", "mmdet", "pytorch-lightning"} & aliases["pytorch"]

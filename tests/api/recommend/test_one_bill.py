@@ -374,3 +374,12 @@ def test_the_reason_of_a_choice_at_spot_compares_it_as_its_bill_does(client: Tes
         assert ("no price on demand is known there" if even is None else compared) in text
         found.add((even is None, rate is None))
     assert {(True, True), (False, False)} <= found
+
+
+def test_a_service_of_spot_is_refused_where_spot_is_left_out(client: TestClient) -> None:
+    work = {**SHORT["workload"], "fault_tolerant": False}
+    limits = {"market": ["on_demand", "spot"]}
+    body = {**SHORT, "workload": work, "constraints": limits, "managed_service": "sagemaker-managed-spot-training"}
+    problem = client.post("/recommend", json=body)
+    assert problem.status_code == 422
+    assert problem.json()["errors"][0]["field"] == "constraints.market"

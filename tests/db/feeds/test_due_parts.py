@@ -59,9 +59,19 @@ def test_the_wait_after_failures_is_at_most_the_interval(engine: Engine) -> None
 def test_a_part_that_failed_among_others_is_read_again_alone(engine: Engine) -> None:
     run(engine, day(1), a="done", b="failed", c="done", d="done")
     assert due(engine, day(1) + MINUTE) == "b"
+    assert only_status(engine).next_run_at == day(1)
     run(engine, day(1) + MINUTE, b="failed")
     assert due(engine, day(1) + 2 * MINUTE) == ""
     assert due(engine, day(1) + 16 * MINUTE) == "b"
+
+
+def test_a_part_that_always_fails_does_not_delay_the_others(engine: Engine) -> None:
+    run(engine, day(1), a="done", c="done", d="done")
+    for minutes in (1, 16, 46, 106, 226, 466, 946):
+        run(engine, day(1) + minutes * MINUTE, b="failed")
+    assert due(engine, day(2) - MINUTE) == ""
+    assert due(engine, day(2)) == "acd"
+    assert only_status(engine).next_run_at == day(2)
 
 
 def test_parts_are_read_together_and_those_first_that_waited_longest(engine: Engine) -> None:

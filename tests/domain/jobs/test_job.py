@@ -165,6 +165,8 @@ def test_flash_attention_needs_a_gpu_and_a_stack_that_have_it() -> None:
         ("turing", "unsloth", True),
         ("volta", "transformers", True),
         ("volta", "unknown", True),
+        ("volta", "deepspeed", True),
+        ("volta", "torch-compile", True),
         ("volta", "megatron-lm", False),
         ("volta", "pytorch-1", False),
         ("kepler", "pytorch", False),
