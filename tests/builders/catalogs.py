@@ -28,6 +28,7 @@ def provider(id: str = "aws", **given: Any) -> Provider:  # noqa: A002 - the fie
         seller_class=None,
         gpus_exclusive=None,
         rdma_fabric=None,
+        third_party_suffix=None,
         source=SOURCE,
         note=None,
     )

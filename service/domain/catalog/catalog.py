@@ -240,8 +240,8 @@ def _with_hosts(catalog: Catalog, vcpus_per_gpu: float | None, memory_gib_per_gp
 
 def without_cluster(catalog: Catalog) -> Mask:
     """Returns a mask of marketplace types with unknown network: their machines, of many owners, form no cluster."""
-    seller_class = catalog.reference.seller_class_of
+    owner_class = catalog.reference.owner_class_of
     return np.array([
-        type_.gpu is not None and type_.network_gbps is None and seller_class(type_.provider) == "marketplace"
+        type_.gpu is not None and type_.network_gbps is None and owner_class(type_) == "marketplace"
         for type_ in catalog.instance_types
     ], np.bool_)  # fmt: skip

@@ -64,8 +64,9 @@ WORDS: dict[str, WordColumn] = {
     ),
     "seller_class": WordColumn(
         "class of the seller",
-        lambda t, reference: reference.seller_class_of(t.provider),
-        "`hyperscaler`, `neocloud`, `marketplace` or `reseller`, see `/providers`.",
+        lambda t, reference: reference.owner_class_of(t),
+        "`hyperscaler`, `neocloud`, `marketplace` or `reseller`, see `/providers`. Machines of third parties are of "
+        "class `marketplace`.",
         vocabulary=lambda _: SELLER_CLASSES,
     ),
     "instance": WordColumn("instance type", lambda t, _: t.id, "Instance types, as `name` or `provider/name`."),

@@ -65,6 +65,8 @@ class Provider:
     """Whether a renter does not share the GPUs with other renters; None if unknown."""
     rdma_fabric: str | None
     """The RDMA network of its machines: `efa`, `infiniband` or `roce`; None if unknown or none."""
+    third_party_suffix: str | None
+    """How the names of its instance types end whose machines belong to third parties; None if it has none of these."""
     source: str
     note: str | None
 
@@ -371,6 +373,12 @@ class Reference:
     def seller_class_of(self, provider: str) -> SellerClass | None:
         """Returns the class of a seller; None if it, or the provider, is unknown."""
         return None if (seller := self.providers.get(provider)) is None else seller.seller_class
+
+    def owner_class_of(self, type_: InstanceType) -> SellerClass | None:
+        """Returns the class of the seller of a machine; `marketplace` if the machine belongs to a third party."""
+        seller = self.providers.get(type_.provider)
+        suffix = None if seller is None else seller.third_party_suffix
+        return "marketplace" if suffix and type_.name.endswith(suffix) else self.seller_class_of(type_.provider)
 
     def providers_of(self, service: str) -> frozenset[str]:
         """Returns the ids of the providers that offer a managed service, or add its premium to their machines."""

@@ -33,6 +33,9 @@ class StackClass:
     pads_heads: bool = False
     """Whether heads are padded, so that the tensor-parallel degree need not divide their number: 12 NeuronCores run
     models of 32 heads (AWS)."""
+    copies_kv_heads: bool = False
+    """Whether each query head has key-value heads of its own in the cache if a tensor group has more GPUs than the
+    model has key-value heads."""
 
 
 _UNKNOWN_CLASS = StackClass("unknown")
@@ -50,8 +53,10 @@ _ENGINE = StackClass("engine", batches_continuously=True)
 _EARLY_ENGINE = StackClass("early_engine", batches_continuously=True)
 # Compiled as a whole; the compiler shards (GSPMD).
 _XLA = StackClass("xla", distributes=True)
-# Compiled for AWS' own chips. They shard optimizer states alone (guides of optimum-neuron and NeuronX Distributed).
-_NEURON = StackClass("neuron", zero_stages=(0, 1), pads_heads=True)
+# Compiled for AWS' own chips. They shard optimizer states alone (guides of optimum-neuron and NeuronX Distributed). The
+# time of a token grows with the context as fast for Mistral 7B and Llama 2 70B, relative to their query heads, as for
+# Llama 2 13B, which has no shared heads (AWS' results of transformers-neuronx).
+_NEURON = StackClass("neuron", zero_stages=(0, 1), pads_heads=True, copies_kv_heads=True)
 
 
 # Memory-efficient kernels of PyTorch's scaled dot product attention, which are those of xFormers, run from compute

@@ -421,8 +421,8 @@ def kv_bytes_per_token(t: Transformer, bytes_per_value: float) -> float:
 def kv_cache_bytes(t: Transformer, tokens: float, bytes_per_value: Number, tensor: Number = 1) -> Number:
     """Returns the bytes of the cached keys and values of one sequence on one GPU of a tensor-parallel group.
 
-    Windowed layers keep at most the window. Key-value heads are divided over the GPUs, and copied if there are fewer
-    heads than GPUs. The cache of MLA and the keys of indexers have no heads, and are copied.
+    Windowed layers keep at most the window. Key-value heads are divided over the GPUs as whole heads, and copied if
+    there are fewer heads than GPUs. The cache of MLA and the keys of indexers have no heads, and are copied.
     """
     windowed = min(t.windowed_layers, t.caching_layers)
     near = windowed * min(tokens, t.sliding_window) * _kv_values_per_layer(t)
@@ -462,7 +462,9 @@ def cache_bytes_read(t: Transformer, tokens: float, bytes_per_value: Number, ten
 
 
 def _cache_shares(t: Transformer, kv_heads: int, tensor: Number) -> Number:
-    return 1.0 if t.mla_kv_rank else np.minimum(tensor, max(1, kv_heads))
+    """Returns in how many equal parts the heads are divided; if they do not divide evenly, the largest part counts."""
+    heads = max(1, kv_heads)
+    return 1.0 if t.mla_kv_rank else heads / np.ceil(heads / tensor)
 
 
 def _global_values_per_layer(t: Transformer) -> int:

@@ -1,6 +1,7 @@
 """Bytes that a configuration needs on each GPU, in parts, before calibration; and how much KV cache fits."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -321,14 +322,30 @@ def more_in_flight(layout: AnyLayout) -> Number:
 
 def sequence_cache_bytes(config: InferenceConfig, tokens: float, tensor: Number = 1) -> Number:
     """Bytes of the KV cache of one sequence, for all layers, on one GPU of a tensor-parallel group."""
-    assert config.model.transformer is not None
-    return cache_bytes(config.model.transformer, tokens, config.formats.cache_bytes, tensor)
+    return _with_copied_heads(cache_bytes, config, tokens, tensor)
 
 
 def cache_bytes_of_step(config: InferenceConfig, tokens: float, tensor: Number = 1) -> Number:
     """Bytes of the KV cache of one sequence that a decoding step reads on one GPU of a tensor-parallel group."""
-    assert config.model.transformer is not None
-    return cache_bytes_read(config.model.transformer, tokens, config.formats.cache_bytes, tensor)
+    return _with_copied_heads(cache_bytes_read, config, tokens, tensor)
+
+
+def _with_copied_heads(
+    count: Callable[[Transformer, float, Number, Number], Number],
+    config: InferenceConfig,
+    tokens: float,
+    tensor: Number,
+) -> Number:
+    """Returns a count of the cache with as many key-value heads as the stack keeps."""
+    t = config.model.transformer
+    assert t is not None
+    usual = count(t, tokens, config.formats.cache_bytes, tensor)
+    if not config.software.stack_class.copies_kv_heads:
+        return usual
+    of_all_heads = count(
+        replace(t, kv_heads=t.heads, global_kv_heads=t.heads), tokens, config.formats.cache_bytes, tensor
+    )
+    return np.where(tensor > t.kv_heads, of_all_heads, usual)
 
 
 def sent_cache_bytes(config: InferenceConfig, layout: AnyLayout) -> Number:

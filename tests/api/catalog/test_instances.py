@@ -193,10 +193,25 @@ def test_a_filter_of_countries_asks_for_an_offer_in_one_of_their_regions(
 
 @pytest.mark.parametrize("seller_class", ["hyperscaler", "neocloud", "marketplace", "reseller"])
 def test_a_class_of_sellers_leaves_the_machines_of_its_providers(client: TestClient, seller_class: str) -> None:
-    providers = {each["id"] for each in all_items(client, "/providers") if each["seller_class"] == seller_class}
+    sellers = {each["id"]: each for each in all_items(client, "/providers")}
+
+    def class_of_owner(item: dict[str, Any]) -> str | None:
+        suffix = sellers[item["provider"]]["third_party_suffix"]
+        of_third_party = suffix is not None and item["name"].endswith(suffix)
+        return "marketplace" if of_third_party else sellers[item["provider"]]["seller_class"]
+
     found = all_items(client, f"/instances?seller_class={seller_class}")
-    assert providers
-    assert names(found) == names([item for item in every_instance(client) if item["provider"] in providers])
+    assert seller_class in {seller["seller_class"] for seller in sellers.values()}
+    assert names(found) == names([item for item in every_instance(client) if class_of_owner(item) == seller_class])
+
+
+def test_machines_of_third_parties_are_of_the_class_marketplace(client: TestClient) -> None:
+    classes = {
+        item["name"]: item["name"].endswith("_COMMUNITY")
+        for item in all_items(client, "/instances?provider=runpod&seller_class=marketplace")
+    }
+    assert len(classes) > 10
+    assert all(classes.values())
 
 
 def test_the_price_is_the_lowest_on_demand_one(client: TestClient) -> None:

@@ -334,6 +334,8 @@ def test_single_cards_of_a_marketplace_are_no_cluster(client: TestClient) -> Non
         return [w["code"] for w in post_estimate(client, body)["warnings"]]
 
     assert "no_cluster_there" in codes("vast/rtx-3080", 4)
+    assert "no_cluster_there" in codes("runpod/8x_RTX4090_COMMUNITY", 4)
+    assert "no_cluster_there" not in codes("runpod/8x_RTX4090_SECURE", 4)
     assert "no_cluster_there" not in codes("vast/rtx-3080", 1)
     assert "no_cluster_there" not in codes("aws/g5.xlarge", 4)
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -178,6 +179,14 @@ def test_five_of_six_layers_of_gemma_3_look_back_1024_tokens() -> None:
 def test_llama_3_8b_caches_131072_bytes_per_token() -> None:
     assert cache_bytes(LLAMA_3_8B, 1, 2.0) == 131_072
     assert cache_bytes(LLAMA_3_8B, 100, 2.0, tensor=16) == 100 * 131_072 / 8
+
+
+def test_a_gpu_keeps_whole_heads() -> None:
+    of_one_head = cache_bytes(LLAMA_3_8B, 100, 2.0) / 8
+    assert cache_bytes(LLAMA_3_8B, 100, 2.0, tensor=6) == 2 * of_one_head
+    assert np.array_equal(
+        cache_bytes(LLAMA_3_8B, 100, 2.0, np.array([1, 3, 4, 12])), of_one_head * np.array([8, 3, 2, 1])
+    )
 
 
 def test_latent_attention_caches_576_values_per_layer() -> None:

@@ -14,6 +14,7 @@ from service.domain.jobs.stacks import SoftwareStack
 from service.domain.models.model import Transformer
 from service.domain.physics.memory import (
     PLANNED_SHARE,
+    cache_bytes_of_step,
     cache_tokens_that_fit,
     conversations_held,
     figures,
@@ -233,6 +234,15 @@ def test_tensor_and_pipeline_ranks_share_weights_and_cache() -> None:
 def test_a_cache_in_fp8_takes_half() -> None:
     config = inference()
     assert sequence_cache_bytes(config, 1000) == 2 * sequence_cache_bytes(replace(config, kv_precision="fp8"), 1000)
+
+
+@pytest.mark.parametrize(("tensor", "times_as_many"), [(8, 1), (16, 2), (24, 2), (32, 1)])
+def test_on_neuron_cores_each_query_head_has_a_cache_if_there_are_more_cores_than_shared_heads(
+    tensor: int, times_as_many: int
+) -> None:
+    usual, copied = (inference(software=SoftwareStack(stack)) for stack in ("vllm", "transformers-neuronx"))
+    for count in (sequence_cache_bytes, cache_bytes_of_step):
+        assert count(copied, 1000, tensor) == times_as_many * count(usual, 1000, tensor)
 
 
 @pytest.mark.parametrize(("stack", "size"), [("transformers", 4), ("unknown", 4), ("llama.cpp", 2)])
