@@ -96,6 +96,11 @@ def _regions_called(name: str, catalog: Catalog, field: str) -> tuple[str, ...]:
         return meant
 
 
+def regions_meant_by(region: str, catalog: Catalog) -> tuple[str, ...]:
+    """Returns the ids of the regions that a question means by the id of a region: all of a place, if it is one too."""
+    return catalog.derive(_regions_by_place).get(region.lower(), (region,))
+
+
 def _regions_by_place(catalog: Catalog) -> dict[str, tuple[str, ...]]:
     """Returns region ids by code of the country and by continent, both in lower case."""
     return grouped(

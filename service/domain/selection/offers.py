@@ -164,13 +164,14 @@ class NearMisses:
         first = rows[first_of_run(self.pair[rows])]
         return int(np.bincount(self.code[first]).argmax()) if len(rows) else None
 
-    def with_code(self, code: int, catalog: Catalog) -> CheapestOffers:
-        """Returns the cheapest of these offers in one region, country, continent or market."""
-        return catalog.derive(_with_code, self, code, cache=catalog.choices)
+    def with_codes(self, codes: tuple[int, ...], catalog: Catalog) -> CheapestOffers:
+        """Returns the cheapest of these offers in some regions, countries, continents or markets."""
+        return catalog.derive(_with_codes, self, codes, cache=catalog.choices)
 
 
-def _with_code(catalog: Catalog, misses: NearMisses, code: int) -> CheapestOffers:
-    return CheapestOffers.of(misses.cheapest.offer[misses.code == code], catalog)
+def _with_codes(catalog: Catalog, misses: NearMisses, codes: tuple[int, ...]) -> CheapestOffers:
+    offers = np.sort(misses.cheapest.offer[np.isin(misses.code, codes)])
+    return cheapest_of_each_market(offers, catalog, by_region=misses.by_region)
 
 
 @dataclass(frozen=True, slots=True)

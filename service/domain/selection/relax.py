@@ -13,6 +13,7 @@ import numpy as np
 
 from service.domain.arrays import Indices, Mask
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.regions import regions_meant_by
 from service.domain.jobs.job import Job
 from service.domain.selection.offers import (
     AdmittedOffers,
@@ -209,8 +210,11 @@ class AddOfferWord(NamedTuple):
             code = self.near_misses.most_frequent_code(_keeping_rows(rejected, self.keeping))
         if code is None:
             return None
-        word = catalog.offer_words[self.field].words[code]
-        offers = self.near_misses.with_code(code, catalog)
+        known = catalog.offer_words[self.field]
+        word = known.words[code]
+        meant = regions_meant_by(word, catalog) if self.field == "region" else (word,)
+        codes = tuple(known.words.index(each) for each in meant if each in known.words)
+        offers = self.near_misses.with_codes(codes, catalog)
         to: dict[str, object] = {self.field: [*self.words, word]}
         # In a list of markets, spot only counts for a job that tolerates interruptions.
         resumes = self.spot_refused and "spot" in (word, *self.words)

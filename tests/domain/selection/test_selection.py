@@ -8,11 +8,17 @@ from hypothesis import strategies as st
 
 from service.domain.catalog.hardware import RENTED
 from service.domain.catalog.offer import MARKETS
+from service.domain.catalog.reference import Region
+from service.domain.catalog.regions import resolve_regions
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.selection import OFFER_CODES, Selection, select
 from service.domain.typeset import TypeSet
+from tests.builders.catalogs import catalog
+from tests.builders.instance_types import instance_type
+from tests.builders.offers import priced
 from tests.builders.selection import first_type
+from tests.builders.sources import SOURCE
 from tests.oracles.selection import lowest_prices, offer_misses, relaxed_constraints, type_misses
 from tests.strategies.catalogs import World, catalog_of, constraints, worlds
 
@@ -138,3 +144,18 @@ def tightened_offers_are_the_same_and_equal_just_where_their_rows_are(
     rows = [part.rows.tolist() for part in parts]
     assert [part.rows.tolist() for part in tight] == rows
     assert (tight[0] == tight[1]) == (rows[0] == rows[1])
+
+
+def test_a_region_called_us_is_relaxed_to_all_regions_of_the_united_states() -> None:
+    machines = [instance_type(f"pod-{number}") for number in range(3)]
+    countries = {"DE": "DE", "US": "US", "us-east": "US"}
+    prices = [priced(machine, region=region) for machine, region in zip(machines, countries, strict=True)]
+    regions = tuple(Region("aws", region, region, country, None, SOURCE, ()) for region, country in countries.items())
+    there = catalog(*prices, regions=regions)
+    [failed] = select(Constraints(region=("DE",)), there).failed
+    relaxation = failed.relax(there, first_type)
+    assert relaxation is not None
+    assert relaxation.to == {"region": ["DE", "US"]}
+    assert admitted_types(relaxation.admitted) == {1, 2}
+    asked = Constraints(region=resolve_regions(["DE", "US"], there))
+    assert admitted_types(select(asked, there).admitted) == {0, 1, 2}
