@@ -529,6 +529,11 @@ def purpose_of(job: Job) -> str:
     return "pretrain" if t is not None and t.decoder and not t.encoder_layers else "train"
 
 
+def multiplies_in(job: Job, precision: str, gpu: Gpu) -> bool:
+    """Returns whether the stack of a job that answers multiplies in a precision on a GPU, and not only stores in it."""
+    return _multiplied_in(job, precision, gpu) == precision
+
+
 def _multiplied_in(job: Job, precision: str, gpu: Gpu) -> str:
     """Returns the precision that multiplies weights of a format: the usual one of a GPU that only stores the format.
 

@@ -1,6 +1,6 @@
 """Advice in addition to the choices, as codes with figures."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -17,6 +17,7 @@ from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.reference import Fee, Service, SoftwareRule
 from service.domain.catalog.software_support import RUNS, rules_by_type, rules_on_gpu, support_by, task_mask
 from service.domain.jobs.config import InferenceConfig
+from service.domain.jobs.job import Job, multiplies_in
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.recommend.answer import Choice, WorkContext, WorkEstimate
 from service.domain.recommend.codes import AdviceCode
@@ -275,12 +276,11 @@ def _part_runs_job(situation: Situation, catalog: Catalog, machine: InstanceType
 
 
 def _faster_format(
-    situation: Situation, _catalog: Catalog, *, now: Collection[str], formats: tuple[str, ...]
+    situation: Situation, _catalog: Catalog, *, now: Collection[str], formats: Sequence[str]
 ) -> Figures | None:
     """Returns the formats with the highest peak; None if none is faster, or the precision in use is not in `now`."""
     gpu, precision = situation.gpu, situation.precision
-    peak = _peak_at(gpu, precision) if precision in now else 0.0
-    if gpu is None or precision is None or not peak:
+    if gpu is None or precision not in now or not (peak := _peak_at(gpu, precision)):
         return None
     peaks = {name: _peak_at(gpu, name) for name in formats if name not in situation.context.refused_precisions}
     best = max(peaks.values(), default=0.0)
@@ -291,10 +291,13 @@ def _faster_format(
 
 
 def _eight_bits(situation: Situation, catalog: Catalog) -> Figures | None:
-    """Returns the 8-bit formats with a higher peak; None where weights are stored in fewer bits already."""
+    """Returns the 8-bit formats with a higher peak in which the stack multiplies; None if weights have fewer bits."""
     if situation.weight_bits is not None and situation.weight_bits < 8:
         return None
-    return _faster_format(situation, catalog, now=USUAL_PRECISIONS, formats=("fp8", "int8"))
+    job, gpu, formats = situation.context.job, situation.gpu, ["fp8", "int8"]
+    if isinstance(job, Job) and gpu is not None:
+        formats = [name for name in formats if multiplies_in(job, name, gpu)]
+    return _faster_format(situation, catalog, now=USUAL_PRECISIONS, formats=formats)
 
 
 def _peak_at(gpu: Gpu | None, precision: str | None) -> float:
@@ -304,10 +307,10 @@ def _peak_at(gpu: Gpu | None, precision: str | None) -> float:
 
 def _tf32_by_default(situation: Situation, catalog: Catalog, *, on: bool) -> Figures | None:
     """Applies if the framework is PyTorch in a version that uses TF32 by default (`on`), or in one that does not."""
-    framework, top, gpu = situation.context.needs.framework, situation.top, situation.gpu
-    if top is None or gpu is None or framework is None or framework.software != "pytorch":
+    framework, top = situation.context.needs.framework, situation.top
+    if top is None or framework is None or framework.software != "pytorch":
         return None
-    if situation.precision not in SINGLE_PRECISIONS or not gpu.runs("tf32"):
+    if situation.precision not in SINGLE_PRECISIONS or not _peak_at(situation.gpu, "tf32"):
         return None
     defaults = {
         rule.supported: known_versions(rule.versions)
@@ -513,8 +516,8 @@ def _managed_training(situation: Situation, catalog: Catalog) -> Figures | None:
 
 
 def _image_advice(situation: Situation, catalog: Catalog) -> Figures | None:
-    services = _services_of_top(situation, "image", catalog)
-    return {"images": [service.name for service in services]} if services else None
+    images = [service.name for service in _services_of_top(situation, "image", catalog)]
+    return {"images": images} if images else None
 
 
 _FROM_FP32 = partial(_faster_format, now=SINGLE_PRECISIONS, formats=HALF)

@@ -66,6 +66,15 @@ def test_inference_at_fp32_gets_advice_on_fp16_and_int8(client: TestClient) -> N
     assert "int8" in answer["int8"]
 
 
+@pytest.mark.parametrize(("gpu", "formats"), [("rtx-5090-32gb", "At fp8 the"), ("l40s-48gb", "At fp8 or int8 the")])
+def test_advice_names_formats_in_which_the_engine_multiplies(client: TestClient, gpu: str, formats: str) -> None:
+    """vLLM has no int8 kernels for Blackwell."""
+    answer = ask(
+        client, "inference", {"gpu": [gpu]}, model="llama-3.1-8b", precision="bf16", software={"engine": "vllm"}
+    )
+    assert formats in advice(answer)["int8"]
+
+
 def test_g5_leads_to_p4(client: TestClient) -> None:
     answer = ask(client, "training", {"family": ["g5"], "max_gpu_count": 1}, as_of="2022-02-17")
     assert "aws/p4d.24xlarge" in advice(answer)["migration_path"]
