@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from service.api.http.fields import RequestModel, ResponseModel
+from service.domain.jobs.serving import MOST_INSTANCES
 from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.selection.filters import FILTER_CODES
 
@@ -52,7 +53,8 @@ REJECTIONS: dict[str, str] = {
     "too_slow_first_token": "The first token takes longer than allowed, on any allowed number of instances.",
     "too_slow_per_token": "A token takes longer than allowed, on any allowed number of instances.",
     "too_slow_per_request": "A request takes longer than allowed, on any allowed number of instances.",
-    "max_instances": "The load takes more instances than allowed.",
+    "max_instances": f"The load takes more instances than `max_instances` allows, which is {MOST_INSTANCES:,} by "
+    "default.",
     "deadline_hours": "The job takes longer than allowed.",
     "not_measured": "No measurement under the workload's name applies to this instance type.",
     "budget_usd": "The whole job, or a month of the load, costs more than allowed wherever it keeps the other limits.",

@@ -88,7 +88,7 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     max_nodes: AtLeastOne = Field(default_factory=lambda sent: sent.get("min_nodes", 1))
     """Most machines that run one job together. Default: `min_nodes`."""
     max_instances: AtLeastOne = 1
-    """Most instances. Default: as many as a load needs, else `workload.concurrent_runs`."""
+    """Most instances. Default: as many as a load needs, up to 10,000, else `workload.concurrent_runs`."""
     layout: FixedLayoutRequest | None = None
     """The parts of the layout that every choice must have, such as `{"tensor": 4}`. Default: all parts are free."""
     same_placement: bool = True

@@ -51,8 +51,14 @@ def _no_layout(config: Config, cluster: Cluster, fixed: FixedLayout) -> Question
     if isinstance(config, TrainingConfig):
         batch, trains = f" and a global batch of {config.global_batch}" if config.global_batch else "", True
         is_divided = divides_layers(config) or any(getattr(fixed, name) is not None for name in DEGREES_OF_A_REPLICA)
-        of_rank = f"each data-parallel rank needs a sample at least, and {rule}"
-        rule = of_rank if is_divided else "each of them needs a sample at least, since none shares a layer with another"
+        if is_divided:
+            rule = f"each data-parallel rank needs a sample at least, and {rule}"
+        elif fixed.data not in (None, cluster.gpus):
+            rule = (
+                f"they are {cluster.gpus} data-parallel ranks, and not {fixed.data}, unless another degree is above 1"
+            )
+        else:
+            rule = "each of them needs a sample at least, since none shares a layer with another"
     return QuestionError(
         f"No layout divides {config.model.name}{batch} over {cluster.gpus} GPUs as asked: {rule}.",
         field="workload.global_batch_size" if trains and fixed == FREE else "layout",

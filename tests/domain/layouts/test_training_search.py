@@ -217,6 +217,14 @@ def test_a_batch_of_fewer_samples_than_gpus_names_what_its_stack_cannot_do(stack
     assert caught.value.field == "workload.global_batch_size"
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_another_number_of_ranks_than_gpus_needs_another_degree(ranks: int) -> None:
+    """A batch of 512 was said to leave GPUs without a sample."""
+    work = training(method="lora", global_batch=512, software=SoftwareStack("transformers"))
+    with pytest.raises(QuestionError, match=f"they are 8 data-parallel ranks, and not {ranks}, unless another"):
+        best_layout(FITTED, work, cluster(), FixedLayout(data=ranks))
+
+
 @pytest.mark.parametrize(("stack", "most"), [("neuronx-distributed", 1), ("torchtitan", 3)])
 def test_trainium_shards_no_weights(stack: str, most: int) -> None:
     work = training(global_batch=256, software=SoftwareStack(stack))
