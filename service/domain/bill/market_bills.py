@@ -10,8 +10,7 @@ from service.domain.bill.interruption import Checkpoints, break_even_rate
 from service.domain.bill.payment_options import PaymentOption, on_demand_offer
 from service.domain.bill.run import BilledRun, RunAmount
 from service.domain.bill.seller_terms import hourly_price, known_storage_class, terms_of
-from service.domain.bill.serving import CERTAIN, cost_of_load
-from service.domain.bill.unit_costs import UnitCosts, unit_costs
+from service.domain.bill.unit_costs import CERTAIN, UnitCosts, costs_of_load, unit_costs
 from service.domain.bill.verdict import Gate, Verdict, verdict
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
@@ -61,8 +60,7 @@ class BreakEven:
 class MarketBill:
     """The finished bill of a run in one market. `option` is None for the caller's own machine.
 
-    `usd_micros_per_hour` is the price of one machine without the premium of a managed service, and `month` the cost of
-    serving the load for a month.
+    `usd_micros_per_hour` is the price of one machine without the premium of a managed service.
     """
 
     priced: PricedRun
@@ -72,7 +70,6 @@ class MarketBill:
     bill: Bill | None
     missing: tuple[str, ...]
     per_unit: UnitCosts
-    month: Micros | None
     commitment: CommittedCost | None = None
     break_even: BreakEven | None = None
 
@@ -85,6 +82,11 @@ class MarketBill:
     def hours_a_month(self) -> float:
         """Hours of a month in which each machine of a load is paid for: all of them under a commitment."""
         return _paid_hours(self.priced, self.terms)
+
+    @property
+    def month(self) -> Micros | None:
+        """Returns the cost of serving the load for a month; None without a load."""
+        return self.per_unit.usd_per_month
 
     @property
     def usd(self) -> Micros | None:
@@ -182,18 +184,8 @@ def _market_bill(
         bill = bill_of(priced.run, terms)
         missing = bill.missing
     factors = CERTAIN if isinstance(terms.price, Unknown) else terms.price.factors
-    load = None if served is None else cost_of_load(served, paid, nodes, factors, _paid_hours(priced, terms))
+    load = None if served is None else costs_of_load(served, paid, nodes, factors, _paid_hours(priced, terms))
     gang_micros = None if paid is None else paid * nodes
-    per_unit = unit_costs(None if bill is None else bill.usd, priced.amount, gang_micros)
-    if load is not None:
-        per_unit = replace(
-            per_unit,
-            usd_per_million_tokens=load.per_million_tokens,
-            usd_per_million_input_tokens=load.per_million_input_tokens,
-            usd_per_million_output_tokens=load.per_million_output_tokens,
-            usd_per_thousand_samples=load.per_thousand_requests,
-            samples_per_usd=load.requests_per_usd,
-        )
     return MarketBill(
         priced=priced,
         option=option,
@@ -201,8 +193,7 @@ def _market_bill(
         usd_micros_per_hour=usd_micros_per_hour,
         bill=bill,
         missing=missing,
-        per_unit=per_unit,
-        month=None if load is None else load.month,
+        per_unit=load or unit_costs(None if bill is None else bill.usd, priced.amount, gang_micros),
     )
 
 
