@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from service.api.http.fields import RequestModel, ResponseModel
-from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
+from service.domain.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.selection.filters import FILTER_CODES
 
 router = APIRouter(tags=["decision"])

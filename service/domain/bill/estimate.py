@@ -30,13 +30,14 @@ from service.domain.catalog.software_support import (
     task_mask,
     usual_library,
 )
+from service.domain.codes import WarningCode
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork, Place
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Amount, Job, assumed_lengths
 from service.domain.layouts.job_estimate import Choose, JobEstimate, at_rate, estimate_job
-from service.domain.layouts.warnings import EstimateWarningCode, estimate_warnings
+from service.domain.layouts.warnings import estimate_warnings
 from service.domain.layouts.would_fit import FitChange, largest_batch, nearest_changes
 from service.domain.money import Unknown
 from service.domain.physics.cluster import Cluster, cluster_of_instance
@@ -49,7 +50,7 @@ NO_AMOUNT = Unknown("No amount of work is known, so only its hours are priced.")
 ENDLESS = Unknown("A load has no end, so its cost is that of a month.")
 DOES_NOT_FIT = Unknown("The workload does not fit the machine, so it has no hours.")
 
-_Warnings = Iterator[Statement[EstimateWarningCode]]
+_Warnings = Iterator[Statement[WarningCode]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class EstimateAnswer:
     question: EstimateQuestion
     job: JobEstimate | None
     joules_per_sample: float | None
-    warnings: tuple[Statement[EstimateWarningCode], ...]
+    warnings: tuple[Statement[WarningCode], ...]
     evidence: tuple[Evidence, ...]
     served: ServedLoad | None
     bills: tuple[MarketBill, ...]
@@ -291,7 +292,7 @@ def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> _Warning
     machine, work = question.instance_type, question.work
     task = None if machine is None or not isinstance(work, JobQuestion) else work.job.task
     if machine is not None and task and not catalog.derive(task_mask, task)[catalog.index_of[machine.id]]:
-        yield statement(EstimateWarningCode.TASK_UNSUPPORTED, task=task, instance=machine.id)
+        yield statement(WarningCode.TASK_UNSUPPORTED, task=task, instance=machine.id)
         return
     gpu = question.cluster.gpu
     usual, needed = _usual_library(question.work), (*question.software, *question.libraries)
@@ -301,10 +302,10 @@ def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> _Warning
         level = support_by(rules, versions)
         if level not in RUNS and software != usual:
             named = f"{software} {versions}".strip()
-            yield statement(EstimateWarningCode.SOFTWARE_UNSUPPORTED, software=named, gpu=gpu.name)
+            yield statement(WarningCode.SOFTWARE_UNSUPPORTED, software=named, gpu=gpu.name)
         elif level != RUNS[0]:
             remark = next((rule.note for rule in rules if rule.note), None)
-            yield statement(EstimateWarningCode.SOFTWARE_PARTLY, software=((software, remark),))
+            yield statement(WarningCode.SOFTWARE_PARTLY, software=((software, remark),))
 
 
 def _usual_library(work: object) -> str | None:
@@ -317,13 +318,13 @@ def _usual_library(work: object) -> str | None:
 def _warnings(question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog) -> _Warnings:
     work, cluster, machine = question.work, question.cluster, question.instance_type
     if isinstance(work, MeasuredRate) and work.of_gpus is not None:
-        yield statement(EstimateWarningCode.HOST_BOUND, rate=work.of_gpus, fed=work.per_second)
+        yield statement(WarningCode.HOST_BOUND, rate=work.of_gpus, fed=work.per_second)
     if job is not None and cluster is not None:
         yield from estimate_warnings(job, cluster)
         yield from _batch_warnings(job)
         alone = machine is not None and catalog.derive(without_cluster)[catalog.index_of[machine.id]]
         if alone and cluster.nodes > 1:
-            yield statement(EstimateWarningCode.NO_CLUSTER_THERE, nodes=cluster.nodes)
+            yield statement(WarningCode.NO_CLUSTER_THERE, nodes=cluster.nodes)
     yield from _software_warnings(question, catalog)
     if machine is not None:
         yield from _machine_warnings(machine, catalog)
@@ -332,24 +333,24 @@ def _warnings(question: EstimateQuestion, job: JobEstimate | None, catalog: Cata
 def _machine_warnings(machine: InstanceType, catalog: Catalog) -> _Warnings:
     """Yields the share of its speed that a burstable type sustains, and the end of a type on the catalog's day."""
     if machine.cpu_baseline_share is not None:
-        yield statement(EstimateWarningCode.BURSTABLE, share=machine.cpu_baseline_share)
+        yield statement(WarningCode.BURSTABLE, share=machine.cpu_baseline_share)
     event = machine.event_on(catalog.day)
     if event is not None and event.state in ENDED:
-        yield statement(EstimateWarningCode.ENDED, instance=machine.id, state=event.state, since=event.starts_on)
+        yield statement(WarningCode.ENDED, instance=machine.id, state=event.state, since=event.starts_on)
 
 
 def _batch_warnings(job: JobEstimate) -> _Warnings:
     """Yields what is assumed of a batch or a sample, and requests that wait, which a recommendation rejects."""
     estimate, asked = job.estimate, job.job.concurrency
     if lengths := assumed_lengths(job.job):
-        yield statement(EstimateWarningCode.LENGTHS_ASSUMED, lengths=lengths, speech=job.job.model.family == "speech")
+        yield statement(WarningCode.LENGTHS_ASSUMED, lengths=lengths, speech=job.job.model.family == "speech")
     if isinstance(job.config, TrainingConfig) and job.config.global_batch is None:
-        yield statement(EstimateWarningCode.BATCH_ASSUMED, samples=estimate.layout.global_batch)
+        yield statement(WarningCode.BATCH_ASSUMED, samples=estimate.layout.global_batch)
     if not job.job.serves or estimate.served is not None or not asked or not estimate.concurrency:
         return
     # A replica runs whole requests, so a missing fraction of one is ignored.
     if job.fits and estimate.concurrency <= asked - 1:
-        yield statement(EstimateWarningCode.REQUESTS_WAIT, asked=asked, running=estimate.concurrency)
+        yield statement(WarningCode.REQUESTS_WAIT, asked=asked, running=estimate.concurrency)
 
 
 def _joules_per_sample(question: EstimateQuestion, job: JobEstimate, measured: NamedRate | None) -> float | None:

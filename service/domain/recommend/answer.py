@@ -13,6 +13,7 @@ from service.domain.bill.run import ONE_MACHINE, BilledRun
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market, Offer
 from service.domain.catalog.reference import Prior
+from service.domain.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.evidence.named import NamedRate, NamedWork
 from service.domain.evidence.published import Evidence
 from service.domain.jobs.job import Job
@@ -20,7 +21,6 @@ from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import MICRO, Micros
 from service.domain.physics.cluster import Cluster
-from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.recommend.objective import Objective
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.requirements import NOTHING, Requirements

@@ -13,6 +13,7 @@ from service.domain.bill.run import BilledRun, RunAmount
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.software_support import code_change
+from service.domain.codes import ReasonCode
 from service.domain.evidence.named import NamedWork
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.job import Job
@@ -31,7 +32,6 @@ from service.domain.recommend.answer import (
     WorkEstimate,
 )
 from service.domain.recommend.basis import known
-from service.domain.recommend.codes import ReasonCode
 from service.domain.recommend.fleet import FleetEstimate, estimate_on
 from service.domain.recommend.objective import NEEDS_PRICE
 from service.domain.recommend.plans import Planner

@@ -9,11 +9,11 @@ from service.domain.arrays import Indices
 from service.domain.bill.seller_terms import is_held
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Prior
+from service.domain.codes import AdviceCode, NoteCode
 from service.domain.recommend.advice import advise, situation_of
 from service.domain.recommend.answer import Answer, Choice, CitedPrior, Note, Question, RankedOffer, Ties, WorkContext
 from service.domain.recommend.basis import Basis, basis_of, best_of_types, order, rank_by, ranked_offer, select_by
 from service.domain.recommend.choices import Completer, compared
-from service.domain.recommend.codes import AdviceCode, NoteCode
 from service.domain.recommend.notes import notes_on
 from service.domain.recommend.objective import Objective
 from service.domain.recommend.plans import SPOT
