@@ -27,7 +27,7 @@ from service.domain.recommend.fleet import (
     not_measured,
     with_measurements,
 )
-from service.domain.recommend.objective import NEEDS_POWER, NEEDS_SPEED, Figures, Objective
+from service.domain.recommend.objective import Figures, Objective
 from service.domain.recommend.plans import SPOT, Planner, Plans, keeping_otherwise, limit_checks, plans_of
 from service.domain.recommend.ranking import Ranked, rank
 from service.domain.selection.constraints import Constraints
@@ -161,9 +161,9 @@ def _job_checks(basis: Basis, constraints: Constraints, catalog: Catalog) -> Ite
 
 def _figure_checks(basis: Basis, catalog: Catalog) -> Iterator[Check]:
     """Yields checks for types without a figure that the objective needs."""
-    if basis.peaks is not None and basis.objective.needs(NEEDS_SPEED):
+    if basis.peaks is not None and basis.objective.needs("speed"):
         yield Check("peak_unknown", "data", basis.peaks.unknown)
-    if basis.objective.needs(NEEDS_POWER):
+    if basis.objective.needs("power"):
         yield Check("power_unknown", "data", types_where(np.isnan(catalog.columns.numbers["tdp_watts"])))
 
 

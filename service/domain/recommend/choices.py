@@ -33,7 +33,7 @@ from service.domain.recommend.answer import (
 )
 from service.domain.recommend.basis import known
 from service.domain.recommend.fleet import FleetEstimate, estimate_on
-from service.domain.recommend.objective import NEEDS_PRICE
+from service.domain.recommend.objective import Objective
 from service.domain.recommend.plans import Planner
 from service.domain.recommend.warnings import host_needs, warnings_on
 from service.domain.selection.requirements import run_in_full
@@ -50,8 +50,8 @@ class Completer:
 
     context: WorkContext
     planner: Planner | None
-    criteria: tuple[str, ...]
-    """Criteria of the objective that ranked."""
+    objective: Objective
+    """The objective that ranked."""
     ranked: int
     """Number of choices that were ranked."""
     catalog: Catalog
@@ -87,12 +87,12 @@ class Completer:
         return code_change(software and software.software, needs.platforms, instance_type.gpu, self.catalog)
 
     def _reasons(self, offer: RankedOffer, work: WorkEstimate | None, host: HostNeeds) -> Reasons:
-        figures = tuple(dict.fromkeys(criterion_figures(offer, self.criteria, self.context)))
+        figures = tuple(dict.fromkeys(criterion_figures(offer, self.objective.criteria, self.context)))
         yield statement(ReasonCode.OBJECTIVE, rank=offer.rank, ranked=self.ranked, figures=figures)
         if self.ranked <= 1:
             yield statement(ReasonCode.ONLY_CHOICE)
         belief, usd = offer.offer.price.belief, offer.usd_per_hour
-        if belief is not None and belief.old and usd is not None and set(self.criteria) & NEEDS_PRICE:
+        if belief is not None and belief.old and usd is not None and self.objective.needs("price"):
             yield statement(ReasonCode.RANKED_AT_HIGH_PRICE, usd_per_hour=usd * belief.high)
         if self.planner is None and offer.precision is not None:
             yield statement(ReasonCode.PRECISION, precision=offer.precision, tflops=offer.speed)

@@ -26,16 +26,13 @@ from service.domain.money import MICRO
 from service.domain.physics.load import TIMES, keeps_limits
 from service.domain.recommend.answer import LIMITS_BY_FIELD, LimitKind, Limits
 from service.domain.recommend.fleet import FleetEstimate, estimate_types, gpu_counts
-from service.domain.recommend.objective import Figures, Objective, compared, scores
+from service.domain.recommend.objective import CRITERIA, Figures, Objective, compared, scores
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers
 from service.domain.selection.relax import RESUMING, ChangeOfWork, Check, Relaxation
 from service.domain.typeset import TypeSet, mask_of, types_where, union
 from service.domain.units import SECONDS_AN_HOUR
 
 SPOT = MARKETS.index("spot")
-SPEED_CRITERIA = frozenset({"hours", "samples_per_second"})
-"""Criteria that more instances improve."""
-
 
 LIMITS_OF_A_LOAD = tuple(Serving().limits)
 """Limits of a load, in the order of the columns of `load.Served`."""
@@ -387,7 +384,7 @@ def _instances(planner: Planner, on: Callable[[Floats], Expected], shape: tuple[
     the hours `on` them, or the most where none are.
     """
     limits, fewest, most = planner.limits, np.ones(shape), np.full(shape, float(planner.limits.max_instances))
-    if any(planner.objective.weights.get(criterion) for criterion in SPEED_CRITERIA):
+    if any(CRITERIA[name].is_speed for name in planner.objective.criteria):
         return most
     # Each instance pays its own set-up, so without a deadline one instance is cheapest.
     if limits.deadline_hours is None:

@@ -25,7 +25,6 @@ from service.domain.recommend.ranking import (
     tie_distance_of_peaks,
     ties,
     uncertain,
-    weight_of_price,
     weight_of_speed,
     with_prices,
 )
@@ -69,7 +68,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     leading = _leading(basis, question, constraints, admitted, catalog)
     choices, current, rented = leading.choices, None, _current(basis, question, catalog)
     if rented is not None:
-        completer = Completer(question.work, basis.planner, basis.objective.criteria, leading.ranked, catalog)
+        completer = Completer(question.work, basis.planner, basis.objective, leading.ranked, catalog)
         current = completer.complete(rented)
         choices = tuple(compared(choice, current, question.work) for choice in choices)
     near = None if admitted.types else nearest(basis, constraints, needs, catalog)
@@ -187,7 +186,7 @@ def _completed(
     work: WorkContext, basis: Basis, ranked: Ranked, count: int, limit: int, cited: tuple[CitedPrior, ...],
     catalog: Catalog,
 ) -> _Leading:  # fmt: skip
-    completer = Completer(work, basis.planner, basis.objective.criteria, count, catalog)
+    completer = Completer(work, basis.planner, basis.objective, count, catalog)
     choices = tuple(completer.complete(offer) for offer in _ranked_offers(basis, ranked, limit, catalog))
     return _Leading(choices, count, advise(situation_of(work, choices, catalog), catalog), cited)
 
@@ -216,7 +215,7 @@ def _ranked_offers(basis: Basis, ranked: Ranked, limit: int, catalog: Catalog) -
 def _ties(basis: Basis, ranked: Ranked, shown: int, catalog: Catalog) -> list[Ties]:
     """Returns for each of the shown rows those within the uncertainty of its estimate."""
     scores = ranked.score[: shown + MAX_TIES].tolist()
-    estimates, weight = _estimates(basis, ranked, scores, catalog), weight_of_price(basis.objective)
+    estimates, weight = _estimates(basis, ranked, scores, catalog), basis.objective.weight_of("price")
     rivals = with_prices(estimates, weight, catalog.offers, ranked.offer[: len(scores)])
     return [Ties.among(ranks, shown) for ranks in ties(rivals, shown)]
 

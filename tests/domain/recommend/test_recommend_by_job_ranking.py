@@ -14,7 +14,7 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.jobs.job import Job, tokens_per_sample
 from service.domain.recommend.answer import LIMITS_BY_FIELD, Choice, Limits, Question
 from service.domain.recommend.fleet import node_counts
-from service.domain.recommend.objective import NEEDS_PRICE, OBJECTIVES
+from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
 from tests.builders.calibrations import FITTED
@@ -55,7 +55,7 @@ def question(job: Job, objective: str, asked: Constraints, **given_: Any) -> Que
         task=job.task,
         precisions=(),
         constraints=asked._replace(
-            precision_any=(), needs_price=weights.needs(NEEDS_PRICE) or limits.budget_usd is not None
+            precision_any=(), needs_price=weights.needs("price") or limits.budget_usd is not None
         ),
         objective=weights,
         current_instance=None,
