@@ -45,8 +45,8 @@ from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job, tokens_per_sample
 from service.domain.jobs.serving import MOST_INSTANCES
 from service.domain.recommend.answer import Limits, Question, WorkContext
-from service.domain.recommend.basis import usual_precisions
 from service.domain.recommend.objective import CRITERIA, OBJECTIVES, Criterion, Objective
+from service.domain.recommend.peaks import usual_precisions
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.requirements import TASKS_WITHOUT_GPU, PrecisionRequirement
 from service.domain.units import HOURS_A_DAY, HOURS_A_MONTH

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from math import isnan
 
+from service.domain.arrays import known
 from service.domain.band import Band
 from service.domain.bill.estimate import NO_AMOUNT, job_amount, named_amount
 from service.domain.bill.interruption import Checkpoints, Expectation
@@ -31,9 +32,8 @@ from service.domain.recommend.answer import (
     WorkContext,
     WorkEstimate,
 )
-from service.domain.recommend.basis import known
+from service.domain.recommend.basis import Basis, PeakBasis, PlanBasis
 from service.domain.recommend.fleet import FleetEstimate, estimate_on
-from service.domain.recommend.objective import Objective
 from service.domain.recommend.plans import Planner
 from service.domain.recommend.warnings import host_needs, warnings_on
 from service.domain.selection.requirements import run_in_full
@@ -49,17 +49,18 @@ class Completer:
     """Completes the ranked offers of one answer to choices."""
 
     context: WorkContext
-    planner: Planner | None
-    objective: Objective
-    """The objective that ranked."""
+    basis: Basis
     ranked: int
     """Number of choices that were ranked."""
     catalog: Catalog
 
     def complete(self, offer: RankedOffer) -> Choice:
         """Returns the offer with its estimate, host, reasons and warnings."""
-        planner, catalog = self.planner, self.catalog
-        estimate = _peak_estimate(offer) if planner is None else work_estimate(offer, planner, catalog)
+        basis, catalog = self.basis, self.catalog
+        if isinstance(basis, PeakBasis):
+            estimate: PeakEstimate | WorkEstimate | None = _peak_estimate(offer)
+        else:
+            estimate = work_estimate(offer, basis.planner, catalog)
         work = estimate if isinstance(estimate, WorkEstimate) else None
         modelled = None if work is None else work.modelled
         if work is not None and self.context.has_amount:
@@ -87,17 +88,17 @@ class Completer:
         return code_change(software and software.software, needs.platforms, instance_type.gpu, self.catalog)
 
     def _reasons(self, offer: RankedOffer, work: WorkEstimate | None, host: HostNeeds) -> Reasons:
-        figures = tuple(dict.fromkeys(criterion_figures(offer, self.objective.criteria, self.context)))
+        figures = tuple(dict.fromkeys(criterion_figures(offer, self.basis.objective.criteria, self.context)))
         yield statement(ReasonCode.OBJECTIVE, rank=offer.rank, ranked=self.ranked, figures=figures)
         if self.ranked <= 1:
             yield statement(ReasonCode.ONLY_CHOICE)
         belief, usd = offer.offer.price.belief, offer.usd_per_hour
-        if belief is not None and belief.old and usd is not None and self.objective.needs("price"):
+        if belief is not None and belief.old and usd is not None and self.basis.objective.needs("price"):
             yield statement(ReasonCode.RANKED_AT_HIGH_PRICE, usd_per_hour=usd * belief.high)
-        if self.planner is None and offer.precision is not None:
+        if offer.precision is not None:
             yield statement(ReasonCode.PRECISION, precision=offer.precision, tflops=offer.speed)
-        if self.planner is not None and work is not None:
-            yield from _work_reasons(offer, work, self.planner)
+        if work is not None and isinstance(self.basis, PlanBasis):
+            yield from _work_reasons(offer, work, self.basis.planner)
         if software := run_in_full(self.context.needs, self.catalog.index_of[offer.instance_type.id], self.catalog):
             yield statement(ReasonCode.SOFTWARE, software=software)
         yield from _link_reasons(offer.instance_type)

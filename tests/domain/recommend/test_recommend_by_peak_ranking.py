@@ -14,12 +14,12 @@ from service.domain.catalog.hardware import Gpu, InstanceType, LifecycleEvent
 from service.domain.catalog.precision import SUPPORT_LEVELS, Rate
 from service.domain.jobs.loading import SampleLoading
 from service.domain.recommend.answer import Answer, Choice, Question
-from service.domain.recommend.basis import PRECISION_BY_TASK
 from service.domain.recommend.objective import (
     CRITERIA,
     OBJECTIVES,
     Objective,
 )
+from service.domain.recommend.peaks import PRECISION_BY_TASK
 from service.domain.recommend.ranking import tie_distance_of_peaks
 from service.domain.recommend.recommend import BY_HARDWARE, BY_SPEED_OF_A_GPU, recommend
 from service.domain.selection.constraints import Constraints
