@@ -25,7 +25,7 @@ from service.api.workload.requirements import (
 )
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.payment_options import markets_of_service, markets_rented
-from service.domain.bill.run import BilledRun
+from service.domain.bill.run import Run
 from service.domain.bill.seller_terms import known_storage_class
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import WORDS
@@ -164,7 +164,7 @@ class RecommendRequest(BillingRequest):
     known_at: KnownAt = None
 
 
-def _markets(request: RecommendRequest, run: BilledRun, catalog: Catalog) -> tuple[str, ...]:
+def _markets(request: RecommendRequest, run: Run, catalog: Catalog) -> tuple[str, ...]:
     """Returns the markets that take part: those requested, without spot if it is left out; else the usual ones."""
     service = service_of(request, catalog)
     rented = markets_of_service(catalog, service)
@@ -315,7 +315,7 @@ def _job(request: RecommendRequest, catalog: Catalog) -> Job | None:
     return replace(job, marketplace_clusters=clusters, serving=load)
 
 
-def _check_hours_per_day(job: Job | None, markets: Sequence[str], run: BilledRun) -> None:
+def _check_hours_per_day(job: Job | None, markets: Sequence[str], run: Run) -> None:
     """Raises `QuestionError` for a load of some hours a day under a commitment, whose price an hour is not its cost."""
     committed = set(markets) - {"on_demand", "spot", *run.commitments_held}
     part_time = job is not None and job.serving is not None and job.serving.hours_per_day < HOURS_A_DAY
@@ -405,7 +405,7 @@ def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:
 
 def _constraints(
     request: RecommendRequest, given: Mapping[str, Any], objective: Objective, precisions: tuple[str, ...],
-    run: BilledRun, catalog: Catalog, *, has_job: bool, mainstream: bool, library: str | None,
+    run: Run, catalog: Catalog, *, has_job: bool, mainstream: bool, library: str | None,
 ) -> Constraints:  # fmt: skip
     limits, work = request.constraints, request.workload
     if limits.min_nodes > limits.max_nodes:
@@ -443,7 +443,7 @@ def _constraints(
     return asked._replace(with_gpu=work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(asked, work, catalog))
 
 
-def _run(request: RecommendRequest, catalog: Catalog) -> BilledRun:
+def _run(request: RecommendRequest, catalog: Catalog) -> Run:
     """Returns what is billed besides the machines. Raises `UnknownName` for a storage class that no seller has."""
     run = run_of(request, catalog)
     for data in run.stored:

@@ -16,7 +16,7 @@ from service.domain.bill.market_bills import (
     verdict_on,
 )
 from service.domain.bill.payment_options import GpuHour, cheapest_gpu_hours, payment_options
-from service.domain.bill.run import BilledRun, RunAmount
+from service.domain.bill.run import Run, RunAmount
 from service.domain.bill.seller_terms import is_held
 from service.domain.bill.verdict import Gate, Verdict
 from service.domain.catalog.catalog import Catalog, without_cluster
@@ -80,13 +80,13 @@ class MeasuredRate:
 class EstimateQuestion:
     """A job, named work, a measured rate or plain hours, on nodes of an instance type or of the caller's own machine.
 
-    `run` has no hours yet. `markets`, `regions`, `zone` and `service` do not apply to the caller's own machine.
+    `markets`, `regions`, `zone` and `service` do not apply to the caller's own machine.
     """
 
     work: JobQuestion | NamedWork | MeasuredRate | float
     instance_type: InstanceType | None
     cluster: Cluster | None
-    run: BilledRun
+    run: Run
     checkpoints: Checkpoints
     own_usd_per_hour: float | None = None
     own_watts: float | None = None

@@ -9,7 +9,7 @@ from service.domain.band import Band
 from service.domain.bill.bill import ServiceFee, with_premium
 from service.domain.bill.interruption import Checkpoints, Expectation
 from service.domain.bill.market_bills import BreakEven, MarketBill
-from service.domain.bill.run import ONE_MACHINE, BilledRun
+from service.domain.bill.run import ONE_MACHINE, Run
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market, Offer
 from service.domain.catalog.reference import Prior
@@ -140,7 +140,7 @@ class Question(NamedTuple):
     """Minimum and maximum number of nodes."""
     limits: Limits = Limits()
     checkpoints: Checkpoints = Checkpoints(save_seconds=0.0, restart_seconds=0.0)
-    run: BilledRun = ONE_MACHINE
+    run: Run = ONE_MACHINE
     """The set-up, idle time and data that are paid for with a job."""
     managed_service: str | None = None
     """The service that machines are rented through."""

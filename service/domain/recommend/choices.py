@@ -10,7 +10,7 @@ from service.domain.bill.estimate import NO_AMOUNT, job_amount, named_amount
 from service.domain.bill.interruption import Checkpoints, Expectation
 from service.domain.bill.market_bills import MarketBill, PricedRun, price_everywhere
 from service.domain.bill.payment_options import PaymentOption
-from service.domain.bill.run import BilledRun, RunAmount
+from service.domain.bill.run import Run, RunAmount
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.software_support import code_change
@@ -127,7 +127,7 @@ def work_estimate(offer: RankedOffer, planner: Planner, catalog: Catalog) -> Wor
     columns = fleet.on(offer.nodes)
     if not (columns.runs[offer.index] and columns.exists[offer.index]):
         return None
-    run = planner.run._replace(nodes=offer.nodes, instances=offer.instances)
+    run = replace(planner.run, nodes=offer.nodes, instances=offer.instances)
     # Cached: estimates and bills take most of the time of a choice, and are the same for questions that differ only in
     # their limits.
     return catalog.derive(
@@ -136,7 +136,7 @@ def work_estimate(offer: RankedOffer, planner: Planner, catalog: Catalog) -> Wor
 
 
 def _work_on(
-    catalog: Catalog, fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], offer_index: int, run: BilledRun,
+    catalog: Catalog, fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], offer_index: int, run: Run,
     checkpoints: Checkpoints, service: str | None,
 ) -> WorkEstimate:  # fmt: skip
     """Returns a run on an offer with its bill, both as `POST /estimate` computes them."""
@@ -166,7 +166,7 @@ def _work_on(
 
 
 def _amount(
-    fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], index: int, modelled: JobEstimate | None, run: BilledRun
+    fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], index: int, modelled: JobEstimate | None, run: Run
 ) -> RunAmount:
     """Returns the amount of work and the rates of one instance; a measured rate replaces the modelled one."""
     measured = fleet.measured.get((index, run.nodes))

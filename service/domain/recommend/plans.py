@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from service.domain.arrays import Floats, Indices, Mask, either, taken
 from service.domain.bill.charges import Charges, charges_of, hourly_prices
 from service.domain.bill.interruption import NO_PRIOR, Checkpoints, Expected, Rates, expected, gang_rate, spot_rates
-from service.domain.bill.run import ONE_MACHINE, BilledRun
+from service.domain.bill.run import ONE_MACHINE, Run
 from service.domain.bill.unit_costs import MILLION
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import MARKETS
@@ -50,7 +50,7 @@ class Planner:
     objective: Objective
     limits: Limits
     checkpoints: Checkpoints
-    run: BilledRun = ONE_MACHINE
+    run: Run = ONE_MACHINE
     """The set-up, idle time and data that are paid for with the job; nodes and instances follow from the plan."""
     managed_service: str | None = None
 

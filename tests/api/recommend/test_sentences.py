@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.api.recommend.sentences import note_response, with_text
-from service.domain.bill.run import ONE_MACHINE, TransferredData
+from service.domain.bill.run import Run, TransferredData
 from service.domain.calibration.coefficients import Coefficient
 from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.catalog import Catalog
@@ -206,7 +206,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "an end": lambda: ask(world=catalog(priced(ENDING, 1.0))),
     "a GPU of no machine": lambda: ask(gpus=("a GPU of no seller",)),
     "no GPU": lambda: ask(world=catalog(priced(HOST, 0.2), priced(P4D, 32.0))),
-    "an unknown charge": lambda: ask(SMALL_JOB, run=ONE_MACHINE._replace(sent=(TransferredData(1.0),))),
+    "an unknown charge": lambda: ask(SMALL_JOB, run=Run(sent=(TransferredData(1.0),))),
     "a suspect price": lambda: ask(world=SUSPECT),
     "no price": lambda: ask(world=catalog(priced(P4D, None)), constraints={"needs_price": True}),
     "fields without effect": lambda: ask(
