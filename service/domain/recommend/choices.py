@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from math import isnan
 
-from service.domain.arrays import known
 from service.domain.band import Band
-from service.domain.bill.estimate import NO_AMOUNT, job_amount, named_amount
 from service.domain.bill.interruption import Checkpoints, Expectation
-from service.domain.bill.market_bills import MarketBill, PricedRun, price_everywhere
+from service.domain.bill.market_bills import MarketBill, price_everywhere
 from service.domain.bill.payment_options import PaymentOption
 from service.domain.bill.run import Run, RunAmount
+from service.domain.bill.work import Physics, priced_run
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.software_support import code_change
@@ -142,40 +141,24 @@ def _work_on(
     """Returns a run on an offer with its bill, both as `POST /estimate` computes them."""
     offer = catalog.offers.offer(offer_index)
     instance_type = catalog.instance_types[offer.instance_type]
-    measured = fleet.measured.get((offer.instance_type, run.nodes))
     modelled, cluster, evidence = _modelled(fleet, offer.instance_type, run.nodes, catalog)
-    amount = _amount(fleet, offer.instance_type, modelled, run)
-    served = None if modelled is None else modelled.estimate.served
-    priced, option = PricedRun.of(run, amount, checkpoints, served), PaymentOption(offer, service)
-    (bill,) = price_everywhere(priced, instance_type, (option,), catalog)
-    rate = amount.samples_per_second
-    watts = known(fleet.watts(run.nodes, catalog).item(offer.instance_type))
+    physics = Physics(modelled, fleet.measured.get((offer.instance_type, run.nodes)))
+    priced = priced_run(fleet.job, physics, run, checkpoints)
+    (bill,) = price_everywhere(priced, instance_type, (PaymentOption(offer, service),), catalog)
+    rate, watts = priced.amount.samples_per_second, physics.watts_of_node(instance_type.tdp_watts)
     return WorkEstimate(
         modelled=modelled,
         cluster=cluster,
         instances=run.instances,
-        measured=measured,
+        measured=physics.measured,
         samples_per_second=None if rate is None else rate.times(run.instances),
-        hours=_hours(amount, bill),
+        hours=_hours(priced.amount, bill),
         bill=bill,
         samples_per_usd=None if bill.per_unit.samples_per_usd is None else bill.per_unit.samples_per_usd.likely,
         joules_per_sample=None if watts is None or rate is None else watts * run.nodes / rate.likely,
         spot=_spot(instance_type, bill, catalog),
         evidence=evidence,
     )
-
-
-def _amount(
-    fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], index: int, modelled: JobEstimate | None, run: Run
-) -> RunAmount:
-    """Returns the amount of work and the rates of one instance; a measured rate replaces the modelled one."""
-    measured = fleet.measured.get((index, run.nodes))
-    if isinstance(fleet.job, NamedWork) and measured is not None:
-        return named_amount(fleet.job, measured, run.instances)
-    amount = RunAmount(NO_AMOUNT, "modelled") if modelled is None else job_amount(modelled, run.instances)
-    if measured is None:
-        return amount
-    return replace(amount, basis=measured.basis, samples_per_second=measured.samples_per_second)
 
 
 def _hours(amount: RunAmount, bill: MarketBill) -> Band | None:
