@@ -49,7 +49,7 @@ from service.domain.recommend.objective import CRITERIA, OBJECTIVES, Criterion, 
 from service.domain.recommend.peaks import usual_precisions
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.requirements import TASKS_WITHOUT_GPU, PrecisionRequirement
-from service.domain.units import HOURS_A_DAY, HOURS_A_MONTH
+from service.domain.units import HOURS_A_DAY
 
 HARDWARE_NAMES = frozenset({
     "instance", "family", "letters", "series", "gpu", "gpu_vendor", "gpu_kind", "architecture", "platform",
@@ -328,7 +328,7 @@ def _check_hours_per_day(job: Job | None, markets: Sequence[str], run: Run) -> N
 
 
 def _limits(request: RecommendRequest, job: Job | None) -> Limits:
-    limits, load = request.constraints, None if job is None else job.serving
+    limits = request.constraints
     if limits.max_usd_per_million_tokens is not None and job is not None and not tokens_per_sample(job):
         raise QuestionError(
             f"{job.model.name} has no tokens: to limit its cost, send budget_usd.",
@@ -339,9 +339,8 @@ def _limits(request: RecommendRequest, job: Job | None) -> Limits:
         budget_usd=limits.budget_usd,
         max_usd_per_million_tokens=limits.max_usd_per_million_tokens,
         safe=limits.confidence == "safe",
-        of_load=load is not None,
-        hours_a_month=HOURS_A_MONTH if load is None else load.hours_a_month,
-        **({"max_instances": _instances(request)} if load is None else load.limits),
+        load=None if job is None else job.serving,
+        max_instances=_instances(request),
     )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import inf
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +33,8 @@ from service.domain.units import SECONDS_AN_HOUR
 
 SPOT = MARKETS.index("spot")
 
-LIMITS_OF_A_LOAD = tuple(Serving().limits)
-"""Limits of a load, in the order of the columns of `load.Served`."""
-LIMITS_A_TIME = np.array([field in TIMES for field in LIMITS_OF_A_LOAD])
+LIMITS_A_TIME = np.array([field in TIMES for field in Serving().limits])
+"""Whether each limit of a load is one on a time, in the order of the columns of `load.Served`."""
 
 MISSED = 1e6
 """A number above any score: a plan that misses a limit comes after all plans that keep their limits."""
@@ -63,12 +61,11 @@ class Planner:
     def after(self, change: ChangeOfWork, types: TypeSet, catalog: Catalog) -> "Planner":
         """Returns the planner after a change of the question, with the job on these types alone if it changes."""
         planner = self.resumable if change.resumes else self
-        planner = replace(planner, limits=self.limits._replace(**dict[str, Any](change.limits)))
+        planner = replace(planner, limits=self.limits.changed(change.limits))
         job = change.job or self.fleet.job
-        if isinstance(job, Job) and job.serving is not None:
+        if isinstance(job, Job) and not change.limits.keys().isdisjoint(TIMES):
             # The instances and the layout of a load keep its limits on times.
-            times: dict[str, Any] = {field: limit for field, limit in change.limits.items() if field in TIMES}
-            job = replace(job, serving=replace(job.serving, **times)) if times else job
+            job = replace(job, serving=planner.limits.load)
         counts = change.counts or self.fleet.counts
         if isinstance(job, NamedWork) or (job, counts) == (self.fleet.job, self.fleet.counts):
             return planner
@@ -176,21 +173,21 @@ def _find_plans(catalog: Catalog, planner: Planner, candidates: CheapestOffers) 
     )
 
 
-def _limits_of_load(limits: Limits, options: NodeOptions) -> dict[str, float]:
+def _limits_of_load(limits: Limits) -> dict[str, float]:
     """Returns the limits of a load by field, infinite where none is given; empty without a load."""
-    given = {field: getattr(limits, field) for field in LIMITS_OF_A_LOAD[: options.least_together.shape[2]]}
+    given = {} if limits.load is None else limits.load.limits
     return {field: np.inf if limit is None else limit for field, limit in given.items()}
 
 
 def _serves(limits: Limits, options: NodeOptions) -> Mask:
     """Returns whether the load is served within its limits."""
-    of_load = np.array(list(_limits_of_load(limits, options).values()))
+    of_load = np.array(list(_limits_of_load(limits).values()))
     return keeps_limits(options.least_together, of_load) if len(of_load) else np.ones(options.works.shape, np.bool_)
 
 
 def _kept_of_load(limits: Limits, options: NodeOptions, within: Mask) -> dict[str, KeptLimit]:
     """Returns the limits of a load; `within` says which plans keep the other ones."""
-    of_load = _limits_of_load(limits, options)
+    of_load = _limits_of_load(limits)
     # A longer time takes fewer instances, whose cost is not known here.
     possible = options.works[:, :, None] & (within[:, :, None] | LIMITS_A_TIME[: len(of_load)])
     least = np.fmin.reduce(np.where(possible, options.least_together, np.inf), axis=0)
@@ -232,7 +229,7 @@ def _node_options(planner: Planner, candidates: CheapestOffers, catalog: Catalog
     likely = np.where(works, np.array([option.likely[types] for option in options]), np.nan)
     nodes = np.broadcast_to(np.array(planner.fleet.counts, np.float64)[:, None], works.shape)
     instances = np.array([option.fewest_instances[types] for option in options])
-    if not planner.limits.of_load:
+    if planner.limits.load is None:
         instances = np.minimum(instances, planner.limits.max_instances)
     usd_per_hour, lower_bound = hourly_prices(planner.managed_service, types, candidates.offer, catalog)
     single = _SingleInstance(
@@ -292,6 +289,7 @@ class _SingleInstance:
 def _options_without_amount(planner: Planner, single: _SingleInstance, instances: Floats) -> NodeOptions:
     """Returns the options with these instances, where nothing ends and dollars are those of an hour."""
     shape, price, rate = single.works.shape, single.usd_per_hour * instances, single.likely * instances
+    load = planner.limits.load
     limited_price = price * single.price_high if planner.limits.safe else price
     return NodeOptions(
         nodes=single.nodes,
@@ -317,13 +315,13 @@ def _options_without_amount(planner: Planner, single: _SingleInstance, instances
         hours=np.full(shape, np.nan),
         ends=single.works,
         # A month is billed as by `POST /estimate`: its hours at whole millionths of a dollar.
-        limited=_limited_dollars(
+        limited={}
+        if load is None
+        else _limited_dollars(
             planner,
-            np.round(limited_price * MICRO) * planner.limits.hours_a_month / MICRO,
-            rate * SECONDS_AN_HOUR * planner.limits.hours_a_month,
-        )
-        if planner.limits.of_load
-        else {},
+            np.round(limited_price * MICRO) * load.hours_a_month / MICRO,
+            rate * SECONDS_AN_HOUR * load.hours_a_month,
+        ),
         least_alone=single.least_alone,
         least_together=single.least_together,
         seconds_per_request=single.seconds_per_request,
@@ -456,7 +454,8 @@ def limit_checks(
 
     def check(field: str) -> Check:
         kind = LIMITS_BY_FIELD[field]
-        over_least = 1.0 if limits.max_instances < MOST_INSTANCES else kind.over_least
+        few = limits.load is not None and limits.load.max_instances < MOST_INSTANCES
+        over_least = 1.0 if few else kind.over_least
         rule = _LimitRelaxation(field, kind, over_least, fails[field], least[field], keep_none)
         return Check(kind.code, "constraint", fails[field], rule, of_plans=True, changes_plans=True)
 

@@ -104,6 +104,8 @@ def ask(job: Job | NamedWork | None = None, world: Catalog = WORLD, **given: Any
         "task": "training", "precisions": (), "objective": OBJECTIVES["cheapest"], "current_instance": None,
         "limit": 20, "per_offer": True, "job": job,
     }  # fmt: skip
+    if isinstance(job, Job):
+        given["limits"] = given.get("limits", Limits())._replace(load=job.serving)
     return recommend(question_of(**{**plain, **given, "constraints": constraints}), world)
 
 
@@ -136,24 +138,23 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
         replace(SERVING, model=replace(LARGE_MODEL, published_precision="fp16")), task="inference"
     ),
     "a load without limits": lambda: ask(
-        replace(SERVING, serving=OF_READERS), task="inference",
-        limits=Limits(of_load=True),
+        replace(SERVING, serving=OF_READERS), task="inference"
     ),
     "a load with a budget": lambda: ask(
-        replace(SERVING, serving=OF_READERS), task="inference", limits=Limits(of_load=True, budget_usd=1e9)
+        replace(SERVING, serving=OF_READERS), task="inference", limits=Limits(budget_usd=1e9)
     ),
     "a load of pictures": lambda: ask(
-        Job("inference", PICTURES, ("fp16",), serving=Serving(10.0)), task="inference", limits=Limits(of_load=True)
+        Job("inference", PICTURES, ("fp16",), serving=Serving(10.0)), task="inference"
     ),
     "a load of long prompts": lambda: ask(
         replace(SERVING, input_length=16384.0, serving=replace(OF_READERS, prompt=Length(16384.0), concurrency=4.0)),
-        task="inference", limits=Limits(of_load=True),
+        task="inference",
     ),
     "drafts of the model itself": lambda: ask(
         replace(SERVING, serving=replace(
             OF_READERS, speculative_acceptance=0.7, draft_length=5, draft_cost=None, drafter=SERVING.model
         )),
-        task="inference", limits=Limits(of_load=True),
+        task="inference",
     ),
     "conversations beyond the context": lambda: ask(
         replace(SERVING, model=model(replace(LLAMA_3_8B, context_tokens=512))), task="inference"
