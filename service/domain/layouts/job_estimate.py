@@ -7,7 +7,7 @@ from service.domain.band import Band
 from service.domain.calibration.calibration import Calibration
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.fixed_layout import FixedLayout
-from service.domain.jobs.job import Job, required_config_on, samples_of
+from service.domain.jobs.job import Job, Samples, required_config_on, samples_of
 from service.domain.layouts.checks import check_degrees, check_fixed
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import usual_layout
@@ -154,7 +154,7 @@ def _of_training(
     layout = estimate.layout
     length = config.mean_length or config.sequence_length or 0
     tokens = config.tokens_per_sample
-    samples = _samples(job, tokens, layout.global_batch)
+    samples = samples_of_runs(job, tokens, layout.global_batch)
     peak = peak_in(config, cluster.gpu, config.precision)
     hours = beyond = model = hardware = utilisation = None
     if estimate.samples_per_second is not None:
@@ -177,7 +177,7 @@ def _of_training(
 
 def _of_inference(job: Job, config: InferenceConfig, cluster: Cluster, estimate: Estimate) -> JobEstimate:
     length = config.output_length or config.mean_length or config.input_length
-    samples = _samples(job, length, estimate.concurrency or 1.0)
+    samples = samples_of_runs(job, length, estimate.concurrency or 1.0)
     hours = None
     if samples is not None and estimate.samples_per_second is not None:
         hours = estimate.samples_per_second.inverse_of(samples / SECONDS_AN_HOUR)
@@ -185,6 +185,7 @@ def _of_inference(job: Job, config: InferenceConfig, cluster: Cluster, estimate:
     return JobEstimate(config, estimate, samples, hours, beyond, None, None, None, length, peak, job)
 
 
-def _samples(job: Job, length: float, per_step: float) -> float | None:
-    samples = None if job.amount is None else samples_of(job.amount, length, per_step)
+def samples_of_runs(job: Job, length: float, samples_per_step: Samples) -> float | Samples | None:
+    """Returns the samples of all runs of a job; None without an amount. The parameters are those of `samples_of`."""
+    samples = None if job.amount is None else samples_of(job.amount, length, samples_per_step)
     return None if samples is None else samples * job.runs
