@@ -64,7 +64,7 @@ class PeakBasis:
         return replace(self, peaks=assumed_peaks(self.peaks.asked._replace(precisions=change.precisions), catalog))
 
     def checks(self, _constraints: Constraints, _catalog: Catalog) -> Iterator[Check]:
-        """Yields checks for types whose peak the objective needs and nobody knows."""
+        """Yields a check for types whose peak is unknown, if the objective needs it."""
         if self.objective.needs("speed"):
             yield Check("peak_unknown", "data", self.peaks.unknown)
 
