@@ -4,7 +4,7 @@ from service.domain.jobs.serving import Serving
 from service.domain.recommend.answer import Limits
 
 
-def test_a_limit_of_a_load_changes_in_the_load_and_others_beside_it() -> None:
+def test_a_limit_of_a_load_changes_in_the_load_and_others_in_those_of_the_job() -> None:
     limits = Limits(budget_usd=10.0, load=Serving(max_seconds_per_request=2.0, max_instances=3))
     changed = limits.changed({"max_seconds_per_request": 4.0, "budget_usd": 20.0})
     assert changed == Limits(budget_usd=20.0, load=Serving(max_seconds_per_request=4.0, max_instances=3))
