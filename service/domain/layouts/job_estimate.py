@@ -13,7 +13,14 @@ from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import usual_layout
 from service.domain.models.counts import published_training_flops_per_sample, training_flops_per_sample
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate, MemoryNeed, estimate_config, fed, overhead_beyond_steps
+from service.domain.physics.estimate import (
+    Estimate,
+    MemoryNeed,
+    estimate_config,
+    fed,
+    footprint_of,
+    overhead_beyond_steps,
+)
 from service.domain.physics.input_pipeline import feed_of
 from service.domain.physics.load import ALMOST
 from service.domain.physics.parallelism import Layout
@@ -102,7 +109,7 @@ def estimate_job_in(calibration: Calibration, job: Job, cluster: Cluster, layout
 
 def memory_of_job_in(calibration: Calibration, job: Job, cluster: Cluster, layout: Layout) -> MemoryNeed:
     """Returns the memory of the job in a layout that is known to be possible."""
-    return estimate_config(calibration, required_config_on(job, cluster.gpu), cluster, layout, timed=False).memory
+    return footprint_of(calibration, required_config_on(job, cluster.gpu), cluster, layout).memory
 
 
 def at_rate(estimated: JobEstimate, rate: Band, *, measured: bool) -> JobEstimate:
