@@ -34,7 +34,7 @@ def bill(catalog: Catalog, instance: str, region: str | None, run: BilledRun, ma
 
 
 def test_a_day_on_a_p4d_with_a_volume_and_a_terabyte_out(history: CatalogHistory) -> None:
-    run = BilledRun(Band(24, 24, 24), stored=(StoredData("volume", 500, "gp3"),), sent=(TransferredData(1000),))
+    run = BilledRun(hours=Band(24, 24, 24), stored=(StoredData("volume", 500, "gp3"),), sent=(TransferredData(1000),))
     found = bill(history.on(date(2024, 6, 1)), "aws/p4d.24xlarge", "us-east-1", run)
     assert found.complete
     assert found.usd is not None
@@ -43,7 +43,7 @@ def test_a_day_on_a_p4d_with_a_volume_and_a_terabyte_out(history: CatalogHistory
 
 
 def test_hours_were_whole_before_october_2017(history: CatalogHistory) -> None:
-    run = BilledRun(Band(1.5, 1.5, 1.5))
+    run = BilledRun(hours=Band(1.5, 1.5, 1.5))
     for day, cents in ((date(2017, 9, 30), 180), (date(2017, 10, 2), 135)):
         found = bill(history.on(day), "aws/p2.xlarge", "us-east-1", run)
         assert found.usd is not None
@@ -51,7 +51,7 @@ def test_hours_were_whole_before_october_2017(history: CatalogHistory) -> None:
 
 
 def test_spot_costs_more_than_its_hours_and_says_what_it_rests_on(history: CatalogHistory) -> None:
-    found = bill(history.on(TODAY), "gcp/a2-highgpu-8g", "us-central1", BilledRun(Band(20, 24, 30)), "spot")
+    found = bill(history.on(TODAY), "gcp/a2-highgpu-8g", "us-central1", BilledRun(hours=Band(20, 24, 30)), "spot")
     part = found.part("interruption")
     assert part.usd is not None
     assert part.usd.low < part.usd.likely < part.usd.high
@@ -96,7 +96,7 @@ def test_a_bill_in_euros_adds_up_in_both_currencies(history: CatalogHistory) -> 
     )
     offer = catalog.offers.offer(place)
     kind = catalog.instance_types[offer.instance_type]
-    run = BilledRun(Band(1 / 3, 1 / 3, 1 / 3))
+    run = BilledRun(hours=Band(1 / 3, 1 / 3, 1 / 3))
     found = bill_of(run, terms_of(catalog.reference, kind, offer, run, catalog.day, Checkpoints(30, 300)))
     assert found.currency == "EUR"
     assert found.usd is not None

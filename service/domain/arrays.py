@@ -1,6 +1,7 @@
 """Array types of the domain, and tables whose columns are arrays of equal length."""
 
 from collections.abc import Iterable
+from math import isnan
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -43,6 +44,11 @@ def _either(first: Any, second: Any, second_is_better: NDArray[np.bool_]) -> Any
         return either(first, second, second_is_better)
     # The mask has one dimension; the added ones let it apply to columns of vectors.
     return np.where(second_is_better.reshape(-1, *[1] * (first.ndim - 1)), second, first)
+
+
+def known(value: float) -> float | None:
+    """Returns the value; None for NaN."""
+    return None if isnan(value) else value
 
 
 def read_only(array: Column) -> Column:

@@ -29,7 +29,7 @@ def hours(likely: float, low: float | None = None, high: float | None = None) ->
 
 
 def run(likely_hours: float = 10.0, **given: Any) -> BilledRun:
-    return BilledRun(hours(likely_hours))._replace(**given)
+    return replace(BilledRun(hours=hours(likely_hours)), **given)
 
 
 def price(per_hour: float = 5.672, currency: str = "USD") -> HourlyPrice:

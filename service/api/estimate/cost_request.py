@@ -8,9 +8,8 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from service.api.catalog.filters import resolved
 from service.api.http.fields import LARGEST, MAX_VALUES, Amount, AtLeastOne, BodyModel, Name, Names, Positive
 from service.api.workload.workload import CheckpointRequest, ServingRequest, WorkloadRequest
-from service.domain.band import Band
 from service.domain.bill.payment_options import service_known
-from service.domain.bill.run import LONGEST_HOURS, BilledRun, StoredData, TransferredData
+from service.domain.bill.run import LONGEST_HOURS, Run, StoredData, TransferredData
 from service.domain.bill.verdict import Gate
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import Market
@@ -113,15 +112,14 @@ class CostRequest(BillingRequest):
     budget."""
 
 
-def run_of(body: BillingRequest, catalog: Catalog, nodes: int = 1, instances: int = 1) -> BilledRun:
-    """Returns the run that the body describes, without its hours. Raises `UnknownName` for an unknown commitment."""
+def run_of(body: BillingRequest, catalog: Catalog, nodes: int = 1, instances: int = 1) -> Run:
+    """Returns the run that the body describes. Raises `UnknownName` for an unknown commitment."""
     sent = (
         (body.data_transfer_out_gb, "internet", body.data_transfer_already_gb),
         (body.data_transfer_between_regions_gb, "region", 0.0),
         (body.data_transfer_between_zones_gb, "zone", 0.0),
     )
-    return BilledRun(
-        hours=Band(0.0, 0.0, 0.0),
+    return Run(
         nodes=nodes,
         instances=instances,
         setup_minutes=body.setup_minutes,

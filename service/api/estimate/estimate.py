@@ -34,9 +34,10 @@ from service.api.http.fields import BUILT_AT_FIRST_USE, Described, StatementResp
 from service.api.http.query import refuse_query
 from service.api.workload.checkpoints import assumed_of
 from service.db.live_catalog import PinnedCatalog
-from service.domain.bill.estimate import EstimateAnswer, MeasuredRate, estimate
+from service.domain.bill.estimate import EstimateAnswer, estimate
 from service.domain.bill.market_bills import WITHOUT_DATA
 from service.domain.bill.verdict import Outcome
+from service.domain.bill.work import MeasuredRate
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU
 from service.domain.evidence.named import NamedWork

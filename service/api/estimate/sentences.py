@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
+from typing import Any
 
 from service.api.estimate.response import memory_response
 from service.domain.bill.bill import MachineTime, Part, PartName, StoredVolume
@@ -11,8 +12,8 @@ from service.domain.bill.run import TransferredData
 from service.domain.bill.verdict import Verdict
 from service.domain.catalog.names import either, with_near
 from service.domain.catalog.reference import Fee
+from service.domain.codes import WarningCode
 from service.domain.jobs.stacks import UNKNOWN
-from service.domain.layouts.warnings import EstimateWarningCode
 from service.domain.layouts.would_fit import FitChange
 from service.domain.money import MICRO, Micros, number
 from service.domain.physics.estimate import MemoryNeed
@@ -34,6 +35,11 @@ DESTINATION_WORDS = {"internet": "the internet", "region": "another region", "zo
 
 Sentence = str | Callable[..., str]
 """A template or a function of the figures."""
+
+
+def text_of(sentence: Sentence, figures: Mapping[str, Any]) -> str:
+    """Returns a sentence with its figures."""
+    return sentence.format(**figures) if isinstance(sentence, str) else sentence(**figures)
 
 
 # The estimate
@@ -163,87 +169,85 @@ def _drafts_do_not_pay(steps: float, drafter: str | None, model: str) -> str:
     )
 
 
-WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
-    EstimateWarningCode.GPU_MEMORY: _gpu_memory,
-    EstimateWarningCode.HOST_MEMORY: _host_memory,
-    EstimateWarningCode.TENSOR_OVER_SLOW_LINKS: lambda tensor, crosses_nodes: (
+WARNINGS: Mapping[WarningCode, Sentence] = {
+    WarningCode.GPU_MEMORY: _gpu_memory,
+    WarningCode.HOST_MEMORY: _host_memory,
+    WarningCode.TENSOR_OVER_SLOW_LINKS: lambda tensor, crosses_nodes: (
         f"Tensor parallelism of {tensor} crosses {'nodes' if crosses_nodes else 'PCIe'}: every layer waits for it."
     ),
-    EstimateWarningCode.NETWORK_UNKNOWN: _network_unknown,
-    EstimateWarningCode.BEYOND_CONTEXT: _beyond_context,
-    EstimateWarningCode.LENGTH_UNKNOWN: _length_unknown,
-    EstimateWarningCode.REQUESTS_WAIT: (
+    WarningCode.NETWORK_UNKNOWN: _network_unknown,
+    WarningCode.BEYOND_CONTEXT: _beyond_context,
+    WarningCode.LENGTH_UNKNOWN: _length_unknown,
+    WarningCode.REQUESTS_WAIT: (
         "{running:,.0f} of {asked:,.0f} requests run at once, as many as the cache has room for and the engine takes; "
         "the time to the first token includes the wait of the others."
-    ).format,
-    EstimateWarningCode.SLOW_FIRST_TOKEN: lambda seconds, percentile, usual: (
+    ),
+    WarningCode.SLOW_FIRST_TOKEN: lambda seconds, percentile, usual: (
         f"The first token takes up to {seconds:.3g} s in {100 * percentile:g} % of requests, and MLPerf Inference v4.0 "
         f"allows a server of Llama 2 70B {usual:g} s: `max_seconds_to_first_token` limits it."
     ),
-    EstimateWarningCode.DRAFTS_DO_NOT_PAY: _drafts_do_not_pay,
-    EstimateWarningCode.NO_CLUSTER_THERE: (
+    WarningCode.DRAFTS_DO_NOT_PAY: _drafts_do_not_pay,
+    WarningCode.NO_CLUSTER_THERE: (
         "The machines are those of a marketplace, each of another owner: no network joins the {nodes} nodes."
-    ).format,
-    EstimateWarningCode.VCPUS_UNKNOWN: (
-        "The number of vCPUs is unknown: the CPUs may prepare fewer samples than the GPUs take.".format
     ),
-    EstimateWarningCode.BATCH_ASSUMED: lambda samples: (
+    WarningCode.VCPUS_UNKNOWN: (
+        "The number of vCPUs is unknown: the CPUs may prepare fewer samples than the GPUs take."
+    ),
+    WarningCode.BATCH_ASSUMED: lambda samples: (
         "No `global_batch_size` was given, so an optimizer step is taken to have "
         f"{samples:,.0f} sample{'' if samples == 1 else 's'}."
     ),
-    EstimateWarningCode.LENGTHS_ASSUMED: lengths_assumed,
-    EstimateWarningCode.HOST_BOUND: _host_bound,
-    EstimateWarningCode.IMAGES_PER_VCPU: lambda rate, vcpus, usual: (
+    WarningCode.LENGTHS_ASSUMED: lengths_assumed,
+    WarningCode.HOST_BOUND: _host_bound,
+    WarningCode.IMAGES_PER_VCPU: lambda rate, vcpus, usual: (
         f"The GPUs of a node read {_rate(rate)} images per second, and its {vcpus:g} vCPUs usually prepare "
         f"{_rate(usual)}, to which the estimate does not limit them: send `host.cpu_samples_per_second_per_vcpu`, or "
         "`host.gpu_decoding`."
     ),
-    EstimateWarningCode.SLOW_READS: _slow_reads,
-    EstimateWarningCode.PRECISION_REDUCED: "{gpu} runs {precision} only at a very low rate or by conversion.".format,
-    EstimateWarningCode.PRECISION_STORED: _precision_stored,
-    EstimateWarningCode.ATTENDS_TO_ALL: _attends_to_all,
-    EstimateWarningCode.SOFTWARE_UNRECOGNISED: _software_unrecognised,
-    EstimateWarningCode.ENGINE_OF_LANGUAGE_MODELS: (
+    WarningCode.SLOW_READS: _slow_reads,
+    WarningCode.PRECISION_REDUCED: "{gpu} runs {precision} only at a very low rate or by conversion.",
+    WarningCode.PRECISION_STORED: _precision_stored,
+    WarningCode.ATTENDS_TO_ALL: _attends_to_all,
+    WarningCode.SOFTWARE_UNRECOGNISED: _software_unrecognised,
+    WarningCode.ENGINE_OF_LANGUAGE_MODELS: (
         "{engine} is an engine for language models, and no source says that it runs {model}: the figures assume it."
-    ).format,
-    EstimateWarningCode.ENGINE_OF_EMBEDDINGS: (
+    ),
+    WarningCode.ENGINE_OF_EMBEDDINGS: (
         "{engine} embeds and ranks texts, and no source says that it writes any with {model}: the figures assume it."
-    ).format,
-    EstimateWarningCode.ENGINE_OF_INFERENCE: (
+    ),
+    WarningCode.ENGINE_OF_INFERENCE: (
         "{engine} is an engine for inference and trains nothing: the figures assume that it does. Name the framework "
         "of the training code."
-    ).format,
-    EstimateWarningCode.IMAGE_ENCODER_LEFT_OUT: lambda model, flops, of_text: (
+    ),
+    WarningCode.IMAGE_ENCODER_LEFT_OUT: lambda model, flops, of_text: (
         f"The samples have no images, so that the image encoder of {model} takes no time: send workload.image_tokens. "
         f"In a forward pass, a token of an image takes {flops / 1e9:.3g} GFLOPs more, {100 * flops / of_text:.0f} % of "
         "those in the language model."
     ),
-    EstimateWarningCode.IMAGE_ENCODER_FROZEN: (
+    WarningCode.IMAGE_ENCODER_FROZEN: (
         "The image encoder of {model} is taken as frozen, as trainers keep it by default: training it too takes more "
         "time and memory."
-    ).format,
-    EstimateWarningCode.SOFTWARE_PARTLY: _software_partly,
-    EstimateWarningCode.SOFTWARE_UNSUPPORTED: (
-        "{software} is not known to run on the {gpu}: the figures assume that it does."
-    ).format,
-    EstimateWarningCode.TASK_UNSUPPORTED: (
+    ),
+    WarningCode.SOFTWARE_PARTLY: _software_partly,
+    WarningCode.SOFTWARE_UNSUPPORTED: ("{software} is not known to run on the {gpu}: the figures assume that it does."),
+    WarningCode.TASK_UNSUPPORTED: (
         "No software is known to do {task} on {instance}: the figures assume that some does."
-    ).format,
-    EstimateWarningCode.BURSTABLE: lambda share: (
+    ),
+    WarningCode.BURSTABLE: lambda share: (
         f"Its CPUs sustain {100 * share:g} % of their speed: more takes saved credits, or costs extra."
     ),
-    EstimateWarningCode.DIMENSIONS_ASSUMED: (
+    WarningCode.DIMENSIONS_ASSUMED: (
         "Only the number of parameters is known: layers and heads are assumed to be those of {model}."
-    ).format,
-    EstimateWarningCode.EXTRAPOLATES: _extrapolates,
-    EstimateWarningCode.ENDED: ended,
+    ),
+    WarningCode.EXTRAPOLATES: _extrapolates,
+    WarningCode.ENDED: ended,
 }
-"""Texts of the risks that an estimate shows, from their figures."""
+"""Texts of the risks that an estimate shows."""
 
 
-def warning_text(warning: Statement[EstimateWarningCode]) -> str:
+def warning_text(warning: Statement[WarningCode]) -> str:
     """Returns the sentence of a risk that an estimate shows."""
-    return WARNINGS[warning.code](**warning.figures)
+    return text_of(WARNINGS[warning.code], warning.figures)
 
 
 def fit_change_text(change: FitChange, *, of_cpus: bool = False) -> str:

@@ -90,13 +90,14 @@ def priced_load(job: JobEstimate | None, bill: MarketBill) -> PricedLoadResponse
     if job is None or job.estimate.served is None:
         return None
     names = (
+        "usd_per_month",
         "usd_per_million_tokens",
         "usd_per_million_input_tokens",
         "usd_per_million_output_tokens",
         "usd_per_thousand_samples",
     )
     per_unit = shown_fields(None if bill.month is None else bill.per_unit, *names)
-    return PricedLoadResponse(**_figures(job), usd_per_month=shown(bill.month), **per_unit)
+    return PricedLoadResponse(**_figures(job), **per_unit)
 
 
 def _percentage(share: float) -> float:

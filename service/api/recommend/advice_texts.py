@@ -5,8 +5,8 @@ from datetime import date
 
 from service.api.estimate.sentences import Sentence, ended, plural
 from service.domain.catalog.hardware import InstanceType
+from service.domain.codes import AdviceCode
 from service.domain.physics.input_pipeline import CORES_PER_GPU_THAT_DECODES, USUAL_CORES_PER_GPU
-from service.domain.recommend.codes import AdviceCode
 
 Priced = tuple[float, InstanceType]
 

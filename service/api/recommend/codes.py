@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from service.api.http.fields import RequestModel, ResponseModel
+from service.domain.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.jobs.serving import MOST_INSTANCES
-from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.selection.filters import FILTER_CODES
 
 router = APIRouter(tags=["decision"])

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, create_model
 
 from service.api.catalog.filters import LIFECYCLE, MARKET, InstanceFilters, constraints_of, resolved
 from service.api.estimate.cost_request import BillingRequest, run_of, service_of
@@ -25,7 +25,7 @@ from service.api.workload.requirements import (
 )
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.payment_options import markets_of_service, markets_rented
-from service.domain.bill.run import BilledRun
+from service.domain.bill.run import Run
 from service.domain.bill.seller_terms import known_storage_class
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import WORDS
@@ -45,11 +45,11 @@ from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job, tokens_per_sample
 from service.domain.jobs.serving import MOST_INSTANCES
 from service.domain.recommend.answer import Limits, Question, WorkContext
-from service.domain.recommend.basis import usual_precisions
-from service.domain.recommend.objective import NEEDS_PRICE, NEEDS_SPEED, OBJECTIVES, TERMS, Objective
+from service.domain.recommend.objective import CRITERIA, OBJECTIVES, Criterion, Objective
+from service.domain.recommend.peaks import usual_precisions
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.requirements import TASKS_WITHOUT_GPU, PrecisionRequirement
-from service.domain.units import HOURS_A_DAY, HOURS_A_MONTH
+from service.domain.units import HOURS_A_DAY
 
 HARDWARE_NAMES = frozenset({
     "instance", "family", "letters", "series", "gpu", "gpu_vendor", "gpu_kind", "architecture", "platform",
@@ -102,23 +102,31 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     """Whether machines of a marketplace, which belong to different owners, may form a cluster."""
 
 
-class ObjectiveWeightsRequest(BodyModel):
-    """Weights of the criteria of an objective. Only their ratios matter; 0 leaves a criterion out."""
-
-    usd: Annotated[Amount, Field(description="Dollars of the job, else of an hour; less is better.")] = 0
-    hours: Annotated[Amount, Field(description="Hours of the job; less is better.")] = 0
-    samples_per_second: Annotated[Amount, Field(description="Speed; more is better.")] = 0
-    samples_per_usd: Annotated[Amount, Field(description="Samples per dollar; more is better.")] = 0
-    joules: Annotated[Amount, Field(description="Energy per sample; less is better.")] = 0
-    risk: Annotated[Amount, Field(description="Probability of an interruption; less is better.")] = 0
-    gpu_count: Annotated[Amount, Field(description="GPUs of all machines; more is better.")] = 0
-    gpu_memory_gb: Annotated[Amount, Field(description="Memory of one GPU; more is better.")] = 0
+def _weight_fields() -> dict[str, Any]:
+    """Returns the fields of `ObjectiveWeightsRequest`, as `create_model` takes them."""
+    return {
+        name: (Annotated[Amount, Field(description=f"{each.description}; {_better(each)} is better.")], 0)
+        for name, each in CRITERIA.items()
+        if each.description
+    }
 
 
-if TYPE_CHECKING:
-    NamedObjective = str  # mypy cannot know a list of names that is made from a table
+def _better(criterion: Criterion) -> str:
+    return "more" if criterion.more_is_better else "less"
+
+
+if TYPE_CHECKING:  # mypy cannot know names that are made from a table
+    NamedObjective = str
+    ObjectiveWeightsRequest = BodyModel
 else:
     NamedObjective = Literal[*OBJECTIVES]
+    ObjectiveWeightsRequest = create_model(
+        "ObjectiveWeightsRequest",
+        __base__=BodyModel,
+        __module__=__name__,
+        __doc__="Weights of the criteria of an objective. Only their ratios matter; 0 leaves a criterion out.",
+        **_weight_fields(),
+    )
 
 
 class HostPerGpuRequest(BodyModel):
@@ -156,7 +164,7 @@ class RecommendRequest(BillingRequest):
     known_at: KnownAt = None
 
 
-def _markets(request: RecommendRequest, run: BilledRun, catalog: Catalog) -> tuple[str, ...]:
+def _markets(request: RecommendRequest, run: Run, catalog: Catalog) -> tuple[str, ...]:
     """Returns the markets that take part: those requested, without spot if it is left out; else the usual ones."""
     service = service_of(request, catalog)
     rented = markets_of_service(catalog, service)
@@ -223,7 +231,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     # If nothing was measured under the name, hardware and price rank.
     named = job or named_work_of(work, catalog)
     precisions = _precisions(
-        work, catalog, has_job=job is not None, needs_peak=objective.needs(NEEDS_SPEED) and named is None
+        work, catalog, has_job=job is not None, needs_peak=objective.needs("speed") and named is None
     )
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
@@ -307,7 +315,7 @@ def _job(request: RecommendRequest, catalog: Catalog) -> Job | None:
     return replace(job, marketplace_clusters=clusters, serving=load)
 
 
-def _check_hours_per_day(job: Job | None, markets: Sequence[str], run: BilledRun) -> None:
+def _check_hours_per_day(job: Job | None, markets: Sequence[str], run: Run) -> None:
     """Raises `QuestionError` for a load of some hours a day under a commitment, whose price an hour is not its cost."""
     committed = set(markets) - {"on_demand", "spot", *run.commitments_held}
     part_time = job is not None and job.serving is not None and job.serving.hours_per_day < HOURS_A_DAY
@@ -320,7 +328,7 @@ def _check_hours_per_day(job: Job | None, markets: Sequence[str], run: BilledRun
 
 
 def _limits(request: RecommendRequest, job: Job | None) -> Limits:
-    limits, load = request.constraints, None if job is None else job.serving
+    limits = request.constraints
     if limits.max_usd_per_million_tokens is not None and job is not None and not tokens_per_sample(job):
         raise QuestionError(
             f"{job.model.name} has no tokens: to limit its cost, send budget_usd.",
@@ -331,9 +339,8 @@ def _limits(request: RecommendRequest, job: Job | None) -> Limits:
         budget_usd=limits.budget_usd,
         max_usd_per_million_tokens=limits.max_usd_per_million_tokens,
         safe=limits.confidence == "safe",
-        of_load=load is not None,
-        hours_a_month=HOURS_A_MONTH if load is None else load.hours_a_month,
-        **({"max_instances": _instances(request)} if load is None else load.limits),
+        load=None if job is None else job.serving,
+        max_instances=_instances(request),
     )
 
 
@@ -389,7 +396,7 @@ def _given_fields(request: RecommendRequest) -> frozenset[str]:
 def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:
     if isinstance(sent, str):
         return OBJECTIVES[sent]
-    named = {term: getattr(sent, term) for term in TERMS}
+    named = sent.model_dump()
     if not any(named.values()):
         raise QuestionError("An objective needs at least one weight above 0.", field=field)
     return Objective(named)
@@ -397,7 +404,7 @@ def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:
 
 def _constraints(
     request: RecommendRequest, given: Mapping[str, Any], objective: Objective, precisions: tuple[str, ...],
-    run: BilledRun, catalog: Catalog, *, has_job: bool, mainstream: bool, library: str | None,
+    run: Run, catalog: Catalog, *, has_job: bool, mainstream: bool, library: str | None,
 ) -> Constraints:  # fmt: skip
     limits, work = request.constraints, request.workload
     if limits.min_nodes > limits.max_nodes:
@@ -424,8 +431,8 @@ def _constraints(
         grows=work.growth is not None,
         in_clusters=_only_clusters(request) and not limits.allow_marketplace_clusters,
         exclude=tuple(dict.fromkeys([word for name in limits.exclude for word in _excluded_by(name, catalog)])),
-        needs_price=objective.needs(NEEDS_PRICE) or bool(limits.budget_usd or limits.max_usd_per_million_tokens),
-        needs_peak=objective.needs(NEEDS_SPEED) and not has_job,
+        needs_price=objective.needs("price") or bool(limits.budget_usd or limits.max_usd_per_million_tokens),
+        needs_peak=objective.needs("speed") and not has_job,
         managed_service=service_of(request, catalog),
         by_region=work.amount is not None and run.has_data,
         spot_refused=is_not_fault_tolerant(work),
@@ -435,7 +442,7 @@ def _constraints(
     return asked._replace(with_gpu=work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(asked, work, catalog))
 
 
-def _run(request: RecommendRequest, catalog: Catalog) -> BilledRun:
+def _run(request: RecommendRequest, catalog: Catalog) -> Run:
     """Returns what is billed besides the machines. Raises `UnknownName` for a storage class that no seller has."""
     run = run_of(request, catalog)
     for data in run.stored:

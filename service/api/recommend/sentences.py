@@ -6,27 +6,26 @@ from math import ceil
 from typing import Any
 
 from service.api.estimate.sentences import WARNINGS as WARNINGS_OF_ESTIMATES
-from service.api.estimate.sentences import Sentence, lengths_assumed, plural, readable
+from service.api.estimate.sentences import Sentence, lengths_assumed, plural, readable, text_of
 from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.advice_texts import ADVICE
 from service.api.recommend.codes import REJECTIONS
 from service.domain.bill.interruption import Expectation
 from service.domain.catalog.names import either, with_near
-from service.domain.layouts.warnings import EstimateWarningCode
+from service.domain.codes import NoteCode, ReasonCode, WarningCode
 from service.domain.recommend.answer import Choice, CitedPrior, Note, RankedOffer, Rejection, SpotEstimate
-from service.domain.recommend.codes import NoteCode, ReasonCode, WarningCode
 from service.domain.statement import Statement
 from service.domain.units import GIB
 
 
 def with_text(statement: Statement[Any]) -> StatementResponse:
     """Returns a statement with its text."""
-    return StatementResponse(statement.code, _text(SENTENCES[statement.code], statement.figures))
+    return StatementResponse(statement.code, text_of(SENTENCES[statement.code], statement.figures))
 
 
 def note_response(note: Note) -> NoteResponse:
     """Returns a note with its text."""
-    return NoteResponse(note.code, _text(NOTES[note.code], note.figures), list(note.fields))
+    return NoteResponse(note.code, text_of(NOTES[note.code], note.figures), list(note.fields))
 
 
 def rejection_text(rejection: Rejection) -> str:
@@ -42,10 +41,6 @@ def placement_text(choice: Choice, *, together: bool) -> str:
     if together:
         return f"The {choice.nodes} nodes work as one: start them {where}, close together (a placement group)."
     return f"The {choice.nodes} nodes need not be close together; the estimate assumes the network of nodes {where}."
-
-
-def _text(sentence: Sentence, figures: Mapping[str, Any]) -> str:
-    return sentence.format(**figures) if isinstance(sentence, str) else sentence(**figures)
 
 
 # Reasons
@@ -217,15 +212,6 @@ def _spot_can_be_interrupted(notice_seconds: int | None, others: int | None, uti
     return f"{taken}. Until one is replaced, the load is {of_others}{more}."
 
 
-OF_ONE_MACHINE = (
-    EstimateWarningCode.BATCH_ASSUMED,
-    EstimateWarningCode.LENGTHS_ASSUMED,
-    EstimateWarningCode.REQUESTS_WAIT,
-    EstimateWarningCode.ENDED,
-    EstimateWarningCode.TASK_UNSUPPORTED,
-)
-"""Warnings of POST /estimate that a choice does not have."""
-
 WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.PCIE_MULTI_GPU: "The {gpus} GPUs are linked by PCIe only. Training one model on all of them can be "
     "slow; measure it.",
@@ -266,13 +252,7 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.PRICE_ASSUMED: lambda note: (
         f"The price is carried over, not observed: {note or 'without a note of its origin'}."
     ),
-    **{
-        WarningCode(code): sentence
-        for code, sentence in WARNINGS_OF_ESTIMATES.items()
-        # In a recommendation, notes replace `BATCH_ASSUMED` and `LENGTHS_ASSUMED`, a rejection `REQUESTS_WAIT`, other
-        # warnings `ENDED`, and no choice lacks software for its task.
-        if code not in OF_ONE_MACHINE
-    },
+    **WARNINGS_OF_ESTIMATES,
     WarningCode.MEASUREMENT_OLD: "Last measured on {measured_on}, on {machine}; measure it again.",
     WarningCode.MEASUREMENT_OTHER_SOFTWARE: "Measured with {measured}; the workload asks for {requested}. Measure it "
     "again.",

@@ -121,7 +121,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog, layout: FixedLayoutRequest |
         has_reference=PREFERENCE_LOSSES.get(work.purpose or "", False),
         global_batch=work.global_batch_size,
         micro_batch=work.batch_size if work.task == "training" else None,
-        fixed=fixed_layout(layout, work),
+        layout=fixed_layout(layout),
         kv_precision=work.kv_cache_precision,
         input_length=work.input_length if serving is None else serving.prompt.mean,
         output_length=serving.answer.mean if serving is not None and model.generates else work.output_length,

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from service.api.http.fields import AtLeastOneOfMany, BodyModel, whole
-from service.api.workload.workload import WorkloadRequest
-from service.domain.jobs.fixed_layout import STAGE_OF_OFFLOADED_WEIGHTS, FixedLayout
+from service.domain.jobs.fixed_layout import FREE, FixedLayout
 
 Degree = Annotated[int, Field(ge=1, le=100_000), BeforeValidator(whole)]
 
@@ -39,13 +38,8 @@ class FixedLayoutRequest(BodyModel):
     """Stages of an interleaved pipeline on each group of GPUs."""
 
 
-def fixed_layout(sent: FixedLayoutRequest | None, work: WorkloadRequest) -> FixedLayout:
-    """Returns the fields of the layout that are given; a training batch per GPU is the micro-batch, and weights are
-    sharded if they are offloaded.
-    """
-    given = {} if sent is None else {name: getattr(sent, name) for name in FixedLayoutRequest.model_fields}
-    if work.task == "training" and given.get("micro_batch") is None:
-        given["micro_batch"] = work.batch_size
-    if work.offload_parameters and given.get("zero_stage") is None:
-        given["zero_stage"] = STAGE_OF_OFFLOADED_WEIGHTS
-    return FixedLayout(**given)
+def fixed_layout(sent: FixedLayoutRequest | None) -> FixedLayout:
+    """Returns the parts of a layout that are given."""
+    if sent is None:
+        return FREE
+    return FixedLayout(**{name: getattr(sent, name) for name in FixedLayoutRequest.model_fields})

@@ -10,7 +10,7 @@ import numpy as np
 
 from service.domain.arrays import Floats, Indices, Mask
 from service.domain.bill.interruption import Expected
-from service.domain.bill.run import BilledRun, StoredData, TransferredData
+from service.domain.bill.run import Run, StoredData, TransferredData
 from service.domain.bill.seller_terms import commitment_of, data_prices, fee_of, rounding_rule
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import MARKETS, UNKNOWN
@@ -75,7 +75,7 @@ class Charges:
         return elapsed_hours * (per_hour + per_machine_hour * machines) + once + once_per_machine * machines
 
 
-def charges_of(run: BilledRun, service: str | None, types: Indices, offers: Indices, catalog: Catalog) -> Charges:
+def charges_of(run: Run, service: str | None, types: Indices, offers: Indices, catalog: Catalog) -> Charges:
     """Returns the terms of a run on some offers; `types` has the instance type of each offer."""
     _, managed, unknown = catalog.derive(_premiums, service)
     data = _data_costs(run, types, offers, catalog)
@@ -155,7 +155,7 @@ def _premiums(catalog: Catalog, service: str | None) -> tuple[Floats, Mask, Mask
     return 1.0 + np.array(percent) / 100, np.array(managed, np.bool_), np.array(unknown, np.bool_)
 
 
-def _data_costs(run: BilledRun, types: Indices, offers: Indices, catalog: Catalog) -> tuple[Floats, ...]:
+def _data_costs(run: Run, types: Indices, offers: Indices, catalog: Catalog) -> tuple[Floats, ...]:
     if not run.has_data:
         return (np.zeros(len(types)),) * len(DataCost._fields)
     places, sellers = catalog.offers.places, catalog.columns.words["provider"]

@@ -1,24 +1,22 @@
 """The answer to POST /estimate: a job or a run on a machine, with its physics and its bill in every market."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
 
-from service.domain.band import Band
 from service.domain.bill.interruption import Checkpoints
 from service.domain.bill.market_bills import (
     MarketBill,
-    PricedRun,
     price_as_given,
     price_everywhere,
     price_own_machine,
     verdict_on,
 )
 from service.domain.bill.payment_options import GpuHour, cheapest_gpu_hours, payment_options
-from service.domain.bill.run import BilledRun, RunAmount
+from service.domain.bill.run import Run
 from service.domain.bill.seller_terms import is_held
 from service.domain.bill.verdict import Gate, Verdict
+from service.domain.bill.work import MeasuredRate, Physics, priced_run
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import ENDED, InstanceType
 from service.domain.catalog.offer import Market
@@ -30,26 +28,21 @@ from service.domain.catalog.software_support import (
     task_mask,
     usual_library,
 )
+from service.domain.codes import WarningCode
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork, Place
 from service.domain.evidence.published import Evidence, evidence_for
-from service.domain.jobs.config import InferenceConfig, TrainingConfig
-from service.domain.jobs.job import Amount, Job, assumed_lengths
+from service.domain.jobs.config import TrainingConfig
+from service.domain.jobs.job import Job, assumed_lengths
 from service.domain.layouts.job_estimate import Choose, JobEstimate, at_rate, estimate_job
-from service.domain.layouts.warnings import EstimateWarningCode, estimate_warnings
+from service.domain.layouts.warnings import estimate_warnings
 from service.domain.layouts.would_fit import FitChange, largest_batch, nearest_changes
-from service.domain.money import Unknown
 from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.physics.generation import ServedLoad
 from service.domain.statement import Statement, statement
-from service.domain.units import SECONDS_AN_HOUR
 from service.domain.versions import EVERY, Versions
 
-NO_AMOUNT = Unknown("No amount of work is known, so only its hours are priced.")
-ENDLESS = Unknown("A load has no end, so its cost is that of a month.")
-DOES_NOT_FIT = Unknown("The workload does not fit the machine, so it has no hours.")
-
-_Warnings = Iterator[Statement[EstimateWarningCode]]
+_Warnings = Iterator[Statement[WarningCode]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +57,16 @@ class JobQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredRate:
-    """A measured rate of one gang of nodes, and the amount of work, both in samples or both in tokens."""
-
-    per_second: float
-    unit: str
-    amount: float | None = None
-    epochs: float | None = None
-    of_gpus: float | None = None
-    """The rate of the GPUs, where the host prepares samples more slowly; `per_second` is then that of the host."""
-
-
-@dataclass(frozen=True, slots=True)
 class EstimateQuestion:
     """A job, named work, a measured rate or plain hours, on nodes of an instance type or of the caller's own machine.
 
-    `run` has no hours yet. `markets`, `regions`, `zone` and `service` do not apply to the caller's own machine.
+    `markets`, `regions`, `zone` and `service` do not apply to the caller's own machine.
     """
 
     work: JobQuestion | NamedWork | MeasuredRate | float
     instance_type: InstanceType | None
     cluster: Cluster | None
-    run: BilledRun
+    run: Run
     checkpoints: Checkpoints
     own_usd_per_hour: float | None = None
     own_watts: float | None = None
@@ -103,14 +84,6 @@ class EstimateQuestion:
     """The CUDA toolkit, kernels and libraries without which the code does not run."""
     platforms: tuple[str, ...] = ()
     """Platforms for which the code is written, by the question."""
-
-
-class Physics(NamedTuple):
-    """The work on a machine, apart from its price; None where the work has no job, or no run applies."""
-
-    job: JobEstimate | None
-    measured: NamedRate | None
-    """The rate by measured runs under the name of the work, in place of the modelled one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +104,7 @@ class EstimateAnswer:
     question: EstimateQuestion
     job: JobEstimate | None
     joules_per_sample: float | None
-    warnings: tuple[Statement[EstimateWarningCode], ...]
+    warnings: tuple[Statement[WarningCode], ...]
     evidence: tuple[Evidence, ...]
     served: ServedLoad | None
     bills: tuple[MarketBill, ...]
@@ -180,9 +153,10 @@ def estimate(
     searches.
     """
     work, cluster, calibration = question.work, question.cluster, catalog.reference.calibration
-    job, measured = physics or physics_of(question, catalog)
+    physics = physics or physics_of(question, catalog)
+    job = physics.job
     served = None if job is None else job.estimate.served
-    bills = _bills(question, job, measured, catalog)
+    bills = _bills(question, physics, catalog)
     verdict, judged = (None, None) if question.gate is None else verdict_on(bills, question.gate)
     fit_changes = batch = None
     if changes and isinstance(work, JobQuestion) and job is not None:
@@ -194,7 +168,7 @@ def estimate(
     return EstimateAnswer(
         question=question,
         job=job,
-        joules_per_sample=None if job is None else _joules_per_sample(question, job, measured),
+        joules_per_sample=None if job is None else _joules_per_sample(question, job, physics),
         warnings=tuple(_warnings(question, job, catalog)),
         evidence=() if job is None or cluster is None else evidence_for(job.config, cluster.gpu, cluster.gpus, catalog),
         served=served,
@@ -204,7 +178,7 @@ def estimate(
         verdict_on=judged,
         nearest_changes=fit_changes,
         largest_batch=batch,
-        measured=measured,
+        measured=physics.measured,
         code_change=_code_change(question, catalog),
     )
 
@@ -291,7 +265,7 @@ def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> _Warning
     machine, work = question.instance_type, question.work
     task = None if machine is None or not isinstance(work, JobQuestion) else work.job.task
     if machine is not None and task and not catalog.derive(task_mask, task)[catalog.index_of[machine.id]]:
-        yield statement(EstimateWarningCode.TASK_UNSUPPORTED, task=task, instance=machine.id)
+        yield statement(WarningCode.TASK_UNSUPPORTED, task=task, instance=machine.id)
         return
     gpu = question.cluster.gpu
     usual, needed = _usual_library(question.work), (*question.software, *question.libraries)
@@ -301,10 +275,10 @@ def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> _Warning
         level = support_by(rules, versions)
         if level not in RUNS and software != usual:
             named = f"{software} {versions}".strip()
-            yield statement(EstimateWarningCode.SOFTWARE_UNSUPPORTED, software=named, gpu=gpu.name)
+            yield statement(WarningCode.SOFTWARE_UNSUPPORTED, software=named, gpu=gpu.name)
         elif level != RUNS[0]:
             remark = next((rule.note for rule in rules if rule.note), None)
-            yield statement(EstimateWarningCode.SOFTWARE_PARTLY, software=((software, remark),))
+            yield statement(WarningCode.SOFTWARE_PARTLY, software=((software, remark),))
 
 
 def _usual_library(work: object) -> str | None:
@@ -317,13 +291,13 @@ def _usual_library(work: object) -> str | None:
 def _warnings(question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog) -> _Warnings:
     work, cluster, machine = question.work, question.cluster, question.instance_type
     if isinstance(work, MeasuredRate) and work.of_gpus is not None:
-        yield statement(EstimateWarningCode.HOST_BOUND, rate=work.of_gpus, fed=work.per_second)
+        yield statement(WarningCode.HOST_BOUND, rate=work.of_gpus, fed=work.per_second)
     if job is not None and cluster is not None:
         yield from estimate_warnings(job, cluster)
         yield from _batch_warnings(job)
         alone = machine is not None and catalog.derive(without_cluster)[catalog.index_of[machine.id]]
         if alone and cluster.nodes > 1:
-            yield statement(EstimateWarningCode.NO_CLUSTER_THERE, nodes=cluster.nodes)
+            yield statement(WarningCode.NO_CLUSTER_THERE, nodes=cluster.nodes)
     yield from _software_warnings(question, catalog)
     if machine is not None:
         yield from _machine_warnings(machine, catalog)
@@ -332,56 +306,48 @@ def _warnings(question: EstimateQuestion, job: JobEstimate | None, catalog: Cata
 def _machine_warnings(machine: InstanceType, catalog: Catalog) -> _Warnings:
     """Yields the share of its speed that a burstable type sustains, and the end of a type on the catalog's day."""
     if machine.cpu_baseline_share is not None:
-        yield statement(EstimateWarningCode.BURSTABLE, share=machine.cpu_baseline_share)
+        yield statement(WarningCode.BURSTABLE, share=machine.cpu_baseline_share)
     event = machine.event_on(catalog.day)
     if event is not None and event.state in ENDED:
-        yield statement(EstimateWarningCode.ENDED, instance=machine.id, state=event.state, since=event.starts_on)
+        yield statement(WarningCode.ENDED, instance=machine.id, state=event.state, since=event.starts_on)
 
 
 def _batch_warnings(job: JobEstimate) -> _Warnings:
     """Yields what is assumed of a batch or a sample, and requests that wait, which a recommendation rejects."""
     estimate, asked = job.estimate, job.job.concurrency
     if lengths := assumed_lengths(job.job):
-        yield statement(EstimateWarningCode.LENGTHS_ASSUMED, lengths=lengths, speech=job.job.model.family == "speech")
+        yield statement(WarningCode.LENGTHS_ASSUMED, lengths=lengths, speech=job.job.model.family == "speech")
     if isinstance(job.config, TrainingConfig) and job.config.global_batch is None:
-        yield statement(EstimateWarningCode.BATCH_ASSUMED, samples=estimate.layout.global_batch)
+        yield statement(WarningCode.BATCH_ASSUMED, samples=estimate.layout.global_batch)
     if not job.job.serves or estimate.served is not None or not asked or not estimate.concurrency:
         return
     # A replica runs whole requests, so a missing fraction of one is ignored.
     if job.fits and estimate.concurrency <= asked - 1:
-        yield statement(EstimateWarningCode.REQUESTS_WAIT, asked=asked, running=estimate.concurrency)
+        yield statement(WarningCode.REQUESTS_WAIT, asked=asked, running=estimate.concurrency)
 
 
-def _joules_per_sample(question: EstimateQuestion, job: JobEstimate, measured: NamedRate | None) -> float | None:
+def _joules_per_sample(question: EstimateQuestion, job: JobEstimate, physics: Physics) -> float | None:
     """Returns the power of all nodes, as given or measured with the work, else as rated, divided by the likely rate."""
     cluster, rate = question.cluster, job.estimate.samples_per_second
-    run = measured.evidence if measured is not None and measured.basis == "measured" else None
-    of_node = question.own_watts or (run and run.watts)
-    if of_node:
-        # The catalog states the power of a GPU.
-        watts = of_node * question.run.nodes
-    elif cluster is None or cluster.gpu.tdp_watts is None:
-        return None
-    else:
-        watts = cluster.gpu.tdp_watts * cluster.gpus
-    return None if rate is None else watts / rate.likely
+    tdp = None if cluster is None else cluster.gpu.tdp_watts
+    rated = None if cluster is None or tdp is None else tdp * cluster.gpus_per_node
+    watts = question.own_watts or physics.watts_of_node(rated)
+    return None if watts is None or rate is None else watts * question.run.nodes / rate.likely
 
 
 # The bills
 
 
-def _bills(
-    question: EstimateQuestion, job: JobEstimate | None, measured: NamedRate | None, catalog: Catalog
-) -> tuple[MarketBill, ...]:
+def _bills(question: EstimateQuestion, physics: Physics, catalog: Catalog) -> tuple[MarketBill, ...]:
     work, instance_type = question.work, question.instance_type
-    amount = _run_amount(work, job, measured, question.run.instances)
-    priced = PricedRun.of(question.run, amount, question.checkpoints, None if job is None else job.estimate.served)
+    done = work.job if isinstance(work, JobQuestion) else work
+    priced = priced_run(done, physics, question.run, question.checkpoints)
     if instance_type is None:
         return (price_own_machine(priced, question.own_usd_per_hour, catalog),)
     if question.usd_per_hour:
         return price_as_given(priced, question.usd_per_hour, instance_type, catalog)
     # Plain hours may be of a training run, so managed training is offered for them as well.
-    task = work.job.task if isinstance(work, JobQuestion) else work.task if isinstance(work, NamedWork) else "training"
+    task = done.task if isinstance(done, Job | NamedWork) else "training"
     options = payment_options(
         catalog,
         instance_type,
@@ -392,86 +358,6 @@ def _bills(
         training=task == "training",
     )
     return price_everywhere(priced, instance_type, options, catalog)
-
-
-def _run_amount(
-    work: JobQuestion | NamedWork | MeasuredRate | float,
-    job: JobEstimate | None,
-    measured: NamedRate | None,
-    instances: int,
-) -> RunAmount:
-    """Returns the hours of each machine and the amount of work. Instances share the work, but not plain hours."""
-    if isinstance(work, MeasuredRate):
-        return _measured_amount(work, instances)
-    if isinstance(work, NamedWork):
-        assert measured is not None
-        return named_amount(work, measured, instances)
-    if isinstance(work, JobQuestion):
-        assert job is not None
-        amount = job_amount(job, instances)
-        return amount if measured is None else replace(amount, basis=measured.basis)
-    return RunAmount(Band(work, work, work), "given")
-
-
-def named_amount(work: NamedWork, rate: NamedRate, instances: int) -> RunAmount:
-    """Returns the samples of all runs, which the instances share, at the rate of one machine for this named work."""
-    per_second, given = rate.samples_per_second, work.amount
-    amount = RunAmount(NO_AMOUNT, rate.basis, samples_per_second=per_second)
-    if given is None or given.samples is None:
-        return amount
-    samples = given.samples * work.runs
-    return replace(
-        amount,
-        hours=per_second.inverse_of(samples / SECONDS_AN_HOUR).times(1 / instances),
-        samples=samples,
-        epochs=None if given.epochs is None else given.epochs * work.runs,
-    )
-
-
-def _measured_amount(work: MeasuredRate, instances: int) -> RunAmount:
-    hours: Band | Unknown = NO_AMOUNT
-    if work.amount is not None:
-        likely = work.amount / (work.per_second * instances) / SECONDS_AN_HOUR
-        hours = Band(likely, likely, likely)
-    if work.unit == "tokens":
-        return RunAmount(hours, "measured", tokens=work.amount, epochs=work.epochs)
-    rate = Band(work.per_second, work.per_second, work.per_second)
-    return RunAmount(hours, "measured", samples=work.amount, epochs=work.epochs, samples_per_second=rate)
-
-
-def job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
-    """Returns the amount of a job, which independent instances share, and the rates of one instance."""
-    job, estimated = estimate.job, estimate.estimate
-    inference, given = job.task == "inference", job.amount or Amount()
-    length = estimate.tokens_per_sample
-    tokens, epochs = (None if each is None else each * job.runs for each in (given.tokens, given.epochs))
-    # Tokens given by the caller are exact; samples x mean length are not.
-    if tokens is None and estimate.samples is not None and length:
-        tokens = estimate.samples * length
-    no_hours = DOES_NOT_FIT if not estimate.fits else NO_AMOUNT if job.serving is None else ENDLESS
-    return RunAmount(
-        hours=no_hours if estimate.hours is None else estimate.hours.times(1 / instances),
-        basis="modelled",
-        samples=estimate.samples,
-        tokens=tokens,
-        epochs=epochs,
-        samples_per_second=estimated.samples_per_second,
-        input_tokens_per_second=estimated.prefill_tokens_per_second,
-        output_tokens_per_second=_rate_of_answers(estimate) if inference else None,
-    )
-
-
-def _rate_of_answers(estimate: JobEstimate) -> Band | None:
-    """Returns output tokens per second of the time in which no prompts are read.
-
-    A request then costs its prompt at the price by the prompt rate, and its answer at the price by this rate.
-    """
-    estimated, rate = estimate.estimate, estimate.estimate.tokens_per_second
-    prompts, requests = estimated.prefill_tokens_per_second, estimated.samples_per_second
-    if rate is None or prompts is None or requests is None or not isinstance(estimate.config, InferenceConfig):
-        return rate
-    share = requests.likely * estimate.config.input_length / prompts.likely
-    return rate.times(1.0 / (1.0 - share)) if share < 1.0 else rate
 
 
 def _elsewhere(question: EstimateQuestion, bills: Sequence[MarketBill], catalog: Catalog) -> tuple[Elsewhere, ...]:

@@ -8,10 +8,9 @@ from service.domain.bill.bill import Bill, HourlyPrice, SellerTerms, bill_of, wi
 from service.domain.bill.commitments import CommittedCost, committed_cost
 from service.domain.bill.interruption import Checkpoints, break_even_rate
 from service.domain.bill.payment_options import PaymentOption, on_demand_offer
-from service.domain.bill.run import BilledRun, RunAmount
+from service.domain.bill.run import BilledRun, Run, RunAmount
 from service.domain.bill.seller_terms import hourly_price, known_storage_class, terms_of
-from service.domain.bill.serving import CERTAIN, cost_of_load
-from service.domain.bill.unit_costs import UnitCosts, unit_costs
+from service.domain.bill.unit_costs import CERTAIN, UnitCosts, costs_of_load, unit_costs
 from service.domain.bill.verdict import Gate, Verdict, verdict
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
@@ -27,20 +26,20 @@ WITHOUT_DATA = "A month of a load is the time of its machines, without storage a
 
 @dataclass(frozen=True, slots=True)
 class PricedRun:
-    """A run that is about to be priced. `run` has the hours of `amount`, or none where they are unknown."""
+    """A run that is about to be priced. `run` is a `BilledRun` where the hours of `amount` are known."""
 
-    run: BilledRun
+    run: Run
     amount: RunAmount
     checkpoints: Checkpoints
     served: ServedLoad | None = None
 
     @classmethod
-    def of(cls, run: BilledRun, amount: RunAmount, checkpoints: Checkpoints, served: ServedLoad | None) -> "PricedRun":
+    def of(cls, run: Run, amount: RunAmount, checkpoints: Checkpoints, served: ServedLoad | None) -> "PricedRun":
         """Gives a run without hours those of an amount of work, and the run of a load as many instances as it needs."""
         hours = amount.billable_hours
         if served is not None:
-            run = run._replace(instances=round(served.instances.likely))
-        timed = run if isinstance(hours, Unknown) else run._replace(hours=hours, basis=amount.basis)
+            run = replace(run, instances=round(served.instances.likely))
+        timed = run if isinstance(hours, Unknown) else run.lasting(hours, amount.basis)
         return cls(timed, amount, checkpoints, served)
 
 
@@ -61,8 +60,7 @@ class BreakEven:
 class MarketBill:
     """The finished bill of a run in one market. `option` is None for the caller's own machine.
 
-    `usd_micros_per_hour` is the price of one machine without the premium of a managed service, and `month` the cost of
-    serving the load for a month.
+    `usd_micros_per_hour` is the price of one machine without the premium of a managed service.
     """
 
     priced: PricedRun
@@ -72,7 +70,6 @@ class MarketBill:
     bill: Bill | None
     missing: tuple[str, ...]
     per_unit: UnitCosts
-    month: Micros | None
     commitment: CommittedCost | None = None
     break_even: BreakEven | None = None
 
@@ -85,6 +82,11 @@ class MarketBill:
     def hours_a_month(self) -> float:
         """Hours of a month in which each machine of a load is paid for: all of them under a commitment."""
         return _paid_hours(self.priced, self.terms)
+
+    @property
+    def month(self) -> Micros | None:
+        """Returns the cost of serving the load for a month; None without a load."""
+        return self.per_unit.usd_per_month
 
     @property
     def usd(self) -> Micros | None:
@@ -176,24 +178,14 @@ def _market_bill(
 ) -> MarketBill:
     bill, hours, served, nodes = None, priced.amount.billable_hours, priced.served, priced.run.nodes
     paid = with_premium(usd_micros_per_hour, terms.fee)
-    if isinstance(hours, Unknown):
-        missing = tuple(each.reason for each in (terms.price, terms.fee, hours) if isinstance(each, Unknown))
-    else:
+    if isinstance(priced.run, BilledRun):
         bill = bill_of(priced.run, terms)
         missing = bill.missing
+    else:
+        missing = tuple(each.reason for each in (terms.price, terms.fee, hours) if isinstance(each, Unknown))
     factors = CERTAIN if isinstance(terms.price, Unknown) else terms.price.factors
-    load = None if served is None else cost_of_load(served, paid, nodes, factors, _paid_hours(priced, terms))
+    load = None if served is None else costs_of_load(served, paid, nodes, factors, _paid_hours(priced, terms))
     gang_micros = None if paid is None else paid * nodes
-    per_unit = unit_costs(None if bill is None else bill.usd, priced.amount, gang_micros)
-    if load is not None:
-        per_unit = replace(
-            per_unit,
-            usd_per_million_tokens=load.per_million_tokens,
-            usd_per_million_input_tokens=load.per_million_input_tokens,
-            usd_per_million_output_tokens=load.per_million_output_tokens,
-            usd_per_thousand_samples=load.per_thousand_requests,
-            samples_per_usd=load.requests_per_usd,
-        )
     return MarketBill(
         priced=priced,
         option=option,
@@ -201,8 +193,7 @@ def _market_bill(
         usd_micros_per_hour=usd_micros_per_hour,
         bill=bill,
         missing=missing,
-        per_unit=per_unit,
-        month=None if load is None else load.month,
+        per_unit=load or unit_costs(None if bill is None else bill.usd, priced.amount, gang_micros),
     )
 
 
@@ -248,7 +239,7 @@ def _compared(
             bill.terms.rate,
             held=not isinstance(bill.terms.rule, Commitment),
         )
-    if plain is not None and bill.bill is not None:
+    if plain is not None and isinstance(priced.run, BilledRun):
         # The on-demand bill is through the same service, so that both have its premium.
         option = PaymentOption(plain, paid.service)
         if option not in totals:

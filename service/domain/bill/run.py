@@ -1,8 +1,7 @@
 """A run before it is priced: its work, its machines, and the data stored and sent with it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import isfinite
-from typing import NamedTuple
 
 from service.domain.band import Band
 from service.domain.errors import ImpossibleRun
@@ -53,21 +52,17 @@ class RunAmount:
         return self.hours
 
 
-class BilledRun(NamedTuple):
-    """Hours of uninterrupted work on each of `nodes` x `instances` machines, and the data that belongs to the run.
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The machines of a run, `nodes` of which work as one gang and `instances` independently, and its other charges."""
 
-    `nodes` work as one gang, `instances` independently. `idle_fraction` is the share of the paid time in which nothing
-    runs. `basis` says where the hours come from: `given`, `measured`, `scaled`, `modelled` or `peak`.
-    """
-
-    hours: Band
     nodes: int = 1
     instances: int = 1
     setup_minutes: float = 0.0
     idle_fraction: float = 0.0
+    """Share of the paid time in which nothing runs."""
     stored: tuple[StoredData, ...] = ()
     sent: tuple[TransferredData, ...] = ()
-    basis: str = "given"
     commitments_held: tuple[str, ...] = ()
     """Terms that the caller pays for anyway, or `reserved` for all: under these, the run pays its own hours."""
 
@@ -81,9 +76,25 @@ class BilledRun(NamedTuple):
         """Whether storage or transfer is part of the bill."""
         return bool(self.stored or self.sent)
 
+    def lasting(self, hours: Band, basis: str = "given") -> "BilledRun":
+        """Returns the run with its hours."""
+        return BilledRun(*(getattr(self, field.name) for field in fields(Run)), hours=hours, basis=basis)
 
-ONE_MACHINE = BilledRun(Band(0.0, 0.0, 0.0))
-"""A run without set-up, idle time or data, whose hours are not known yet."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BilledRun(Run):
+    """A run whose hours are known.
+
+    `basis` says where the hours come from: `given`, `measured`, `scaled`, `modelled` or `peak`.
+    """
+
+    hours: Band
+    """Hours of uninterrupted work on each machine."""
+    basis: str = "given"
+
+
+ONE_MACHINE = Run()
+"""One machine for a run without set-up, idle time or data."""
 
 
 def check(run: BilledRun) -> None:

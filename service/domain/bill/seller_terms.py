@@ -6,7 +6,7 @@ from datetime import date
 from service.domain.band import Band
 from service.domain.bill.bill import HourlyPrice, SellerTerms, ServiceFee, bill_of
 from service.domain.bill.interruption import Checkpoints, Expectation, expect_by_prior
-from service.domain.bill.run import BilledRun, StoredData, TransferredData
+from service.domain.bill.run import BilledRun, Run, StoredData, TransferredData
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.history import day_of
 from service.domain.catalog.names import unknown
@@ -36,13 +36,15 @@ def terms_of(
     reference: Reference,
     instance_type: InstanceType,
     offer: Offer,
-    run: BilledRun,
+    run: Run,
     day: date,
     checkpoints: Checkpoints,
     *,
     service: str | None = None,
 ) -> SellerTerms:
     """Returns the terms of a run on an offer on a day, rented plainly or through a managed `service`.
+
+    They have interruptions only for a run whose hours are known.
 
     Raises `UnknownName` for a storage class that no provider has.
     """
@@ -98,7 +100,7 @@ def likely_usd_micros(
     reference: Reference, instance_type: InstanceType, offer: Offer, day: date, hours: float, nodes: int
 ) -> int | None:
     """Returns the likely cost of some hours on nodes of an offer, under the terms of a day; None if it is unknown."""
-    run = BilledRun(Band(hours, hours, hours), nodes)
+    run = Run(nodes).lasting(Band(hours, hours, hours))
     usd = bill_of(run, terms_of(reference, instance_type, offer, run, day, Checkpoints())).usd
     return None if usd is None else usd.likely
 
@@ -134,9 +136,11 @@ def fee_of(fees: Sequence[Fee], instance_type: InstanceType, service: str | None
 
 
 def _interruptions_of(
-    reference: Reference, instance_type: InstanceType, offer: Offer, run: BilledRun, day: date, checkpoints: Checkpoints
+    reference: Reference, instance_type: InstanceType, offer: Offer, run: Run, day: date, checkpoints: Checkpoints
 ) -> Expectation | Unknown | None:
     gpu = instance_type.gpu.id if instance_type.gpu else None
+    if not isinstance(run, BilledRun):
+        return None
     prior = prior_of(reference.interruption_priors, instance_type.provider, offer.market, gpu, day)
     # An unknown rate counts only where machines are reclaimed; elsewhere it would make every bill incomplete.
     if isinstance(prior, Unknown) and offer.market in UNINTERRUPTED:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import date
+from operator import itemgetter
 from typing import Literal, NamedTuple, get_args
 
 from service.domain.catalog.precision import ENOUGH, Rate, SupportAsked, format_of, runs_as
@@ -321,6 +322,15 @@ class InstanceType:
             return {"fp32": fp32, "fp64": fp32 and fp32 / 2}.get(precision)
         peak = self.gpu.tflops(precision)
         return None if peak is None else peak * self.gpu_count
+
+    def fastest(self, precisions: Iterable[str]) -> tuple[str | None, float | None]:
+        """Returns which of the precisions that the GPUs run has the highest known peak, and this peak as `tflops`.
+
+        Both are None if no such peak is known.
+        """
+        run = [name for name in precisions if self.gpu is not None and self.gpu.runs(name)]
+        peaks = [(name, peak) for name in run if (peak := self.tflops(name)) is not None]
+        return max(peaks, key=itemgetter(1), default=(None, None))
 
     def state_on(self, day: date) -> LifecycleState | None:
         """Returns the state in force on a day; None before it was announced."""

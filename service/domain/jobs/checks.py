@@ -142,7 +142,7 @@ def _check_offload(job: Job) -> None:
             "offload_parameters out, or name a framework that does, such as deepspeed.",
             field="workload.offload_parameters",
         )
-    if job.fixed.zero_stage not in (None, STAGE_OF_OFFLOADED_WEIGHTS):
+    if job.layout.zero_stage not in (None, STAGE_OF_OFFLOADED_WEIGHTS):
         raise QuestionError(
             f"offload_parameters needs zero_stage {STAGE_OF_OFFLOADED_WEIGHTS}, which shards weights.", field="layout"
         )

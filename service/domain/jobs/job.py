@@ -1,9 +1,10 @@
 """Jobs: workloads with resolved names and defaults, and their configuration on a GPU."""
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
+from service.domain.arrays import Floats
 from service.domain.catalog.hardware import CPU, Gpu, peak_flops
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS, bytes_per_value, format_of, runs_as
 from service.domain.errors import QuestionError
@@ -22,6 +23,7 @@ from service.domain.jobs.serving import Serving
 from service.domain.jobs.stacks import PLATFORMS_WITH_STACKS, UNKNOWN, SoftwareStack
 from service.domain.models.model import Model, Transformer
 
+Samples = TypeVar("Samples", float, Floats)
 Task = Literal["training", "inference"]
 JOB_PRECISIONS: dict[str, tuple[str, ...]] = {
     "training": USUAL_PRECISIONS,
@@ -92,8 +94,8 @@ class Job:
     global_batch: int | None = None
     micro_batch: int | None = None
     """Training samples per GPU in one pass."""
-    fixed: FixedLayout = FREE
-    """The parts of the layout that the caller fixes, and those that other fields fix; see `in_any_layout`."""
+    layout: FixedLayout = FREE
+    """The parts of the layout that the caller fixes; `fixed` has those that other fields imply as well."""
     flash_attention: bool | None = None
     mixed_precision: bool | None = None
     chunked_loss: bool = False
@@ -129,14 +131,21 @@ class Job:
     """The model whose dimensions are assumed, for a language model of which only the parameters are known."""
 
     @property
+    def fixed(self) -> FixedLayout:
+        """The fixed parts of the layout: as the caller says, else as the batch of a GPU and offloaded weights imply."""
+        micro_batch, stage = self.layout.micro_batch or self.micro_batch, self.layout.zero_stage
+        if stage is None and self.offload_parameters:
+            stage = STAGE_OF_OFFLOADED_WEIGHTS
+        return replace(self.layout, micro_batch=micro_batch, zero_stage=stage)
+
+    @property
     def in_any_layout(self) -> "Job":
-        """The job with no part of its layout fixed but those that its other fields fix."""
-        stage = STAGE_OF_OFFLOADED_WEIGHTS if self.offload_parameters else None
-        return replace(self, fixed=FixedLayout(micro_batch=self.micro_batch, zero_stage=stage))
+        """The job without the parts of a layout that the caller fixes."""
+        return replace(self, layout=FREE)
 
     @property
     def layout_is_fixed(self) -> bool:
-        """Whether the caller fixes a part of the layout that no other field fixes."""
+        """Whether the caller fixes a part of the layout that no other field implies."""
         return self.fixed != self.in_any_layout.fixed
 
     @property
@@ -365,18 +374,13 @@ def tokens_per_sample(job: Job) -> float:
     return output_length(job) or job.mean_length or input_length(job)
 
 
-def samples_of(amount: Amount, length: float, samples_per_step: Sequence[float] | float) -> float | None:
-    """Returns the samples of an amount; None if unknown. `length` is the tokens of a sample, 0 if unknown.
-
-    An amount in steps cannot be converted if `samples_per_step` is not a single number.
-    """
+def samples_of(amount: Amount, length: float, samples_per_step: Samples) -> float | Samples | None:
+    """Returns the samples of an amount; None if unknown. `length` is the tokens of a sample, 0 if unknown."""
     if amount.samples is not None:
         return amount.samples
     if amount.tokens is not None:
         return amount.tokens / length if length else None
-    if amount.steps is not None and isinstance(samples_per_step, int | float):
-        return amount.steps * samples_per_step
-    return None
+    return None if amount.steps is None else amount.steps * samples_per_step
 
 
 def _precision_on(job: Job, gpu: Gpu) -> str | None:

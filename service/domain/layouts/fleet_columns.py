@@ -15,7 +15,7 @@ from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import Gpu, InstanceType
 from service.domain.groups import grouped, one_of_each
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
-from service.domain.jobs.job import Job, config_on, gpu_traits, samples_of
+from service.domain.jobs.job import Job, config_on, gpu_traits
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.best_layouts import BestLayouts, LayoutFigures, no_figures
 from service.domain.layouts.cluster_table import ClusterTable, Machines, distinct
@@ -25,6 +25,7 @@ from service.domain.layouts.inference_search import (
     inference_bands,
     where_inference_fits,
 )
+from service.domain.layouts.job_estimate import samples_of_runs
 from service.domain.layouts.training_search import (
     fastest_training_layouts,
     training_bands,
@@ -369,11 +370,8 @@ def _inference_columns(
 
 def _samples(job: Job, length: float, per_step: Floats) -> Floats:
     """Returns the samples of the whole amount of all runs; 1 without an amount."""
-    if job.amount is None:
-        return np.ones(len(per_step))
-    if job.amount.steps is not None:
-        return job.runs * job.amount.steps * per_step
-    return np.full(len(per_step), job.runs * (samples_of(job.amount, length, 1.0) or 1.0))
+    samples = samples_of_runs(job, length, per_step)
+    return np.full(len(per_step), 1.0 if samples is None else samples)
 
 
 def _columns(

@@ -7,13 +7,20 @@ from service.domain.band import Band
 from service.domain.calibration.calibration import Calibration
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.fixed_layout import FixedLayout
-from service.domain.jobs.job import Job, required_config_on, samples_of
+from service.domain.jobs.job import Job, Samples, required_config_on, samples_of
 from service.domain.layouts.checks import check_degrees, check_fixed
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import usual_layout
 from service.domain.models.counts import published_training_flops_per_sample, training_flops_per_sample
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate, MemoryNeed, estimate_config, fed, overhead_beyond_steps
+from service.domain.physics.estimate import (
+    Estimate,
+    MemoryNeed,
+    estimate_config,
+    fed,
+    footprint_of,
+    overhead_beyond_steps,
+)
 from service.domain.physics.input_pipeline import feed_of
 from service.domain.physics.load import ALMOST
 from service.domain.physics.parallelism import Layout
@@ -102,7 +109,7 @@ def estimate_job_in(calibration: Calibration, job: Job, cluster: Cluster, layout
 
 def memory_of_job_in(calibration: Calibration, job: Job, cluster: Cluster, layout: Layout) -> MemoryNeed:
     """Returns the memory of the job in a layout that is known to be possible."""
-    return estimate_config(calibration, required_config_on(job, cluster.gpu), cluster, layout, timed=False).memory
+    return footprint_of(calibration, required_config_on(job, cluster.gpu), cluster, layout).memory
 
 
 def at_rate(estimated: JobEstimate, rate: Band, *, measured: bool) -> JobEstimate:
@@ -154,7 +161,7 @@ def _of_training(
     layout = estimate.layout
     length = config.mean_length or config.sequence_length or 0
     tokens = config.tokens_per_sample
-    samples = _samples(job, tokens, layout.global_batch)
+    samples = samples_of_runs(job, tokens, layout.global_batch)
     peak = peak_in(config, cluster.gpu, config.precision)
     hours = beyond = model = hardware = utilisation = None
     if estimate.samples_per_second is not None:
@@ -177,7 +184,7 @@ def _of_training(
 
 def _of_inference(job: Job, config: InferenceConfig, cluster: Cluster, estimate: Estimate) -> JobEstimate:
     length = config.output_length or config.mean_length or config.input_length
-    samples = _samples(job, length, estimate.concurrency or 1.0)
+    samples = samples_of_runs(job, length, estimate.concurrency or 1.0)
     hours = None
     if samples is not None and estimate.samples_per_second is not None:
         hours = estimate.samples_per_second.inverse_of(samples / SECONDS_AN_HOUR)
@@ -185,6 +192,7 @@ def _of_inference(job: Job, config: InferenceConfig, cluster: Cluster, estimate:
     return JobEstimate(config, estimate, samples, hours, beyond, None, None, None, length, peak, job)
 
 
-def _samples(job: Job, length: float, per_step: float) -> float | None:
-    samples = None if job.amount is None else samples_of(job.amount, length, per_step)
+def samples_of_runs(job: Job, length: float, samples_per_step: Samples) -> float | Samples | None:
+    """Returns the samples of all runs of a job; None without an amount. The parameters are those of `samples_of`."""
+    samples = None if job.amount is None else samples_of(job.amount, length, samples_per_step)
     return None if samples is None else samples * job.runs

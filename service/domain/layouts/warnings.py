@@ -1,10 +1,10 @@
 """Risks that an estimate of a job shows, as codes and figures."""
 
 from collections.abc import Iterator
-from enum import StrEnum
 
 from service.domain.catalog.hardware import CPU, Gpu
 from service.domain.catalog.precision import bytes_per_value
+from service.domain.codes import WarningCode
 from service.domain.jobs.config import USUAL_CONFIDENCE, Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, input_length, only_stores, output_length
 from service.domain.jobs.stacks import UNKNOWN
@@ -24,60 +24,23 @@ USUAL_SECONDS_TO_FIRST_TOKEN = 2.0
 """Longest time to the first token of a server of Llama 2 70B in MLPerf Inference v4.0 (published on 2024-03-27)."""
 
 
-class EstimateWarningCode(StrEnum):
-    """A risk of running a job on a cluster."""
-
-    GPU_MEMORY = "gpu_memory"
-    HOST_MEMORY = "host_memory"
-    TENSOR_OVER_SLOW_LINKS = "tensor_over_slow_links"
-    NETWORK_UNKNOWN = "network_unknown"
-    NO_CLUSTER_THERE = "no_cluster_there"
-    VCPUS_UNKNOWN = "vcpus_unknown"
-    BEYOND_CONTEXT = "beyond_context"
-    LENGTH_UNKNOWN = "length_unknown"
-    REQUESTS_WAIT = "requests_wait"
-    SLOW_FIRST_TOKEN = "slow_first_token"  # noqa: S105 - a token of an answer
-    DRAFTS_DO_NOT_PAY = "drafts_do_not_pay"
-    BATCH_ASSUMED = "batch_assumed"
-    LENGTHS_ASSUMED = "lengths_assumed"
-    HOST_BOUND = "host_bound"
-    IMAGES_PER_VCPU = "images_per_vcpu"
-    SLOW_READS = "slow_reads"
-    PRECISION_REDUCED = "precision_reduced"
-    PRECISION_STORED = "precision_stored"
-    ATTENDS_TO_ALL = "attends_to_all"
-    SOFTWARE_UNRECOGNISED = "software_unrecognised"
-    ENGINE_OF_LANGUAGE_MODELS = "engine_of_language_models"
-    ENGINE_OF_EMBEDDINGS = "engine_of_embeddings"
-    ENGINE_OF_INFERENCE = "engine_of_inference"
-    IMAGE_ENCODER_LEFT_OUT = "image_encoder_left_out"
-    IMAGE_ENCODER_FROZEN = "image_encoder_frozen"
-    SOFTWARE_PARTLY = "software_partly"
-    SOFTWARE_UNSUPPORTED = "software_unsupported"
-    TASK_UNSUPPORTED = "task_unsupported"
-    EXTRAPOLATES = "extrapolates"
-    BURSTABLE = "burstable"
-    DIMENSIONS_ASSUMED = "dimensions_assumed"
-    ENDED = "ended"
-
-
-def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:
+def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[WarningCode]]:
     """Yields the risks of an estimate: memory, slow links, a precision without its own units, no similar run."""
     estimate, gpu = job_estimate.estimate, cluster.gpu
     unsure = not estimate.memory.fits_surely or estimate.memory.fit_probability < USUAL_CONFIDENCE
     if unsure and not job_estimate.measured:
-        yield statement(EstimateWarningCode.GPU_MEMORY, memory=estimate.memory, of_cpus=gpu.kind == CPU)
+        yield statement(WarningCode.GPU_MEMORY, memory=estimate.memory, of_cpus=gpu.kind == CPU)
     if not estimate.host.fits:
-        yield statement(EstimateWarningCode.HOST_MEMORY, host=estimate.host)
+        yield statement(WarningCode.HOST_MEMORY, host=estimate.host)
     tensor = estimate.layout.tensor
     crosses_nodes = bool(crosses_slow_links(tensor, cluster.linked_gpus))
     if tensor > 1 and (crosses_nodes or cluster.interconnect in SLOW_INTERCONNECTS):
-        yield statement(EstimateWarningCode.TENSOR_OVER_SLOW_LINKS, tensor=tensor, crosses_nodes=crosses_nodes)
+        yield statement(WarningCode.TENSOR_OVER_SLOW_LINKS, tensor=tensor, crosses_nodes=crosses_nodes)
     serving = job_estimate.job.serving
     disaggregated = serving is not None and serving.disaggregated
     if (cluster.crosses_network or disaggregated) and not cluster.network_known:
         gbps = cluster.network_gbps
-        yield statement(EstimateWarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated)
+        yield statement(WarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated)
     yield from _length_warnings(job_estimate)
     yield from _load_warnings(job_estimate)
     yield from _draft_warnings(job_estimate)
@@ -87,63 +50,63 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     yield from _precision_warnings(job_estimate, gpu)
     yield from _attention_warnings(job_estimate, gpu)
     if (like := job_estimate.job.dimensions_of) is not None:
-        yield statement(EstimateWarningCode.DIMENSIONS_ASSUMED, model=like)
+        yield statement(WarningCode.DIMENSIONS_ASSUMED, model=like)
     yield from _software_warnings(job_estimate.job)
     if estimate.extrapolates:
         named = job_estimate.job.software != UNKNOWN or bool(job_estimate.job.unrecognised_software)
-        yield statement(EstimateWarningCode.EXTRAPOLATES, properties=estimate.extrapolates, stack_named=named)
+        yield statement(WarningCode.EXTRAPOLATES, properties=estimate.extrapolates, stack_named=named)
 
 
-def _precision_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Statement[EstimateWarningCode]]:
+def _precision_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Statement[WarningCode]]:
     """Yields a precision that the GPU runs at a reduced rate, and a format in which it only stores weights."""
     precision, asked = job_estimate.precision, job_estimate.job.precisions
     # Narrower formats only store weights.
     if not gpu.runs(precision) and bytes_per_value(precision) >= 1 and precision in gpu.rates:
-        yield statement(EstimateWarningCode.PRECISION_REDUCED, gpu=gpu.name, precision=precision)
+        yield statement(WarningCode.PRECISION_REDUCED, gpu=gpu.name, precision=precision)
     # All GPUs multiply 4-bit integers and NormalFloat at 16 bits, and trainers all integers, which needs no warning.
     if asked and precision not in asked and not only_stores(job_estimate.job.task, asked[0]):
         engine = job_estimate.job.software.on(gpu.platform).line if gpu.runs(asked[0], "any") else None
         figures = {"gpu": gpu.name, "engine": engine, "asked": asked[0], "precision": precision}
         # CPUs may have units whose rates no source states.
-        yield statement(EstimateWarningCode.PRECISION_STORED, **figures, rate_known=gpu.kind != CPU)
+        yield statement(WarningCode.PRECISION_STORED, **figures, rate_known=gpu.kind != CPU)
     job = job_estimate.job
     stored = job.weight_precision or (asked[0] if asked else job.weights_of_checkpoint or precision)
     narrow = only_stores(job.task, stored) or stored == job.weights_of_checkpoint
     if job.task == "training" and job.method == "full" and narrow:
         figures = {"gpu": gpu.name, "engine": None, "asked": stored, "precision": precision}
-        yield statement(EstimateWarningCode.PRECISION_STORED, **figures, all_change=True)
+        yield statement(WarningCode.PRECISION_STORED, **figures, all_change=True)
 
 
-def _attention_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Statement[EstimateWarningCode]]:
+def _attention_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Statement[WarningCode]]:
     """Yields a model that selects the tokens to attend to, on a stack or a GPU without kernels for that."""
     job, t = job_estimate.job, job_estimate.job.model.transformer
     if t is not None and job.model.selects_tokens and not job_estimate.config.model.selects_tokens:
         engine = None if job.software == UNKNOWN else job.software.on(gpu.platform).line
         figures = {"engine": engine, "gpu": gpu.name, "model": job.model.name, "tokens": t.indexed_tokens}
-        yield statement(EstimateWarningCode.ATTENDS_TO_ALL, **figures)
+        yield statement(WarningCode.ATTENDS_TO_ALL, **figures)
 
 
-def _software_warnings(job: Job) -> Iterator[Statement[EstimateWarningCode]]:
+def _software_warnings(job: Job) -> Iterator[Statement[WarningCode]]:
     """Yields software that is not known, and an engine that is made for other models."""
     if names := job.unrecognised_software:
-        yield statement(EstimateWarningCode.SOFTWARE_UNRECOGNISED, names=names, near=job.similar_stacks)
+        yield statement(WarningCode.SOFTWARE_UNRECOGNISED, names=names, near=job.similar_stacks)
     if job.software.stack_class.batches_continuously and not job.model.has_tokens:
         figures = {"engine": job.software.line, "model": job.model.name}
-        yield statement(EstimateWarningCode.ENGINE_OF_LANGUAGE_MODELS, **figures)
+        yield statement(WarningCode.ENGINE_OF_LANGUAGE_MODELS, **figures)
     if job.task == "training" and job.software.stack.only_answers:
-        yield statement(EstimateWarningCode.ENGINE_OF_INFERENCE, engine=job.software.line)
+        yield statement(WarningCode.ENGINE_OF_INFERENCE, engine=job.software.line)
     if job.software.stack.embeds_only and job.model.generates:
         figures = {"engine": job.software.line, "model": job.model.name}
-        yield statement(EstimateWarningCode.ENGINE_OF_EMBEDDINGS, **figures)
+        yield statement(WarningCode.ENGINE_OF_EMBEDDINGS, **figures)
 
 
-def _length_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
+def _length_warnings(job_estimate: JobEstimate) -> Iterator[Statement[WarningCode]]:
     """Yields lengths that are unknown, and sequences with more tokens than the model is published for.
 
     Such sequences reject no machine, because rotary positions can be scaled.
     """
     if unknown := _unknown_lengths(job_estimate.job):
-        yield statement(EstimateWarningCode.LENGTH_UNKNOWN, fields=unknown)
+        yield statement(WarningCode.LENGTH_UNKNOWN, fields=unknown)
     config, transformer = job_estimate.config, job_estimate.job.model.transformer
     # With an encoder, the context is that of the decoder, while the prompt is the fixed input of the encoder. A model
     # that only encodes refuses longer requests, and the result of its pass is no token of them.
@@ -154,7 +117,7 @@ def _length_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWa
     most, tokens, trains = transformer.context_tokens, _longest_sequence(config), isinstance(config, TrainingConfig)
     if 0 < most < tokens:
         model = job_estimate.job.model.name
-        yield statement(EstimateWarningCode.BEYOND_CONTEXT, model=model, most=most, tokens=tokens, trains=trains)
+        yield statement(WarningCode.BEYOND_CONTEXT, model=model, most=most, tokens=tokens, trains=trains)
 
 
 def _longest_sequence(config: Config) -> float:
@@ -172,7 +135,7 @@ def _unknown_lengths(job: Job) -> tuple[str, ...]:
     return tuple(name for name, tokens in lengths.items() if not tokens)
 
 
-def _load_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
+def _load_warnings(job_estimate: JobEstimate) -> Iterator[Statement[WarningCode]]:
     """Yields a late first token. It rejects no machine, because a long prompt takes long on any machine.
 
     A transcript is read once it is complete, so that its first token has no usual limit.
@@ -183,10 +146,10 @@ def _load_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWarn
     seconds, usual = served.tokens.seconds_to_first_token, USUAL_SECONDS_TO_FIRST_TOKEN
     if seconds > usual:
         percentile = served.serving.percentiles["max_seconds_to_first_token"]
-        yield statement(EstimateWarningCode.SLOW_FIRST_TOKEN, seconds=seconds, percentile=percentile, usual=usual)
+        yield statement(WarningCode.SLOW_FIRST_TOKEN, seconds=seconds, percentile=percentile, usual=usual)
 
 
-def _draft_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
+def _draft_warnings(job_estimate: JobEstimate) -> Iterator[Statement[WarningCode]]:
     """Yields speculative decoding that slows down even a request alone, which gains the most from it."""
     config = job_estimate.config
     if not isinstance(config, InferenceConfig) or not config.any_load.speculative_acceptance:
@@ -195,28 +158,28 @@ def _draft_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWar
     if steps >= 1.0:
         drafter = config.any_load.drafter
         figures = {"steps": steps, "drafter": drafter and drafter.name, "model": job_estimate.job.model.name}
-        yield statement(EstimateWarningCode.DRAFTS_DO_NOT_PAY, **figures)
+        yield statement(WarningCode.DRAFTS_DO_NOT_PAY, **figures)
 
 
-def _feed_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:
+def _feed_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[WarningCode]]:
     """Yields parts of the host that bring fewer samples than the GPUs could take, with figures of one node."""
     rate, loading = job_estimate.estimate.gpu_samples_per_second, job_estimate.job.loading
     if loading.samples_per_second_per_vcpu and cluster.vcpus_per_gpu is None:
-        yield statement(EstimateWarningCode.VCPUS_UNKNOWN)
+        yield statement(WarningCode.VCPUS_UNKNOWN)
     if rate is None:
         return
     nodes, feed = cluster.nodes, feed_of(cluster, loading)
     if (fed := feed.get("host_cpu", rate)) < rate and cluster.vcpus_per_gpu is not None:
         vcpus = cluster.vcpus_per_gpu * cluster.gpus_per_node
-        yield statement(EstimateWarningCode.HOST_BOUND, rate=rate / nodes, vcpus=vcpus, fed=fed / nodes)
+        yield statement(WarningCode.HOST_BOUND, rate=rate / nodes, vcpus=vcpus, fed=fed / nodes)
     if (read := feed.get("network_reads", rate)) < rate:
         yield statement(
-            EstimateWarningCode.SLOW_READS,
+            WarningCode.SLOW_READS,
             rate=rate / nodes, gbps=cluster.network_gbps, read=read / nodes, sample_mb=loading.sample_mb,
         )  # fmt: skip
 
 
-def _image_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:
+def _image_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[WarningCode]]:
     """Yields images that a network reads faster than CPUs usually prepare them, where the caller gives no rate.
 
     The published runs behind the fit of training had fast input, such as DALI, so their rates do not show this limit.
@@ -227,18 +190,18 @@ def _image_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Sta
         return
     rate, vcpus = samples.likely / cluster.nodes, cluster.vcpus_per_gpu * cluster.gpus_per_node
     if rate > (usual := vcpus / DECODE_SECONDS_PER_VCPU_SAMPLE):
-        yield statement(EstimateWarningCode.IMAGES_PER_VCPU, rate=rate, vcpus=vcpus, usual=usual)
+        yield statement(WarningCode.IMAGES_PER_VCPU, rate=rate, vcpus=vcpus, usual=usual)
 
 
-def _encoder_warnings(job: Job) -> Iterator[Statement[EstimateWarningCode]]:
+def _encoder_warnings(job: Job) -> Iterator[Statement[WarningCode]]:
     """Yields the encoder of images of a language model in training: its images are not stated, or it is frozen."""
     if job.task != "training" or not job.model.reads_images:
         return
     if not job.image_tokens:
         flops, of_text = job.model.other_flops_per_sample, 2.0 * multiplied_parameters(job.model)
-        yield statement(EstimateWarningCode.IMAGE_ENCODER_LEFT_OUT, model=job.model.name, flops=flops, of_text=of_text)
+        yield statement(WarningCode.IMAGE_ENCODER_LEFT_OUT, model=job.model.name, flops=flops, of_text=of_text)
     elif job.method == "full":
-        yield statement(EstimateWarningCode.IMAGE_ENCODER_FROZEN, model=job.model.name)
+        yield statement(WarningCode.IMAGE_ENCODER_FROZEN, model=job.model.name)
 
 
 def _reads_images(config: Config) -> bool:

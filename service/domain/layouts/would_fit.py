@@ -18,7 +18,7 @@ from service.domain.jobs.fixed_layout import FREE, FixedLayout
 from service.domain.layouts.cluster_table import cluster_table
 from service.domain.layouts.search import best_layout, fastest_layouts
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate, estimate_config
+from service.domain.physics.estimate import Estimate, Footprint, footprint_of
 from service.domain.physics.parallelism import Layout
 from service.domain.units import GIB
 
@@ -135,21 +135,20 @@ class _Changes:
         On twice the nodes, the layout has twice the ranks, each with half of the samples.
         """
         for code, to, other in self.others():
-            estimate = estimate_config(self.calibration, other, self.cluster, layout, timed=False)
-            yield from self._change(code, to, estimate)
+            yield from self._change(code, to, footprint_of(self.calibration, other, self.cluster, layout))
         half, rest = divmod(layout.accumulation, 2)
         is_free = self.fixed.data is None and self.fixed.accumulation is None
         if is_free and half and not rest and not layout.empty_samples:
             twice = replace(self.cluster, nodes=2 * self.cluster.nodes)
             stage = max(layout.zero_stage, 1) if self.fixed.zero_stage is None else layout.zero_stage
             wider = replace(layout, data=2 * layout.data, accumulation=half, zero_stage=stage)
-            estimate = estimate_config(self.calibration, self.config, twice, wider, timed=False)
-            yield from self._change("nodes", twice.nodes, estimate)
+            footprint = footprint_of(self.calibration, self.config, twice, wider)
+            yield from self._change("nodes", twice.nodes, footprint)
 
-    def _change(self, code: str, to: float | str | bool, estimate: Estimate | None) -> Iterator[FitChange]:
+    def _change(self, code: str, to: float | str | bool, footprint: Footprint | None) -> Iterator[FitChange]:
         """Yields a change if the job fits with it."""
-        if estimate is not None and estimate.fits_surely:
-            needed = estimate.host.needed_bytes if self.lacks_host else estimate.memory.least_bytes
+        if footprint is not None and footprint.fits_surely:
+            needed = footprint.host.needed_bytes if self.lacks_host else footprint.memory.least_bytes
             yield FitChange(code, to, needed, self.lacks_host)
 
     def others(self) -> Iterator["Other"]:

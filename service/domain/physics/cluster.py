@@ -75,11 +75,6 @@ class Cluster:
         return self.gpus > self.linked_gpus
 
     @property
-    def gpus_of_a_replica(self) -> int:
-        """Most GPUs that may hold one copy of a model: only data parallelism may cross a network that is not stated."""
-        return self.gpus if self.network_known else self.linked_gpus
-
-    @property
     def network_gbps(self) -> float:
         """Gigabits per second of the network of one node."""
         return self.network_bytes_per_second * self.gpus_per_node * BITS_PER_BYTE / 1e9

@@ -179,11 +179,27 @@ class MemoryNeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """Figures of one layout. Rates are None where the job cannot fit, and known where it may."""
+class Footprint:
+    """Memory that one layout needs on each GPU and on each host."""
 
     memory: MemoryNeed
     host: HostNeed
+
+    @property
+    def fits(self) -> bool:
+        """Whether the job likely fits in the memory of the GPUs and of the host."""
+        return self.memory.fits and self.host.fits
+
+    @property
+    def fits_surely(self) -> bool:
+        """Whether the job fits with the confidence that is asked for."""
+        return self.memory.fits_surely and self.host.fits
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate(Footprint):
+    """Figures of one layout. Rates are None where the job cannot fit, and known where it may."""
+
     layout: Layout
     extrapolates: tuple[str, ...]
     """Properties of the job that no published run has, such as its GPU."""
@@ -200,25 +216,23 @@ class Estimate:
     """Likely rate of the GPUs alone, if the hosts feed them more slowly."""
 
     @property
-    def fits(self) -> bool:
-        """Whether the job likely fits in the memory of the GPUs and of the host."""
-        return self.memory.fits and self.host.fits
-
-    @property
-    def fits_surely(self) -> bool:
-        """Whether the job fits with the confidence that is asked for."""
-        return self.memory.fits_surely and self.host.fits
-
-    @property
     def bottleneck(self) -> str | None:
         """The part of the cluster that takes most of the step."""
         return self.step.bottleneck if self.step else None
 
 
-def estimate_config(
-    calibration: Calibration, config: Config, cluster: Cluster, layout: Layout, *, timed: bool = True
-) -> Estimate:
-    """Returns memory and speed of a configuration in a layout; without `timed`, memory alone."""
+def estimate_config(calibration: Calibration, config: Config, cluster: Cluster, layout: Layout) -> Estimate:
+    """Returns memory and speed of a configuration in a layout."""
+    return _estimate(calibration, config, cluster, layout, timed=True)
+
+
+def footprint_of(calibration: Calibration, config: Config, cluster: Cluster, layout: Layout) -> Footprint:
+    """Returns the memory of a configuration in a layout, in a fraction of the time of an estimate."""
+    return _estimate(calibration, config, cluster, layout, timed=False)
+
+
+def _estimate(calibration: Calibration, config: Config, cluster: Cluster, layout: Layout, *, timed: bool) -> Estimate:
+    """Returns memory and speed; memory alone without `timed`."""
     if isinstance(config, TrainingConfig):
         return _estimate_training(calibration, config, cluster, layout, timed=timed)
     if config.model.generates:

@@ -16,11 +16,11 @@ from service.domain.catalog.hardware import ENDED, SLOW_LINKS, Gpu, InstanceType
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.reference import Fee, Service, SoftwareRule
 from service.domain.catalog.software_support import RUNS, rules_by_type, rules_on_gpu, support_by, task_mask
+from service.domain.codes import AdviceCode
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.job import Job, multiplies_in
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.recommend.answer import Choice, WorkContext, WorkEstimate
-from service.domain.recommend.codes import AdviceCode
 from service.domain.recommend.warnings import cpus_decode_too_slowly, measurement_warnings
 from service.domain.selection.requirements import TASKS_WITHOUT_GPU
 from service.domain.selection.successors import best_peak, successor

@@ -1,7 +1,7 @@
 """The question that a recommendation answers, and the answer: values without behaviour."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -9,23 +9,23 @@ from service.domain.band import Band
 from service.domain.bill.bill import ServiceFee, with_premium
 from service.domain.bill.interruption import Checkpoints, Expectation
 from service.domain.bill.market_bills import BreakEven, MarketBill
-from service.domain.bill.run import ONE_MACHINE, BilledRun
+from service.domain.bill.run import ONE_MACHINE, Run
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market, Offer
 from service.domain.catalog.reference import Prior
+from service.domain.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.evidence.named import NamedRate, NamedWork
 from service.domain.evidence.published import Evidence
 from service.domain.jobs.job import Job
 from service.domain.jobs.loading import SampleLoading
+from service.domain.jobs.serving import Serving
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import MICRO, Micros
 from service.domain.physics.cluster import Cluster
-from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.recommend.objective import Objective
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.requirements import NOTHING, Requirements
 from service.domain.statement import Statement
-from service.domain.units import HOURS_A_MONTH
 
 
 class Limits(NamedTuple):
@@ -35,22 +35,24 @@ class Limits(NamedTuple):
     budget_usd: float | None = None
     max_usd_per_million_tokens: float | None = None
     """Limit on the dollars for a million tokens that are written or trained on, or read if none are written."""
-    max_seconds_to_first_token: float | None = None
-    """Limit on likely seconds at the percentile of a load, as the next two are."""
-    max_seconds_per_output_token: float | None = None
-    max_seconds_per_request: float | None = None
     max_instances: int = 1
     """Maximum number of independent instances that share the work."""
     safe: bool = False
-    of_load: bool = False
-    """Whether instances serve a load together."""
-    hours_a_month: float = HOURS_A_MONTH
-    """Hours of a month in which the load is served."""
+    load: Serving | None = None
+    """The load that instances serve together, with limits of its own."""
+
+    def changed(self, to: Mapping[str, Any]) -> "Limits":
+        """Returns the limits with other values, by the field of the question; those of the load are part of it."""
+        if self.load is None:
+            return self._replace(**to)
+        of_load = {field: limit for field, limit in to.items() if field in self.load.limits}
+        others = {field: limit for field, limit in to.items() if field not in of_load}
+        return self._replace(load=replace(self.load, **of_load), **others)
 
     @property
     def bind(self) -> bool:
         """Whether the limits can decide between numbers of nodes: some may miss a limit that others keep."""
-        return self.of_load or self.deadline_hours is not None or self.in_dollars
+        return self.load is not None or self.deadline_hours is not None or self.in_dollars
 
     @property
     def in_dollars(self) -> bool:
@@ -140,7 +142,7 @@ class Question(NamedTuple):
     """Minimum and maximum number of nodes."""
     limits: Limits = Limits()
     checkpoints: Checkpoints = Checkpoints(save_seconds=0.0, restart_seconds=0.0)
-    run: BilledRun = ONE_MACHINE
+    run: Run = ONE_MACHINE
     """The set-up, idle time and data that are paid for with a job."""
     managed_service: str | None = None
     """The service that machines are rented through."""

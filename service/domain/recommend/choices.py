@@ -5,14 +5,15 @@ from dataclasses import dataclass, fields, replace
 from math import isnan
 
 from service.domain.band import Band
-from service.domain.bill.estimate import NO_AMOUNT, job_amount, named_amount
 from service.domain.bill.interruption import Checkpoints, Expectation
-from service.domain.bill.market_bills import MarketBill, PricedRun, price_everywhere
+from service.domain.bill.market_bills import MarketBill, price_everywhere
 from service.domain.bill.payment_options import PaymentOption
-from service.domain.bill.run import BilledRun, RunAmount
+from service.domain.bill.run import Run, RunAmount
+from service.domain.bill.work import Physics, priced_run
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.software_support import code_change
+from service.domain.codes import ReasonCode
 from service.domain.evidence.named import NamedWork
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.job import Job
@@ -30,10 +31,8 @@ from service.domain.recommend.answer import (
     WorkContext,
     WorkEstimate,
 )
-from service.domain.recommend.basis import known
-from service.domain.recommend.codes import ReasonCode
+from service.domain.recommend.basis import Basis, PeakBasis, PlanBasis
 from service.domain.recommend.fleet import FleetEstimate, estimate_on
-from service.domain.recommend.objective import NEEDS_PRICE
 from service.domain.recommend.plans import Planner
 from service.domain.recommend.warnings import host_needs, warnings_on
 from service.domain.selection.requirements import run_in_full
@@ -49,17 +48,18 @@ class Completer:
     """Completes the ranked offers of one answer to choices."""
 
     context: WorkContext
-    planner: Planner | None
-    criteria: tuple[str, ...]
-    """Criteria of the objective that ranked."""
+    basis: Basis
     ranked: int
     """Number of choices that were ranked."""
     catalog: Catalog
 
     def complete(self, offer: RankedOffer) -> Choice:
         """Returns the offer with its estimate, host, reasons and warnings."""
-        planner, catalog = self.planner, self.catalog
-        estimate = _peak_estimate(offer) if planner is None else work_estimate(offer, planner, catalog)
+        basis, catalog = self.basis, self.catalog
+        if isinstance(basis, PeakBasis):
+            estimate: PeakEstimate | WorkEstimate | None = _peak_estimate(offer)
+        else:
+            estimate = work_estimate(offer, basis.planner, catalog)
         work = estimate if isinstance(estimate, WorkEstimate) else None
         modelled = None if work is None else work.modelled
         if work is not None and self.context.has_amount:
@@ -87,17 +87,17 @@ class Completer:
         return code_change(software and software.software, needs.platforms, instance_type.gpu, self.catalog)
 
     def _reasons(self, offer: RankedOffer, work: WorkEstimate | None, host: HostNeeds) -> Reasons:
-        figures = tuple(dict.fromkeys(criterion_figures(offer, self.criteria, self.context)))
+        figures = tuple(dict.fromkeys(criterion_figures(offer, self.basis.objective.criteria, self.context)))
         yield statement(ReasonCode.OBJECTIVE, rank=offer.rank, ranked=self.ranked, figures=figures)
         if self.ranked <= 1:
             yield statement(ReasonCode.ONLY_CHOICE)
         belief, usd = offer.offer.price.belief, offer.usd_per_hour
-        if belief is not None and belief.old and usd is not None and set(self.criteria) & NEEDS_PRICE:
+        if belief is not None and belief.old and usd is not None and self.basis.objective.needs("price"):
             yield statement(ReasonCode.RANKED_AT_HIGH_PRICE, usd_per_hour=usd * belief.high)
-        if self.planner is None and offer.precision is not None:
+        if offer.precision is not None:
             yield statement(ReasonCode.PRECISION, precision=offer.precision, tflops=offer.speed)
-        if self.planner is not None and work is not None:
-            yield from _work_reasons(offer, work, self.planner)
+        if work is not None and isinstance(self.basis, PlanBasis):
+            yield from _work_reasons(offer, work, self.basis.planner)
         if software := run_in_full(self.context.needs, self.catalog.index_of[offer.instance_type.id], self.catalog):
             yield statement(ReasonCode.SOFTWARE, software=software)
         yield from _link_reasons(offer.instance_type)
@@ -126,7 +126,7 @@ def work_estimate(offer: RankedOffer, planner: Planner, catalog: Catalog) -> Wor
     columns = fleet.on(offer.nodes)
     if not (columns.runs[offer.index] and columns.exists[offer.index]):
         return None
-    run = planner.run._replace(nodes=offer.nodes, instances=offer.instances)
+    run = replace(planner.run, nodes=offer.nodes, instances=offer.instances)
     # Cached: estimates and bills take most of the time of a choice, and are the same for questions that differ only in
     # their limits.
     return catalog.derive(
@@ -135,46 +135,30 @@ def work_estimate(offer: RankedOffer, planner: Planner, catalog: Catalog) -> Wor
 
 
 def _work_on(
-    catalog: Catalog, fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], offer_index: int, run: BilledRun,
+    catalog: Catalog, fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], offer_index: int, run: Run,
     checkpoints: Checkpoints, service: str | None,
 ) -> WorkEstimate:  # fmt: skip
     """Returns a run on an offer with its bill, both as `POST /estimate` computes them."""
     offer = catalog.offers.offer(offer_index)
     instance_type = catalog.instance_types[offer.instance_type]
-    measured = fleet.measured.get((offer.instance_type, run.nodes))
     modelled, cluster, evidence = _modelled(fleet, offer.instance_type, run.nodes, catalog)
-    amount = _amount(fleet, offer.instance_type, modelled, run)
-    served = None if modelled is None else modelled.estimate.served
-    priced, option = PricedRun.of(run, amount, checkpoints, served), PaymentOption(offer, service)
-    (bill,) = price_everywhere(priced, instance_type, (option,), catalog)
-    rate = amount.samples_per_second
-    watts = known(fleet.watts(run.nodes, catalog).item(offer.instance_type))
+    physics = Physics(modelled, fleet.measured.get((offer.instance_type, run.nodes)))
+    priced = priced_run(fleet.job, physics, run, checkpoints)
+    (bill,) = price_everywhere(priced, instance_type, (PaymentOption(offer, service),), catalog)
+    rate, watts = priced.amount.samples_per_second, physics.watts_of_node(instance_type.tdp_watts)
     return WorkEstimate(
         modelled=modelled,
         cluster=cluster,
         instances=run.instances,
-        measured=measured,
+        measured=physics.measured,
         samples_per_second=None if rate is None else rate.times(run.instances),
-        hours=_hours(amount, bill),
+        hours=_hours(priced.amount, bill),
         bill=bill,
         samples_per_usd=None if bill.per_unit.samples_per_usd is None else bill.per_unit.samples_per_usd.likely,
         joules_per_sample=None if watts is None or rate is None else watts * run.nodes / rate.likely,
         spot=_spot(instance_type, bill, catalog),
         evidence=evidence,
     )
-
-
-def _amount(
-    fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], index: int, modelled: JobEstimate | None, run: BilledRun
-) -> RunAmount:
-    """Returns the amount of work and the rates of one instance; a measured rate replaces the modelled one."""
-    measured = fleet.measured.get((index, run.nodes))
-    if isinstance(fleet.job, NamedWork) and measured is not None:
-        return named_amount(fleet.job, measured, run.instances)
-    amount = RunAmount(NO_AMOUNT, "modelled") if modelled is None else job_amount(modelled, run.instances)
-    if measured is None:
-        return amount
-    return replace(amount, basis=measured.basis, samples_per_second=measured.samples_per_second)
 
 
 def _hours(amount: RunAmount, bill: MarketBill) -> Band | None:

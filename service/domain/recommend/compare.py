@@ -69,10 +69,10 @@ def compare(
     precisions = (precision,) if precision else USUAL_PRECISIONS
     rows = {}
     for name in instances:
-        row = Comparison(name, _default_offer(catalog, name, regions), measured=workload is not None)
-        peak = _with_peak(row, precisions, catalog)
-        measured = peak if workload is None else _as_measured(row, workload, catalog)
-        rows[name] = replace(measured, peak_tflops=peak.speed)
+        fastest, peak = catalog.instance_types[catalog.index_of[name]].fastest(precisions)
+        row = Comparison(name, _default_offer(catalog, name, regions), workload is not None, peak_tflops=peak)
+        by_peak = replace(row, speed=peak, precision=fastest)
+        rows[name] = by_peak if workload is None else _as_measured(row, workload, catalog)
     base = rows[baseline]
     return [
         replace(
@@ -109,14 +109,3 @@ def _as_measured(row: Comparison, workload: str, catalog: Catalog) -> Comparison
         batch_size=newest.batch_size,
         evidence=(newest.id,),
     )
-
-
-def _with_peak(row: Comparison, precisions: tuple[str, ...], catalog: Catalog) -> Comparison:
-    """Returns the row with the highest known peak among the precisions that the GPU runs."""
-    instance_type = catalog.instance_types[catalog.index_of[row.instance]]
-    gpu = instance_type.gpu
-    peaks = [(instance_type.tflops(name), name) for name in precisions if gpu and gpu.runs(name)]
-    speed, precision = max(
-        ((tflops, name) for tflops, name in peaks if tflops is not None), key=lambda peak: peak[0], default=(None, None)
-    )
-    return replace(row, speed=speed, precision=precision)

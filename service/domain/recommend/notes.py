@@ -8,13 +8,13 @@ import numpy as np
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import near_names
 from service.domain.catalog.software_support import software_names
+from service.domain.codes import NoteCode
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job, assumed_lengths, purpose_of, sequence_length
 from service.domain.jobs.serving import Serving
 from service.domain.layouts.candidates import usual_batch
 from service.domain.physics.load import TIMES
 from service.domain.recommend.answer import CitedPrior, Note, Question, Rejection
-from service.domain.recommend.codes import NoteCode
 from service.domain.recommend.fleet import node_counts
 from service.domain.recommend.priors import in_conflict, usual_gpus
 from service.domain.recommend.relax import Nearest, NearestMiss
@@ -98,7 +98,7 @@ def notes_on(
     load = None if work is None else work.serving
     if load is not None and given.isdisjoint(LIMITS_ON_TIMES):
         yield _usual_limit(load)
-    elif job is not None and job.amount is None and not question.limits.of_load:
+    elif job is not None and job.amount is None and question.limits.load is None:
         unused = tuple(name for name in ("deadline_hours", "budget_usd") if getattr(question.limits, name) is not None)
         lacking: dict[str, Any] = {"given": "workload.amount.hours_on" in given, "unused": unused}
         yield Note(NoteCode.NO_AMOUNT, ("workload.amount",), lacking)
@@ -227,7 +227,7 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
         *(LIMITS_OF_PEAKS if question.modelled is None else LIMITS_OF_A_JOB),
         *(LIMITS_OF_AN_AMOUNT if question.work.has_amount else ()),
         *(("max_instances",) if question.work.concurrent_runs > 1 else ()),
-        *(LIMITS_WITH_A_LOAD if question.limits.of_load else ()),
+        *(LIMITS_WITH_A_LOAD if question.limits.load else ()),
     )
     yield from (f"constraints.{name}" for name in limits if name not in applied)
 
@@ -244,5 +244,5 @@ def _without_effect(question: Question, given: frozenset[str]) -> frozenset[str]
     of_another_task = INFERENCE_ONLY if question.work.task == "training" else TRAINING_ONLY
     without_amount = frozenset[str]() if question.work.has_amount else frozenset({"checkpoint"})
     # The number of runs does not matter to a load, which all instances serve together.
-    of_runs = frozenset({"concurrent_runs"}) if question.limits.of_load else frozenset[str]()
+    of_runs = frozenset({"concurrent_runs"}) if question.limits.load else frozenset[str]()
     return of_another_task | without_amount | of_runs

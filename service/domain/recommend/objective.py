@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from typing import Literal
 
 import numpy as np
 
 from service.domain.arrays import Floats, Mask
 
-MORE_IS_BETTER = frozenset({"samples_per_second", "samples_per_usd", "gpu_count", "gpu_memory_gb"})
-NEEDS_PRICE = frozenset({"usd", "samples_per_usd"})
-NEEDS_SPEED = frozenset({"hours", "samples_per_second", "samples_per_usd", "joules", "lower_peak"})
-NEEDS_POWER = frozenset({"joules"})
-TERMS = ("usd", "hours", "samples_per_second", "samples_per_usd", "joules", "risk", "gpu_count", "gpu_memory_gb")
+Need = Literal["price", "speed", "power"]
+"""A fact about a machine that a criterion needs. Without a job, its peak is its speed."""
 
 DECIMALS = 9
 EVEN = 10.0**-DECIMALS
@@ -41,9 +39,13 @@ class Objective:
     def __hash__(self) -> int:
         return self._hash
 
-    def needs(self, criteria: frozenset[str]) -> bool:
-        """Returns whether any of the criteria has a weight."""
-        return not criteria.isdisjoint(self.criteria)
+    def needs(self, need: Need) -> bool:
+        """Returns whether a criterion with a weight needs this."""
+        return self.weight_of(need) > 0
+
+    def weight_of(self, *needs: Need) -> float:
+        """Returns the weight of all criteria that need one of these: how the score changes with its logarithm."""
+        return sum(weight for name, weight in self.weights.items() if not CRITERIA[name].needs.isdisjoint(needs))
 
 
 OBJECTIVES = {
@@ -98,19 +100,40 @@ class Figures:
         return replace(self, **{name: np.where(ends, getattr(self, name), np.nan) for name in names})
 
 
-_CRITERIA: Mapping[str, Callable[[Figures], Floats]] = {
-    "usd": lambda figures: figures.usd,
-    "hours": lambda figures: figures.hours,
-    "samples_per_second": lambda figures: figures.speed,
-    "samples_per_usd": lambda figures: figures.samples / figures.usd,
-    "joules": lambda figures: figures.watts / figures.paid_speed,
-    "risk": lambda figures: figures.risk,
-    "gpu_count": lambda figures: figures.gpu_count,
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """A figure of candidates that an objective weighs."""
+
+    values: Callable[[Figures], Floats]
+    needs: frozenset[Need] = frozenset()
+    """Facts about a machine without which the figure is unknown."""
+    description: str = ""
+    """Description of the field of the request that weighs it; empty for a criterion that no caller can weigh."""
+    more_is_better: bool = False
+    is_speed: bool = False
+    """Whether it is a speed alone, which more instances and better peaks improve."""
+
+
+PRICE, SPEED, POWER = frozenset[Need]({"price"}), frozenset[Need]({"speed"}), frozenset[Need]({"power"})
+
+CRITERIA: Mapping[str, Criterion] = {
+    "usd": Criterion(lambda figures: figures.usd, PRICE, "Dollars of the job, else of an hour"),
+    "hours": Criterion(lambda figures: figures.hours, SPEED, "Hours of the job", is_speed=True),
+    "samples_per_second": Criterion(lambda figures: figures.speed, SPEED, "Speed", more_is_better=True, is_speed=True),
+    "samples_per_usd": Criterion(
+        lambda figures: figures.samples / figures.usd, PRICE | SPEED, "Samples per dollar", more_is_better=True
+    ),
+    "joules": Criterion(lambda figures: figures.watts / figures.paid_speed, POWER | SPEED, "Energy per sample"),
+    "risk": Criterion(lambda figures: figures.risk, description="Probability of an interruption"),
+    "gpu_count": Criterion(lambda figures: figures.gpu_count, description="GPUs of all machines", more_is_better=True),
+    "gpu_memory_gb": Criterion(
+        lambda figures: figures.gpu_memory_gb, description="Memory of one GPU", more_is_better=True
+    ),
     # A machine without GPUs costs at most as much as one with a GPU.
-    "fewer_gpus": lambda figures: np.where(np.isnan(figures.gpu_count), figures.machines, figures.gpu_count),
-    "lower_peak": lambda figures: figures.speed,
-    "gpu_memory_gb": lambda figures: figures.gpu_memory_gb,
+    "fewer_gpus": Criterion(lambda figures: np.where(np.isnan(figures.gpu_count), figures.machines, figures.gpu_count)),
+    "lower_peak": Criterion(lambda figures: figures.speed, SPEED),
 }
+"""Every criterion by its name. Those with a description are fields of `POST /recommend`."""
 
 
 def compared(score: Floats) -> Floats:
@@ -127,14 +150,15 @@ def scores(objective: Objective, figures: Figures) -> Floats:
     """
     total = np.zeros(len(figures.usd))
     for name, weight in objective.weights.items():
-        values = _CRITERIA[name](figures)
+        criterion = CRITERIA[name]
+        values = criterion.values(figures)
         if name == "fewer_gpus" and objective.usual_gpus > 1:
             # Half as many GPUs as usual score like twice as many.
             values = np.maximum(values / objective.usual_gpus, objective.usual_gpus / np.maximum(values, 1.0))
         if name == "risk":
             total = total + weight * values
         elif weight and len(values):
-            best = (np.fmax if name in MORE_IS_BETTER else np.fmin).reduce(values)
+            best = (np.fmax if criterion.more_is_better else np.fmin).reduce(values)
             if 0 < best < np.inf:  # a figure that is unknown or 0 for all candidates does not rank them
                 total = total + weight * np.abs(np.log(values / best))
     return total

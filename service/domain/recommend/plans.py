@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import inf
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from service.domain.arrays import Floats, Indices, Mask, either, taken
 from service.domain.bill.charges import Charges, charges_of, hourly_prices
 from service.domain.bill.interruption import NO_PRIOR, Checkpoints, Expected, Rates, expected, gang_rate, spot_rates
-from service.domain.bill.run import ONE_MACHINE, BilledRun
+from service.domain.bill.run import ONE_MACHINE, Run
 from service.domain.bill.unit_costs import MILLION
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import MARKETS
@@ -26,20 +25,16 @@ from service.domain.money import MICRO
 from service.domain.physics.load import TIMES, keeps_limits
 from service.domain.recommend.answer import LIMITS_BY_FIELD, LimitKind, Limits
 from service.domain.recommend.fleet import FleetEstimate, estimate_types, gpu_counts
-from service.domain.recommend.objective import Figures, Objective, compared, scores
+from service.domain.recommend.objective import CRITERIA, Figures, Objective, compared, scores
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers
 from service.domain.selection.relax import RESUMING, ChangeOfWork, Check, Relaxation
 from service.domain.typeset import TypeSet, mask_of, types_where, union
 from service.domain.units import SECONDS_AN_HOUR
 
 SPOT = MARKETS.index("spot")
-SPEED_CRITERIA = frozenset({"hours", "samples_per_second"})
-"""Criteria that more instances improve."""
 
-
-LIMITS_OF_A_LOAD = tuple(Serving().limits)
-"""Limits of a load, in the order of the columns of `load.Served`."""
-LIMITS_A_TIME = np.array([field in TIMES for field in LIMITS_OF_A_LOAD])
+LIMITS_A_TIME = np.array([field in TIMES for field in Serving().limits])
+"""Whether each limit of a load is one on a time, in the order of the columns of `load.Served`."""
 
 MISSED = 1e6
 """A number above any score: a plan that misses a limit comes after all plans that keep their limits."""
@@ -53,7 +48,7 @@ class Planner:
     objective: Objective
     limits: Limits
     checkpoints: Checkpoints
-    run: BilledRun = ONE_MACHINE
+    run: Run = ONE_MACHINE
     """The set-up, idle time and data that are paid for with the job; nodes and instances follow from the plan."""
     managed_service: str | None = None
 
@@ -66,12 +61,11 @@ class Planner:
     def after(self, change: ChangeOfWork, types: TypeSet, catalog: Catalog) -> "Planner":
         """Returns the planner after a change of the question, with the job on these types alone if it changes."""
         planner = self.resumable if change.resumes else self
-        planner = replace(planner, limits=self.limits._replace(**dict[str, Any](change.limits)))
+        planner = replace(planner, limits=self.limits.changed(change.limits))
         job = change.job or self.fleet.job
-        if isinstance(job, Job) and job.serving is not None:
+        if isinstance(job, Job) and not change.limits.keys().isdisjoint(TIMES):
             # The instances and the layout of a load keep its limits on times.
-            times: dict[str, Any] = {field: limit for field, limit in change.limits.items() if field in TIMES}
-            job = replace(job, serving=replace(job.serving, **times)) if times else job
+            job = replace(job, serving=planner.limits.load)
         counts = change.counts or self.fleet.counts
         if isinstance(job, NamedWork) or (job, counts) == (self.fleet.job, self.fleet.counts):
             return planner
@@ -119,23 +113,48 @@ class KeptLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeOptions:
-    """Every number of nodes (rows) for every candidate (columns)."""
+class SingleInstance:
+    """The job on one instance without interruptions, by nodes (rows) and candidate; NaN where it does not run."""
 
     nodes: Floats
     works: Mask
-    rate: Floats
-    figures: Figures
-    instances: Floats
+    likely: Floats
+    likely_over_low: Floats
+    """Likely rate divided by the low end of its band."""
     hours: Floats
-    ends: Mask
-    limited: Mapping[str, Floats]
-    """The figure that each limit on the whole amount applies to, by field of the limit."""
+    samples: Floats
+    usd_per_hour: Floats
+    """Price of all nodes, with the premium of a managed service."""
+    lower_bound: Mask
+    """Whether that premium is unknown, per candidate."""
+    price_high: Floats
+    """High end of the believed price as a factor of the likely one, per candidate."""
+    watts: Floats
+    spot: Mask
+    """Whether each candidate is on spot."""
+    gpu_count: Floats
+    gpu_memory_gb: Floats
+    instances: Floats
+    """Instances that serve a load; without a load, one for each run up to the limit."""
     least_alone: Floats
     """Least figure of each limit of a load, the other limits kept or not: a third dimension, empty without a load."""
     least_together: Floats
     """Least figure of each limit of a load while the others are kept; the third dimension is that of `least_alone`."""
     seconds_per_request: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """Every number of nodes (rows) for every candidate (columns), on as many instances as share the work."""
+
+    single: SingleInstance
+    instances: Floats
+    rate: Floats
+    figures: Figures
+    hours: Floats
+    ends: Mask
+    limited: Mapping[str, Floats]
+    """The figure that each limit on the whole amount applies to, by field of the limit."""
     incomplete: Mask
     """Whether the dollars are a lower bound, as in `Plans.incomplete`."""
 
@@ -150,12 +169,13 @@ def plans_of(planner: Planner, candidates: CheapestOffers, catalog: Catalog) -> 
 def _find_plans(catalog: Catalog, planner: Planner, candidates: CheapestOffers) -> Plans:
     """Chooses the number of nodes that the objective prefers of those within the limits, else the nearest miss."""
     options = _node_options(planner, candidates, catalog)
+    single = options.single
     limits = _applying(planner.limits, options)
     keeping = {field: options.ends & (options.limited[field] <= limit) for field, limit in limits.items()}
-    serves = _serves(planner.limits, options)
+    serves = _serves(planner.limits, single)
     within = _all(options.ends, keeping.values())
     keeps = serves & within
-    missed = np.where(options.works, MISSED + _missed_by(limits, options), np.inf)
+    missed = np.where(single.works, MISSED + _missed_by(limits, options), np.inf)
     chosen = np.argmin(np.where(keeps, _scores(planner.objective, options), missed), axis=0)
     columns = np.arange(chosen.size)
 
@@ -163,42 +183,42 @@ def _find_plans(catalog: Catalog, planner: Planner, candidates: CheapestOffers) 
         return np.asarray(table[chosen, columns])
 
     return Plans(
-        nodes=at(options.nodes),
+        nodes=at(single.nodes),
         instances=at(options.instances),
         option=chosen,
-        works=_any(options.works),
+        works=_any(single.works),
         hours=at(options.hours),
         rate=at(options.rate),
-        seconds_per_request=at(options.seconds_per_request),
+        seconds_per_request=at(single.seconds_per_request),
         figures=options.figures.each(at),
         ends=_any(options.ends),
         keeps=_any(keeps),
-        kept=_kept_of_load(planner.limits, options, within)
+        kept=_kept_of_load(planner.limits, single, within)
         | _kept_limits(limits, options, options.ends & serves, keeping),
         incomplete=options.incomplete,
     )
 
 
-def _limits_of_load(limits: Limits, options: NodeOptions) -> dict[str, float]:
+def _limits_of_load(limits: Limits) -> dict[str, float]:
     """Returns the limits of a load by field, infinite where none is given; empty without a load."""
-    given = {field: getattr(limits, field) for field in LIMITS_OF_A_LOAD[: options.least_together.shape[2]]}
+    given = {} if limits.load is None else limits.load.limits
     return {field: np.inf if limit is None else limit for field, limit in given.items()}
 
 
-def _serves(limits: Limits, options: NodeOptions) -> Mask:
+def _serves(limits: Limits, single: SingleInstance) -> Mask:
     """Returns whether the load is served within its limits."""
-    of_load = np.array(list(_limits_of_load(limits, options).values()))
-    return keeps_limits(options.least_together, of_load) if len(of_load) else np.ones(options.works.shape, np.bool_)
+    of_load = np.array(list(_limits_of_load(limits).values()))
+    return keeps_limits(single.least_together, of_load) if len(of_load) else np.ones(single.works.shape, np.bool_)
 
 
-def _kept_of_load(limits: Limits, options: NodeOptions, within: Mask) -> dict[str, KeptLimit]:
+def _kept_of_load(limits: Limits, single: SingleInstance, within: Mask) -> dict[str, KeptLimit]:
     """Returns the limits of a load; `within` says which plans keep the other ones."""
-    of_load = _limits_of_load(limits, options)
+    of_load = _limits_of_load(limits)
     # A longer time takes fewer instances, whose cost is not known here.
-    possible = options.works[:, :, None] & (within[:, :, None] | LIMITS_A_TIME[: len(of_load)])
-    least = np.fmin.reduce(np.where(possible, options.least_together, np.inf), axis=0)
+    possible = single.works[:, :, None] & (within[:, :, None] | LIMITS_A_TIME[: len(of_load)])
+    least = np.fmin.reduce(np.where(possible, single.least_together, np.inf), axis=0)
     return {
-        field: KeptLimit(limit, _any(options.works & (options.least_alone[:, :, column] <= limit)), least[:, column])
+        field: KeptLimit(limit, _any(single.works & (single.least_alone[:, :, column] <= limit)), least[:, column])
         for column, (field, limit) in enumerate(of_load.items())
     }
 
@@ -235,10 +255,10 @@ def _node_options(planner: Planner, candidates: CheapestOffers, catalog: Catalog
     likely = np.where(works, np.array([option.likely[types] for option in options]), np.nan)
     nodes = np.broadcast_to(np.array(planner.fleet.counts, np.float64)[:, None], works.shape)
     instances = np.array([option.fewest_instances[types] for option in options])
-    if not planner.limits.of_load:
+    if planner.limits.load is None:
         instances = np.minimum(instances, planner.limits.max_instances)
     usd_per_hour, lower_bound = hourly_prices(planner.managed_service, types, candidates.offer, catalog)
-    single = _SingleInstance(
+    single = SingleInstance(
         nodes=nodes,
         works=works,
         likely=likely,
@@ -263,42 +283,14 @@ def _node_options(planner: Planner, candidates: CheapestOffers, catalog: Catalog
     return _options_of_amount(planner, single, charges, _rates_at(catalog.derive(spot_rates), types, single.spot))
 
 
-@dataclass(frozen=True, slots=True)
-class _SingleInstance:
-    """The job on one instance without interruptions, by nodes (rows) and candidate; NaN where it does not run."""
-
-    nodes: Floats
-    works: Mask
-    likely: Floats
-    likely_over_low: Floats
-    """Likely rate divided by the low end of its band."""
-    hours: Floats
-    samples: Floats
-    usd_per_hour: Floats
-    """Price of all nodes, with the premium of a managed service."""
-    lower_bound: Mask
-    """Whether that premium is unknown, per candidate."""
-    price_high: Floats
-    """High end of the believed price as a factor of the likely one, per candidate."""
-    watts: Floats
-    spot: Mask
-    """Whether each candidate is on spot."""
-    gpu_count: Floats
-    gpu_memory_gb: Floats
-    instances: Floats
-    """Instances that serve a load; without a load, one for each run up to the limit."""
-    least_alone: Floats
-    least_together: Floats
-    seconds_per_request: Floats
-
-
-def _options_without_amount(planner: Planner, single: _SingleInstance, instances: Floats) -> NodeOptions:
+def _options_without_amount(planner: Planner, single: SingleInstance, instances: Floats) -> NodeOptions:
     """Returns the options with these instances, where nothing ends and dollars are those of an hour."""
     shape, price, rate = single.works.shape, single.usd_per_hour * instances, single.likely * instances
+    load = planner.limits.load
     limited_price = price * single.price_high if planner.limits.safe else price
     return NodeOptions(
-        nodes=single.nodes,
-        works=single.works,
+        single=single,
+        instances=instances,
         rate=rate,
         figures=Figures(
             usd=price,
@@ -316,20 +308,16 @@ def _options_without_amount(planner: Planner, single: _SingleInstance, instances
             samples=rate * SECONDS_AN_HOUR,
             data_usd=np.zeros(shape),
         ),
-        instances=instances,
         hours=np.full(shape, np.nan),
         ends=single.works,
         # A month is billed as by `POST /estimate`: its hours at whole millionths of a dollar.
-        limited=_limited_dollars(
+        limited={}
+        if load is None
+        else _limited_dollars(
             planner,
-            np.round(limited_price * MICRO) * planner.limits.hours_a_month / MICRO,
-            rate * SECONDS_AN_HOUR * planner.limits.hours_a_month,
-        )
-        if planner.limits.of_load
-        else {},
-        least_alone=single.least_alone,
-        least_together=single.least_together,
-        seconds_per_request=single.seconds_per_request,
+            np.round(limited_price * MICRO) * load.hours_a_month / MICRO,
+            rate * SECONDS_AN_HOUR * load.hours_a_month,
+        ),
         incomplete=single.lower_bound,
     )
 
@@ -342,7 +330,7 @@ def _limited_dollars(planner: Planner, usd: Floats, samples: Floats) -> dict[str
     return {"budget_usd": usd, **per_million}
 
 
-def _options_of_amount(planner: Planner, single: _SingleInstance, charges: Charges, rates: Rates) -> NodeOptions:
+def _options_of_amount(planner: Planner, single: SingleInstance, charges: Charges, rates: Rates) -> NodeOptions:
     limits = planner.limits
 
     def on(instances: Floats | float) -> Expected:
@@ -387,7 +375,7 @@ def _instances(planner: Planner, on: Callable[[Floats], Expected], shape: tuple[
     the hours `on` them, or the most where none are.
     """
     limits, fewest, most = planner.limits, np.ones(shape), np.full(shape, float(planner.limits.max_instances))
-    if any(planner.objective.weights.get(criterion) for criterion in SPEED_CRITERIA):
+    if any(CRITERIA[name].is_speed for name in planner.objective.criteria):
         return most
     # Each instance pays its own set-up, so without a deadline one instance is cheapest.
     if limits.deadline_hours is None:
@@ -402,12 +390,12 @@ def _instances(planner: Planner, on: Callable[[Floats], Expected], shape: tuple[
 
 def _scores(objective: Objective, options: NodeOptions) -> Floats:
     score = compared(scores(objective, options.figures.each(np.ravel)))
-    return np.asarray(np.nan_to_num(score.reshape(options.works.shape), nan=0.0))
+    return np.asarray(np.nan_to_num(score.reshape(options.single.works.shape), nan=0.0))
 
 
 def _missed_by(limits: Mapping[str, float], options: NodeOptions) -> Floats:
     """Returns the largest ratio of a figure to its limit."""
-    worst = np.zeros(options.works.shape)
+    worst = np.zeros(options.single.works.shape)
     for field, limit in limits.items():
         worst = np.maximum(worst, np.nan_to_num(options.limited[field] / limit, nan=MISSED, posinf=MISSED))
     return np.minimum(worst, MISSED)
@@ -459,7 +447,8 @@ def limit_checks(
 
     def check(field: str) -> Check:
         kind = LIMITS_BY_FIELD[field]
-        over_least = 1.0 if limits.max_instances < MOST_INSTANCES else kind.over_least
+        few = limits.load is not None and limits.load.max_instances < MOST_INSTANCES
+        over_least = 1.0 if few else kind.over_least
         rule = _LimitRelaxation(field, kind, over_least, fails[field], least[field], keep_none)
         return Check(kind.code, "constraint", fails[field], rule, of_plans=True, changes_plans=True)
 

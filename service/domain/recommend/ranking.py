@@ -16,8 +16,8 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Offers
 from service.domain.layouts.fleet_columns import EstimateColumns
 from service.domain.pareto import pareto
-from service.domain.recommend.objective import EVEN, NEEDS_PRICE, Figures, Objective, compared, scores
-from service.domain.recommend.plans import SPEED_CRITERIA, SPOT, Plans
+from service.domain.recommend.objective import CRITERIA, EVEN, Figures, Objective, compared, scores
+from service.domain.recommend.plans import SPOT, Plans
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers
 from service.domain.typeset import ThresholdIndex, TypeSet, types_where
 
@@ -107,7 +107,7 @@ def rank(
     """
     score = scores(objective, figures.at_prices(catalog.offers.ranking_factor(candidates.offer)))
     cost = np.where(incomplete, np.nan, figures.usd)
-    if objective.needs(NEEDS_PRICE):
+    if objective.needs("price"):
         score = score + INCOMPLETE * incomplete
     if plans is not None:
         score = np.where(plans.keeps, score, np.inf)
@@ -173,9 +173,9 @@ class Uncertain(NamedTuple):
 
 def tie_distance_of_peaks(objective: Objective) -> float:
     """Returns the difference of scores up to which peaks do not order choices whose prices are certain."""
-    criteria = {criterion: weight for criterion, weight in objective.weights.items() if weight}
-    speeds = {criterion: weight for criterion, weight in criteria.items() if criterion in SPEED_CRITERIA}
-    return PEAKS_APART * sum(speeds.values()) if criteria.keys() - speeds.keys() <= {"fewer_gpus"} else EVEN
+    speeds = [name for name in objective.criteria if CRITERIA[name].is_speed]
+    others = {*objective.criteria} - {*speeds}
+    return PEAKS_APART * sum(objective.weights[name] for name in speeds) if others <= {"fewer_gpus"} else EVEN
 
 
 def uncertain(
@@ -242,16 +242,6 @@ def with_prices(estimates: Sequence[Uncertain], weight: float, offers: Offers, r
     return uncertain
 
 
-def weight_of_price(objective: Objective) -> float:
-    """Returns how much the score changes with the logarithm of a price."""
-    return sum(weight for criterion, weight in objective.weights.items() if criterion in NEEDS_PRICE)
-
-
 def weight_of_speed(objective: Objective, *, has_amount: bool) -> float:
     """Returns how much the score changes with the logarithm of a speed; dollars of a whole job change with it too."""
-    return sum(
-        weight
-        for criterion, weight in objective.weights.items()
-        if criterion in ("hours", "samples_per_second", "samples_per_usd", "joules")
-        or (criterion == "usd" and has_amount)
-    )
+    return objective.weight_of("speed", "price") if has_amount else objective.weight_of("speed")

@@ -9,24 +9,19 @@ from service.domain.arrays import Indices
 from service.domain.bill.seller_terms import is_held
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Prior
+from service.domain.codes import AdviceCode, NoteCode
 from service.domain.recommend.advice import advise, situation_of
 from service.domain.recommend.answer import Answer, Choice, CitedPrior, Note, Question, RankedOffer, Ties, WorkContext
-from service.domain.recommend.basis import Basis, basis_of, best_of_types, order, rank_by, ranked_offer, select_by
+from service.domain.recommend.basis import Basis, basis_of, best_of_types, rank_by, ranked_offer, select_by
 from service.domain.recommend.choices import Completer, compared
-from service.domain.recommend.codes import AdviceCode, NoteCode
 from service.domain.recommend.notes import notes_on
 from service.domain.recommend.objective import Objective
 from service.domain.recommend.plans import SPOT
 from service.domain.recommend.priors import applying_priors, cited_priors, usual_gpus
 from service.domain.recommend.ranking import (
     Ranked,
-    Uncertain,
     fallbacks,
-    tie_distance_of_peaks,
     ties,
-    uncertain,
-    weight_of_price,
-    weight_of_speed,
     with_prices,
 )
 from service.domain.recommend.relax import explained, nearest, nearest_miss, priced_first, rejections
@@ -69,7 +64,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     leading = _leading(basis, question, constraints, admitted, catalog)
     choices, current, rented = leading.choices, None, _current(basis, question, catalog)
     if rented is not None:
-        completer = Completer(question.work, basis.planner, basis.objective.criteria, leading.ranked, catalog)
+        completer = Completer(question.work, basis, leading.ranked, catalog)
         current = completer.complete(rented)
         choices = tuple(compared(choice, current, question.work) for choice in choices)
     near = None if admitted.types else nearest(basis, constraints, needs, catalog)
@@ -187,7 +182,7 @@ def _completed(
     work: WorkContext, basis: Basis, ranked: Ranked, count: int, limit: int, cited: tuple[CitedPrior, ...],
     catalog: Catalog,
 ) -> _Leading:  # fmt: skip
-    completer = Completer(work, basis.planner, basis.objective.criteria, count, catalog)
+    completer = Completer(work, basis, count, catalog)
     choices = tuple(completer.complete(offer) for offer in _ranked_offers(basis, ranked, limit, catalog))
     return _Leading(choices, count, advise(situation_of(work, choices, catalog), catalog), cited)
 
@@ -216,31 +211,9 @@ def _ranked_offers(basis: Basis, ranked: Ranked, limit: int, catalog: Catalog) -
 def _ties(basis: Basis, ranked: Ranked, shown: int, catalog: Catalog) -> list[Ties]:
     """Returns for each of the shown rows those within the uncertainty of its estimate."""
     scores = ranked.score[: shown + MAX_TIES].tolist()
-    estimates, weight = _estimates(basis, ranked, scores, catalog), weight_of_price(basis.objective)
-    rivals = with_prices(estimates, weight, catalog.offers, ranked.offer[: len(scores)])
+    estimates = basis.uncertain(ranked, scores, catalog)
+    rivals = with_prices(estimates, basis.objective.weight_of("price"), catalog.offers, ranked.offer[: len(scores)])
     return [Ties.among(ranks, shown) for ranks in ties(rivals, shown)]
-
-
-def _estimates(basis: Basis, ranked: Ranked, scores: Sequence[float], catalog: Catalog) -> list[Uncertain]:
-    """Returns the first scores with the uncertainty of their estimates, or of peaks."""
-    if basis.planner is None or ranked.plans is None:
-        distance = tie_distance_of_peaks(basis.objective)
-        return [Uncertain(score, distance, distance, row) for row, score in enumerate(scores)]
-    fleet, candidates = basis.planner.fleet, ranked.candidate[: len(scores)]
-    weight = weight_of_speed(basis.objective, has_amount=fleet.job.amount is not None)
-    options, nodes = ranked.plans.option[candidates].tolist(), ranked.plans.nodes[candidates].tolist()
-    return [
-        uncertain(
-            scores[row],
-            weight,
-            fleet.options[options[row]],
-            index,
-            catalog.instance_types[index],
-            nodes[row],
-            measured=(index, fleet.counts[options[row]]) in fleet.measured,
-        )
-        for row, index in enumerate(ranked.instance_type[: len(scores)].tolist())
-    ]
 
 
 def _current(basis: Basis, question: Question, catalog: Catalog) -> RankedOffer | None:
@@ -264,7 +237,7 @@ def _current(basis: Basis, question: Question, catalog: Catalog) -> RankedOffer 
         return None
     cheapest = int(offers[np.argmin(np.nan_to_num(catalog.offers.usd_per_hour_at(offers), nan=np.inf))])
     candidates = CheapestOffers.of(np.array([cheapest]), catalog)
-    return replace(ranked_offer(basis, order(catalog, basis, candidates), 0, catalog), rank=0, score=0.0)
+    return replace(ranked_offer(basis, basis.order(candidates, catalog), 0, catalog), rank=0, score=0.0)
 
 
 def _offers_within(constraints: Constraints, catalog: Catalog) -> Indices:

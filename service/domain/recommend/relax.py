@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.domain.arrays import known
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.answer import (
     Explained,
@@ -14,7 +15,7 @@ from service.domain.recommend.answer import (
     Rejection,
     RelaxationOutcome,
 )
-from service.domain.recommend.basis import Basis, best_by, known, rank_by, ranked_offer, select_by
+from service.domain.recommend.basis import Basis, PeakBasis, best_by, rank_by, ranked_offer, select_by
 from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.plans import plans_of
 from service.domain.recommend.ranking import Ranked
@@ -103,20 +104,21 @@ class Nearest(NamedTuple):
 
 def nearest(basis: Basis, constraints: Constraints, needs: Requirements, catalog: Catalog) -> Nearest | None:
     """Returns the offers nearest to the deadline and to the budget; None without both limits, or without any offer."""
-    planner = basis.planner
-    if planner is None or planner.limits.deadline_hours is None or planner.limits.budget_usd is None:
+    if isinstance(basis, PeakBasis):
         return None
-    limits = planner.limits
+    limits = basis.planner.limits
+    if limits.deadline_hours is None or limits.budget_usd is None:
+        return None
 
     def cheapest(limits: Limits) -> RankedOffer | None:
-        under = basis.under(OBJECTIVES["cheapest"], limits)
+        under = basis.under(OBJECTIVES["cheapest"]).within(limits)
         ranked = _keeping(under, constraints, needs, catalog)
         # Budgets limit the likely cost, whereas an old price ranks at its high end.
         row = int(np.nan_to_num(ranked.cost, nan=np.inf).argmin()) if len(ranked.cost) else 0
         return _row(under, ranked, row, catalog)
 
     def fastest(limits: Limits) -> RankedOffer | None:
-        under = basis.under(OBJECTIVES["fastest"], limits)
+        under = basis.under(OBJECTIVES["fastest"]).within(limits)
         return _row(under, _keeping(under, constraints, needs, catalog), 0, catalog)
 
     in_time, in_budget = cheapest(limits._replace(budget_usd=None)), fastest(limits._replace(deadline_hours=None))
@@ -173,7 +175,7 @@ def _preferred(basis: Basis, catalog: Catalog, offers: AdmittedOffers) -> int | 
 
 def _keeping_limits(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> AdmittedOffers:
     """Returns the offers of the types on which the job keeps its own limits with one of these offers."""
-    if basis.planner is None:
+    if isinstance(basis, PeakBasis):
         return admitted
     keeps = plans_of(basis.planner, admitted.cheapest, catalog).keeps
     return admitted.only(admitted.cheapest.types_at(keeps, admitted.limit))

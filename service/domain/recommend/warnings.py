@@ -13,6 +13,7 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import MARKETS
 from service.domain.catalog.software_support import no_framework_mask, software_names
 from service.domain.catalog.tariffs import Commitment
+from service.domain.codes import WarningCode
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedRate
 from service.domain.jobs.loading import SampleLoading
@@ -30,7 +31,6 @@ from service.domain.physics.input_pipeline import (
 )
 from service.domain.physics.training_roofline import FAMILIES_OF_IMAGES
 from service.domain.recommend.answer import UNTIED, HostNeeds, RankedOffer, WorkContext, WorkEstimate
-from service.domain.recommend.codes import WarningCode
 from service.domain.selection.requirements import Requirement, not_run, partly_run
 from service.domain.selection.successors import successor
 from service.domain.statement import Statement, statement
@@ -76,9 +76,8 @@ def warnings_on(
     if estimate is not None and estimate.modelled is not None and estimate.cluster is not None:
         of_estimate = list(estimate_warnings(estimate.modelled, estimate.cluster))
         # What the estimate says of a host includes the rate of the GPUs, so it replaces what follows from the question.
-        replaced = {warning.code.value for warning in of_estimate}
-        warnings = [warning for warning in warnings if warning.code.value not in replaced]
-        warnings += [Statement(WarningCode(warning.code), warning.figures) for warning in of_estimate]
+        replaced = {warning.code for warning in of_estimate}
+        warnings = [warning for warning in warnings if warning.code not in replaced] + of_estimate
     warnings += cost_warnings(offer.service_fee, None if estimate is None else estimate.bill.bill)
     if estimate is not None and estimate.measured is not None:
         warnings += measurement_warnings(estimate.measured, context.framework, catalog)

@@ -33,9 +33,8 @@ def successor(index: int, catalog: Catalog) -> Successor | None:
 
 def best_peak(instance_type: InstanceType) -> float:
     """Returns the peak of all GPUs at the fastest usual precision; NaN if none is known."""
-    gpu = instance_type.gpu
-    peaks = [instance_type.tflops(name) for name in USUAL_PRECISIONS if gpu and gpu.runs(name)]
-    return max((peak for peak in peaks if peak is not None), default=np.nan)
+    _, peak = instance_type.fastest(USUAL_PRECISIONS)
+    return np.nan if peak is None else peak
 
 
 def _successors(catalog: Catalog) -> dict[int, Successor]:

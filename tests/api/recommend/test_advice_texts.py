@@ -10,9 +10,9 @@ from service.api.recommend.sentences import with_text
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType, LifecycleState
 from service.domain.catalog.reference import Fee, Service, ServiceEvent
+from service.domain.codes import AdviceCode
 from service.domain.recommend.advice import ADVISERS, MAX_ADVICE, Situation, advise
 from service.domain.recommend.answer import WorkContext
-from service.domain.recommend.codes import AdviceCode
 from service.domain.selection.requirements import Requirement, Requirements
 from service.domain.statement import Statement
 from service.domain.versions import versions_of

@@ -4,8 +4,8 @@ import pytest
 
 from service.api.recommend import advice_texts, sentences
 from service.api.recommend.codes import REJECTIONS
+from service.domain.codes import AdviceCode, MeaningfulCode, NoteCode, ReasonCode, WarningCode
 from service.domain.recommend.advice import ADVISERS
-from service.domain.recommend.codes import AdviceCode, MeaningfulCode, NoteCode, ReasonCode, WarningCode
 from service.domain.selection.constraints import Constraints, type_checks
 from service.domain.selection.selection import OFFER_CODES
 from tests.builders.catalogs import catalog

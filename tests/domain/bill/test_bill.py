@@ -201,7 +201,7 @@ prices = st.integers(1, 10**9)
 def jobs(draw: st.DrawFn) -> BilledRun:
     low, between, above = sorted(draw(st.lists(seconds, min_size=3, max_size=3)))
     return BilledRun(
-        Band(low / 3600, between / 3600, above / 3600),
+        hours=Band(low / 3600, between / 3600, above / 3600),
         nodes=draw(st.integers(1, 64)),
         instances=draw(st.integers(1, 8)),
         setup_minutes=draw(st.integers(0, 600)),
@@ -244,8 +244,8 @@ def test_parts_add_up_to_the_total_in_every_currency_and_case(data: st.DataObjec
 def test_cost_is_linear_in_the_amount_above_the_billing_minimum(one: int, times: int, micros: int) -> None:
     """In whole seconds and prices of whole micro-dollars a second nothing is left to round."""
     asked = terms(price=replace(price(), micros_per_hour=micros * 3600))
-    once = bill_of(BilledRun(exactly(one)), asked)
-    more = bill_of(BilledRun(exactly(one * times)), asked)
+    once = bill_of(BilledRun(hours=exactly(one)), asked)
+    more = bill_of(BilledRun(hours=exactly(one * times)), asked)
     assert total(once) == one * micros
     assert total(more) == times * total(once)
 
@@ -258,9 +258,9 @@ def exactly(count: int) -> Band:
 @given(st.data())
 def test_a_run_of_two_halves_costs_the_two(data: st.DataObject) -> None:
     """Additive over machines: n nodes cost what n single nodes cost, but for what is shared."""
-    job = data.draw(jobs())._replace(sent=(), stored=())
+    job = replace(data.draw(jobs()), sent=(), stored=())
     on = replace(data.draw(offers(job.hours)), storage=(), transfer=(), interruptions=None)
-    single = bill_of(job._replace(nodes=1, instances=1), on)
+    single = bill_of(replace(job, nodes=1, instances=1), on)
     every = bill_of(job, on)
     assert abs(total(every) - job.machines * total(single)) <= job.machines
 
@@ -278,8 +278,8 @@ def test_cost_grows_with_price(data: st.DataObject, more: int) -> None:
 def test_cost_grows_with_hours(data: st.DataObject, more: int) -> None:
     job = data.draw(jobs())
     on = replace(data.draw(offers(job.hours)), interruptions=None)
-    longer = job._replace(
-        hours=Band(*(each + more / 3600 for each in (job.hours.low, job.hours.likely, job.hours.high)))
+    longer = replace(
+        job, hours=Band(*(each + more / 3600 for each in (job.hours.low, job.hours.likely, job.hours.high)))
     )
     assert_grows(bill_of(job, on), bill_of(longer, on))
 

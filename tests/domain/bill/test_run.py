@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from service.domain.band import Band
-from service.domain.bill.run import LONGEST_HOURS, RunAmount, StoredData, TransferredData, check
+from service.domain.bill.run import LONGEST_HOURS, BilledRun, Run, RunAmount, StoredData, TransferredData, check
 from service.domain.errors import ImpossibleRun
 from service.domain.money import Unknown
 from tests.builders.bills import hours, run
@@ -41,3 +41,10 @@ def test_a_run_of_a_century_is_not_billed() -> None:
     century = RunAmount(Band(1.0, 1.0, LONGEST_HOURS * 1.01), "modelled")
     assert isinstance(century.billable_hours, Unknown)
     assert RunAmount(hours(LONGEST_HOURS), "modelled").billable_hours == hours(LONGEST_HOURS)
+
+
+def test_a_run_keeps_its_machines_and_charges_when_its_hours_become_known() -> None:
+    plain = Run(nodes=2, instances=3, setup_minutes=5.0, commitments_held=("reserved",))
+    billed = plain.lasting(hours(7.0), "measured")
+    assert (billed.hours, billed.basis, billed.machines) == (hours(7.0), "measured", 6)
+    assert billed == BilledRun(2, 3, 5.0, commitments_held=("reserved",), hours=hours(7.0), basis="measured")

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.band import Band
-from service.domain.bill.serving import CERTAIN, cost_of_load
+from service.domain.bill.unit_costs import CERTAIN, costs_of_load
 from service.domain.jobs.serving import Length, Serving
+from service.domain.money import Micros
 from service.domain.physics.generation import ServedLoad, TokenTimes
 
 
@@ -30,61 +31,63 @@ def served(requests_per_second: float, prompt_share: float, missed: dict[str, fl
 
 
 def test_a_month_is_that_of_all_machines() -> None:
-    cost = cost_of_load(served(10.0, 0.5), 2_000_000, nodes=2)
+    cost = costs_of_load(served(10.0, 0.5), 2_000_000, nodes=2)
     assert cost is not None
-    assert [each / 730e6 for each in (cost.month.low, cost.month.likely, cost.month.high)] == [8.0, 12.0, 20.0]
+    assert cost.usd_per_month == Micros(*(round(usd_per_hour * 730e6) for usd_per_hour in (8, 12, 20)))
 
 
 def test_a_load_of_some_hours_a_day_pays_for_these_and_under_a_commitment_for_all() -> None:
     whole, some = served(10.0, 0.5), served(10.0, 0.5)
     some = replace(some, serving=replace(some.serving, hours_per_day=6.0))
-    every, part = (cost_of_load(each, 2_000_000, nodes=2) for each in (whole, some))
-    committed = cost_of_load(some, 2_000_000, nodes=2, paid_hours=730)
+    every, part = (costs_of_load(each, 2_000_000, nodes=2) for each in (whole, some))
+    committed = costs_of_load(some, 2_000_000, nodes=2, paid_hours=730)
     assert every is not None
     assert part is not None
     assert committed is not None
-    assert part.month.likely == every.month.likely / 4
-    assert part.per_million_tokens == every.per_million_tokens
-    assert committed.month == every.month
-    assert committed.per_million_tokens is not None
-    assert every.per_million_tokens is not None
-    assert committed.per_million_tokens.likely == pytest.approx(4 * every.per_million_tokens.likely, abs=4)
+    assert part.usd_per_month is not None
+    assert every.usd_per_month is not None
+    assert part.usd_per_month.likely == every.usd_per_month.likely / 4
+    assert part.usd_per_million_tokens == every.usd_per_million_tokens
+    assert committed.usd_per_month == every.usd_per_month
+    assert committed.usd_per_million_tokens is not None
+    assert every.usd_per_million_tokens is not None
+    assert committed.usd_per_million_tokens.likely == pytest.approx(4 * every.usd_per_million_tokens.likely, abs=4)
     # 36,000 requests an hour, for 20, 12 and 8 dollars; a quarter of them if all hours of the month are paid.
-    assert part.requests_per_usd == every.requests_per_usd == Band(1800.0, 3000.0, 4500.0)
-    assert committed.requests_per_usd == Band(450.0, 750.0, 1125.0)
+    assert part.samples_per_usd == every.samples_per_usd == Band(1800.0, 3000.0, 4500.0)
+    assert committed.samples_per_usd == Band(450.0, 750.0, 1125.0)
 
 
 @given(st.floats(0.01, 1e4), st.floats(0.01, 0.99))
 def test_prompts_and_answers_add_up_to_the_hour_of_the_machines(rate: float, share: float) -> None:
-    cost = cost_of_load(served(rate, share), 2_000_000, nodes=1)
+    cost = costs_of_load(served(rate, share), 2_000_000, nodes=1)
     assert cost is not None
-    assert cost.per_million_input_tokens is not None
-    assert cost.per_million_output_tokens is not None
-    prompts, answers = cost.per_million_input_tokens.likely / 1e6, cost.per_million_output_tokens.likely / 1e6
+    assert cost.usd_per_million_input_tokens is not None
+    assert cost.usd_per_million_output_tokens is not None
+    assert cost.usd_per_thousand_samples is not None
+    prompts, answers = cost.usd_per_million_input_tokens.likely / 1e6, cost.usd_per_million_output_tokens.likely / 1e6
     a_request = prompts * 800 / 1e6 + answers * 200 / 1e6
     assert a_request * rate * 3600 == pytest.approx(6.0, rel=1e-3, abs=2 * rate * 3600 * 1e-9)
-    assert cost.per_thousand_requests.likely / 1e9 * rate * 3600 == pytest.approx(6.0, rel=1e-3, abs=rate * 3600e-9)
+    assert cost.usd_per_thousand_samples.likely / 1e9 * rate * 3600 == pytest.approx(6.0, rel=1e-3, abs=rate * 3600e-9)
 
 
 @pytest.mark.parametrize("factors", [CERTAIN, (0.5, 1.0, 3.0)])
 def test_the_requests_for_a_dollar_are_those_of_the_dollars_for_a_thousand(factors: tuple[float, float, float]) -> None:
-    cost = cost_of_load(served(10.0, 0.5), 2_000_000, 1, factors)
+    cost = costs_of_load(served(10.0, 0.5), 2_000_000, 1, factors)
     assert cost is not None
-    assert cost.requests_per_usd is not None
-    dollars = [
-        each / 1e6
-        for each in (cost.per_thousand_requests.high, cost.per_thousand_requests.likely, cost.per_thousand_requests.low)
-    ]
-    found = (cost.requests_per_usd.low, cost.requests_per_usd.likely, cost.requests_per_usd.high)
+    assert cost.samples_per_usd is not None
+    usd = cost.usd_per_thousand_samples
+    assert usd is not None
+    dollars = [each / 1e6 for each in (usd.high, usd.likely, usd.low)]
+    found = (cost.samples_per_usd.low, cost.samples_per_usd.likely, cost.samples_per_usd.high)
     assert found == pytest.approx([1000 / each for each in dollars], rel=1e-3)
 
 
 def test_a_machine_that_costs_nothing_has_no_requests_for_a_dollar() -> None:
-    cost = cost_of_load(served(10.0, 0.5), 0, nodes=1)
+    cost = costs_of_load(served(10.0, 0.5), 0, nodes=1)
     assert cost is not None
-    assert cost.requests_per_usd is None
+    assert cost.samples_per_usd is None
 
 
 def test_a_load_that_is_not_served_within_its_limits_has_no_price() -> None:
-    assert cost_of_load(served(10.0, 0.5, {"max_instances": 12.0}), 2_000_000, nodes=1) is None
-    assert cost_of_load(served(10.0, 0.5), None, nodes=1) is None
+    assert costs_of_load(served(10.0, 0.5, {"max_instances": 12.0}), 2_000_000, nodes=1) is None
+    assert costs_of_load(served(10.0, 0.5), None, nodes=1) is None

@@ -102,3 +102,14 @@ def test_a_burstable_type_counts_what_it_sustains() -> None:
     assert cluster.gpu.tflops("fp32") == pytest.approx(0.032)
     assert cluster.memory_bandwidth == pytest.approx(1e9)
     assert cluster.vcpus_per_gpu == pytest.approx(0.4)
+
+
+def test_the_fastest_precision_is_one_that_the_gpus_run_at_a_known_peak() -> None:
+    card = unknown_gpu(rates=[rate("fp16", "native", 50.0), rate("bf16", "none", 90.0), rate("fp8", "native", None)])
+    machine = unknown_instance_type("two-cards", gpu=card, gpu_count=2)
+    assert machine.fastest(("fp32", "bf16", "fp16", "fp8")) == ("fp16", 100.0)
+    assert machine.fastest(("bf16", "fp8")) == (None, None)
+    assert unknown_instance_type("no-gpu", gpu=None, gpu_count=0, cpu_fp32_tflops=3.0).fastest(("fp32",)) == (
+        None,
+        None,
+    )

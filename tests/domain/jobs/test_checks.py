@@ -83,21 +83,21 @@ MIXTRAL = replace(LLAMA_3_8B, experts=8, experts_per_token=2, expert_ffn=14336)
 )
 def test_a_layout_that_no_cluster_can_have_is_refused(of_model: Model, fixed: FixedLayout, sentence: str) -> None:
     with pytest.raises(QuestionError, match=sentence) as refusal:
-        check_job(replace(TRAINING, model=of_model, fixed=fixed))
+        check_job(replace(TRAINING, model=of_model, layout=fixed))
     assert refusal.value.field == "layout"
 
 
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"fixed": FixedLayout(zero_stage=2)}, "layout"),
+        ({"layout": FixedLayout(zero_stage=2)}, "layout"),
         ({"software": software_called("megatron-lm")}, "workload.offload_parameters"),
     ],
 )
 def test_offloaded_weights_are_sharded(change: dict[str, Any], field: str) -> None:
     offloaded = replace(TRAINING, offload_parameters=True)
     check_job(offloaded)
-    check_job(replace(offloaded, fixed=FixedLayout(zero_stage=3), software=software_called("deepspeed")))
+    check_job(replace(offloaded, layout=FixedLayout(zero_stage=3), software=software_called("deepspeed")))
     with pytest.raises(QuestionError, match="shard") as refusal:
         check_job(replace(offloaded, **change))
     assert refusal.value.field == field
@@ -105,5 +105,5 @@ def test_offloaded_weights_are_sharded(change: dict[str, Any], field: str) -> No
 
 def test_layouts_that_some_cluster_can_have_pass() -> None:
     for fixed in (FixedLayout(pipeline=4, virtual_stages=8), FixedLayout(pipeline=3, virtual_stages=11)):
-        check_job(replace(TRAINING, fixed=fixed))
-    check_job(replace(TRAINING, model=model(MIXTRAL), fixed=FixedLayout(expert=4)))
+        check_job(replace(TRAINING, layout=fixed))
+    check_job(replace(TRAINING, model=model(MIXTRAL), layout=FixedLayout(expert=4)))

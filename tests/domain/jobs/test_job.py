@@ -9,6 +9,7 @@ from service.domain.catalog.hardware import Gpu
 from service.domain.errors import QuestionError
 from service.domain.jobs.checks import check_job
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
+from service.domain.jobs.fixed_layout import FixedLayout
 from service.domain.jobs.job import (
     Amount,
     Job,
@@ -258,3 +259,13 @@ def test_tokens_of_a_sample_are_those_that_are_generated() -> None:
     assert tokens_per_sample(replace(INFERENCE, input_length=1000.0, output_length=200.0)) == 200
     assert tokens_per_sample(replace(INFERENCE, input_length=1000.0)) == 1000
     assert tokens_per_sample(replace(TRAINING, mean_length=700.0)) == 700
+
+
+def test_a_batch_per_gpu_and_offloaded_weights_fix_parts_of_a_layout_that_the_caller_leaves_open() -> None:
+    job = replace(TRAINING, micro_batch=4, offload_parameters=True)
+    assert job.fixed == FixedLayout(micro_batch=4, zero_stage=3)
+    assert not job.layout_is_fixed
+    by_caller = replace(job, layout=FixedLayout(tensor=2, micro_batch=2))
+    assert by_caller.fixed == FixedLayout(tensor=2, micro_batch=2, zero_stage=3)
+    assert by_caller.layout_is_fixed
+    assert by_caller.in_any_layout == job

@@ -7,9 +7,10 @@ import pytest
 
 from service.domain.calibration.coefficients import Column, Levels
 from service.domain.layouts.cluster_table import ClusterTable, Machines, cluster_table, distinct
+from service.domain.physics.cluster import cluster_of
 from service.domain.physics.features import hardware_features
 from tests.builders.clusters import cluster
-from tests.builders.gpus import gpu_with_peaks
+from tests.builders.gpus import gpu, gpu_with_peaks
 
 ONE = cluster(gpus=1)
 EIGHT = cluster()
@@ -76,9 +77,17 @@ def test_a_node_in_clusters_of_several_sizes_has_the_figures_of_each() -> None:
     without_hosts = table.without_hosts.clusters
     for row, each in enumerate(table.clusters):
         assert (table.gpus[row], table.linked_gpus[row]) == (each.gpus, each.linked_gpus)
-        assert table.sizes[table.size[row]] == (each.gpus, each.linked_gpus, each.gpus_of_a_replica)
+        # Only data parallelism may cross a network that is not stated, so a copy of a model stays on linked GPUs.
+        of_a_copy = each.gpus if each.network_known else each.linked_gpus
+        assert table.sizes[table.size[row]] == (each.gpus, each.linked_gpus, of_a_copy)
         assert {name: levels(column)[row] for name, column in table.features.items()} == hardware_features(each)
         assert without_hosts[table.row_by_gpus[row]] == replace(each, host_memory_bytes=None)
+
+
+@pytest.mark.parametrize(("network_gbps", "gpus"), [(None, 8), (400.0, 32)])
+def test_a_copy_of_a_model_stays_inside_a_node_if_the_network_is_unknown(network_gbps: float | None, gpus: int) -> None:
+    table = cluster_table([cluster_of(gpu(), 8, nodes=4, network_gbps=network_gbps)])
+    assert table.sizes == ((32, 8, gpus),)
 
 
 def levels(column: Column) -> list[object]:

@@ -1,9 +1,12 @@
 """Figures of a whole job on a cluster."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from service.domain.jobs.job import Job
-from service.domain.layouts.job_estimate import at_rate, estimate_job
+from service.domain.jobs.job import Amount, Job
+from service.domain.layouts.job_estimate import at_rate, estimate_job, samples_of_runs
 from tests.builders.calibrations import FITTED
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
@@ -34,3 +37,14 @@ def test_at_another_rate_as_many_requests_are_in_flight() -> None:
     assert half.seconds_per_output_token is not None
     seconds = half.seconds_to_first_token.likely + 49 * half.seconds_per_output_token.likely
     assert half.samples_per_second.likely * seconds == pytest.approx(64)
+
+
+@pytest.mark.parametrize(
+    ("amount", "samples"), [(Amount(samples=7.0), 21.0), (Amount(tokens=40.0), 12.0), (Amount(steps=5.0), 30.0)]
+)
+def test_the_samples_of_a_fleet_are_those_of_each_of_its_machines(amount: Amount, samples: float) -> None:
+    job = Job("training", model(), amount=amount, runs=3)
+    assert samples_of_runs(job, 10.0, 2.0) == samples
+    of_fleet = samples_of_runs(job, 10.0, np.array([2.0, 2.0]))
+    assert np.broadcast_to(np.array(of_fleet), 2).tolist() == [samples, samples]
+    assert samples_of_runs(replace(job, amount=None), 10.0, 2.0) is None

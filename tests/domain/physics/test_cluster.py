@@ -44,11 +44,6 @@ def test_a_switch_has_the_rate_of_the_cards_and_a_pcie_card_has_a_bridge_only_if
     assert (cluster.interconnect, cluster.link_bytes_per_second) == (link, gb_per_second * 1e9)
 
 
-def test_a_copy_of_a_model_stays_inside_a_node_if_the_network_is_unknown() -> None:
-    assert cluster_of(gpu(), 8, nodes=4, network_gbps=None).gpus_of_a_replica == 8
-    assert cluster_of(gpu(), 8, nodes=4, network_gbps=400.0).gpus_of_a_replica == 32
-
-
 def test_a_rack_links_the_gpus_of_several_nodes() -> None:
     rack = replace(gpu("gb200"), gpus_per_rack=72, gpus_per_tray=4)
     assert cluster_of(rack, 4, nodes=1).linked_gpus == 4

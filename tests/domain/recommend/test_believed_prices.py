@@ -9,8 +9,8 @@ from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import Offer
 from service.domain.catalog.reference import Provider
+from service.domain.codes import WarningCode
 from service.domain.recommend.answer import Answer
-from service.domain.recommend.codes import WarningCode
 from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints

@@ -6,7 +6,7 @@ import pytest
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.answer import Answer, Question
-from service.domain.recommend.objective import NEEDS_PRICE, NEEDS_SPEED, OBJECTIVES, Objective
+from service.domain.recommend.objective import OBJECTIVES, Objective
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
 from tests.builders.catalogs import catalog
@@ -36,8 +36,8 @@ def question(objective: str = "cheapest", *, task: str = "training", **given: An
     precisions = given.get("precisions", ())
     asked = {
         "precision_any": precisions or (("bf16", "fp16", "fp32") if task == "training" else ()),
-        "needs_price": weights.needs(NEEDS_PRICE),
-        "needs_peak": weights.needs(NEEDS_SPEED),
+        "needs_price": weights.needs("price"),
+        "needs_peak": weights.needs("speed"),
         **given.pop("constraints", {}),
     }
     plain = {

@@ -14,7 +14,7 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.jobs.job import Job, tokens_per_sample
 from service.domain.recommend.answer import LIMITS_BY_FIELD, Choice, Limits, Question
 from service.domain.recommend.fleet import node_counts
-from service.domain.recommend.objective import NEEDS_PRICE, OBJECTIVES
+from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
 from tests.builders.calibrations import FITTED
@@ -33,13 +33,9 @@ limits_of_jobs = st.builds(
     deadline_hours=st.sampled_from([None, None, 1e-4, 0.1, 5.0]),
     budget_usd=st.sampled_from([None, None, None, None, 0.01, 1.0, 50.0, 500.0]),
     max_usd_per_million_tokens=st.sampled_from([None, None, None, None, 0.01, 0.3, 10.0]),
-    max_seconds_to_first_token=st.none(),
-    max_seconds_per_output_token=st.none(),
-    max_seconds_per_request=st.none(),
     max_instances=st.sampled_from([1, 1, 4]),
     safe=st.booleans(),
-    of_load=st.sampled_from([False]),
-    hours_a_month=st.just(730.0),
+    load=st.none(),
 )
 CHECKPOINTS = Checkpoints(save_seconds=30.0, restart_seconds=300.0)
 
@@ -50,12 +46,12 @@ def question(job: Job, objective: str, asked: Constraints, **given_: Any) -> Que
     limits = given_.pop("limits", Limits())
     if job.serving is not None:
         in_dollars = limits.budget_usd, limits.max_usd_per_million_tokens
-        limits = Limits(None, *in_dollars, of_load=True, **job.serving.limits)
+        limits = Limits(None, *in_dollars, load=job.serving)
     return question_of(
         task=job.task,
         precisions=(),
         constraints=asked._replace(
-            precision_any=(), needs_price=weights.needs(NEEDS_PRICE) or limits.budget_usd is not None
+            precision_any=(), needs_price=weights.needs("price") or limits.budget_usd is not None
         ),
         objective=weights,
         current_instance=None,
@@ -140,7 +136,7 @@ class Loop:
             return False
         if self.job.amount is None:
             month = None if plan.usd_per_hour is None else plan.usd_per_hour * 730
-            return not limits.of_load or keeps_dollars(month, plan.rate * 3600 * 730, self.job, limits)
+            return limits.load is None or keeps_dollars(month, plan.rate * 3600 * 730, self.job, limits)
         hours, usd = (plan.hours_high, plan.usd_high) if limits.safe else (plan.hours, plan.usd)
         in_time = limits.deadline_hours is None or hours <= limits.deadline_hours
         return in_time and keeps_dollars(usd, one.samples, self.job, limits)

@@ -14,15 +14,12 @@ from service.domain.catalog.hardware import Gpu, InstanceType, LifecycleEvent
 from service.domain.catalog.precision import SUPPORT_LEVELS, Rate
 from service.domain.jobs.loading import SampleLoading
 from service.domain.recommend.answer import Answer, Choice, Question
-from service.domain.recommend.basis import PRECISION_BY_TASK
 from service.domain.recommend.objective import (
-    MORE_IS_BETTER,
-    NEEDS_POWER,
-    NEEDS_PRICE,
-    NEEDS_SPEED,
+    CRITERIA,
     OBJECTIVES,
     Objective,
 )
+from service.domain.recommend.peaks import PRECISION_BY_TASK
 from service.domain.recommend.ranking import tie_distance_of_peaks
 from service.domain.recommend.recommend import BY_HARDWARE, BY_SPEED_OF_A_GPU, recommend
 from service.domain.selection.constraints import Constraints
@@ -96,8 +93,8 @@ def questions(draw: st.DrawFn, asked: st.SearchStrategy[Constraints] = wide) -> 
     )
     limits = draw(asked)._replace(
         precision_any=answer or PRECISION_BY_TASK.get(task, ()),
-        needs_price=objective.needs(NEEDS_PRICE),
-        needs_peak=objective.needs(NEEDS_SPEED),
+        needs_price=objective.needs("price"),
+        needs_peak=objective.needs("speed"),
     )
     return question_of(
         task=task, precisions=answer, constraints=limits, objective=objective, limit=100, per_offer=draw(st.booleans())
@@ -141,15 +138,15 @@ def score(kind: InstanceType, offer: Offer, asked: Question, objective: Objectiv
         }
         value = found[term]()
         assert value is not None
-        total += weight * log(value) * (-1 if term in MORE_IS_BETTER else 1)
+        total += weight * log(value) * (-1 if CRITERIA[term].more_is_better else 1)
     return total
 
 
 def rows(asked: Question, world: World, objective: Objective) -> Iterator[Row]:
-    limits = asked.constraints._replace(needs_price=objective.needs(NEEDS_PRICE))
+    limits = asked.constraints._replace(needs_price=objective.needs("price"))
     for place, kind in enumerate(world.catalog.instance_types):
-        lacks_peak = objective.needs(NEEDS_SPEED) and speed(kind, asked) is None
-        lacks_power = objective.needs(NEEDS_POWER) and kind.tdp_watts is None
+        lacks_peak = objective.needs("speed") and speed(kind, asked) is None
+        lacks_power = objective.needs("power") and kind.tdp_watts is None
         if type_misses(limits, kind) or lacks_peak or lacks_power:
             continue
         for offer in world.offers:

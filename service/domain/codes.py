@@ -40,7 +40,7 @@ class ReasonCode(MeaningfulCode):
 
 
 class WarningCode(MeaningfulCode):
-    """A risk of a choice."""
+    """A risk of a choice, or of a job on one machine."""
 
     PCIE_MULTI_GPU = auto(), "The GPUs are linked by PCIe only, which can slow down training on all of them."
     SOLD_FOR_INFERENCE = auto(), "The vendor positions this GPU for inference. Measure how well it trains."
@@ -124,6 +124,13 @@ class WarningCode(MeaningfulCode):
     IMAGE_ENCODER_LEFT_OUT = auto(), "The model reads images, and the question states none for training."
     IMAGE_ENCODER_FROZEN = auto(), "The encoder of images is taken as frozen, although all weights learn."
     EXTRAPOLATES = auto(), "No published run covers some property of the job, so the band is wider."
+    # A choice has none of the following. It has notes on what is assumed, a rejection where requests would wait, other
+    # warnings on the end of a type, and software for its task.
+    BATCH_ASSUMED = auto(), "No batch was given, so that a training step is taken to have a usual number of samples."
+    LENGTHS_ASSUMED = auto(), "No length of a sample was given, so that one is assumed, which may be a single token."
+    REQUESTS_WAIT = auto(), "Fewer requests run at once than the workload has in flight, and the others wait."
+    TASK_UNSUPPORTED = auto(), "No software is known to do the task there; the figures assume that some does."
+    ENDED = auto(), "The instance type is closed to new customers or retired."
 
 
 class AdviceCode(MeaningfulCode):
