@@ -539,14 +539,12 @@ def multiplies_in(job: Job, precision: str, gpu: Gpu) -> bool:
 
 
 def _multiplied_in(job: Job, precision: str, gpu: Gpu) -> str:
-    """Returns the precision that multiplies weights of a format: the usual one of a GPU that only stores the format.
-
-    Chips without a usual precision compute with integers only, and multiply them as they are.
+    """Returns the precision that multiplies weights of a format: the usual one of a GPU that only stores the format, or
+    the format itself on a chip without a usual one, which computes with integers alone.
     """
-    usual, number_format = _usual_precision(job.task, gpu), format_of(precision)
+    usual, number_format, stack = _usual_precision(job.task, gpu), format_of(precision), job.software.stack
     if number_format.stored_only or not gpu.runs(precision, "any"):
         stores = number_format.stored_bits <= _storable_bits(gpu)
     else:
-        kernels = job.software.stack.multiplies_int8_on
-        stores = precision == "int8" and job.model.generates and gpu.architecture not in kernels
+        stores = precision == "int8" and job.model.generates and gpu.architecture not in stack.multiplies_int8_on
     return usual if usual is not None and stores else precision

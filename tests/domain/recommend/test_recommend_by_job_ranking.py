@@ -254,7 +254,9 @@ def relaxed(asked: Question, to: dict[str, Any]) -> Question:
         return asked._replace(work=asked.work._replace(job=replace(asked.modelled, **changed)))
     fields = {path.rpartition(".")[2]: value for path, value in to.items()}
     if fields.keys() & LIMITS_BY_FIELD.keys():
-        limits, job = asked.limits._replace(**fields), asked.modelled
+        job = asked.modelled
+        # A load has its own limits on times and instances, and without a load there are none on times.
+        limits = asked.limits._replace(**{name: fields[name] for name in fields.keys() & set(Limits._fields)})
         if job is not None and job.serving is not None:
             fields = {name: value for name, value in fields.items() if name in job.serving.limits}
             job = replace(job, serving=replace(job.serving, **fields))
