@@ -16,7 +16,7 @@ from service.domain.jobs.serving import MOST_INSTANCES, Serving
 from service.domain.physics.arrivals import ArrivalTimes, arrival_times, running_at
 from service.domain.physics.serving import EngineTimes
 
-AT_ONCE = 256
+AT_ONCE = 1024
 """Numbers of instances that the search tries at once, over all rows; at least one for each."""
 
 ALMOST = 1.0 - 1e-9
