@@ -331,9 +331,10 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> BestLayouts:
 
 def _least_of_clusters(fits: Mask, tried: _Pairs, figures: Floats) -> Floats:
     """Returns the least figures among the layouts of each cluster; infinite where no layout fits."""
-    least = np.full((len(fits), figures.shape[1]), np.inf)
-    np.minimum.at(least, tried.cluster, figures)
-    return np.where(fits[:, None], least, np.inf)
+    least = np.full((figures.shape[1], len(fits)), np.inf)
+    for of_limit, column in zip(least, figures.T, strict=True):  # numpy takes twenty times as long for both at once
+        np.minimum.at(of_limit, tried.cluster, column)
+    return np.where(fits[:, None], least.T, np.inf)
 
 
 def _timed(search: _InferenceSearch, pairs: _Pairs, places: Floats) -> tuple[_Pairs, Floats, Indices]:

@@ -99,8 +99,8 @@ class Served(NamedTuple):
     utilisation: Floats
     """Rate of a replica divided by its highest rate."""
     least_alone: Floats
-    """Least figure of each limit, whether the other limits are kept or not; 0 for times without a limit, and for those
-    of a row that keeps all limits."""
+    """Least figure of each limit, whether the other limits are kept or not; 0 for times that are within their limit, or
+    have none."""
     least_together: Floats
     """Least figure of each limit while the other limits are kept; infinite where these cannot be kept."""
     prefill: Floats
@@ -217,8 +217,9 @@ def serve(replicas: Replicas, serving: Serving) -> Served:
         for column, (name, (within, figure)) in enumerate(TIMES.items()):
             if (limit := serving.limits[name]) is not None:
                 share = serving.percentiles[name]
-                figures[too_many, column] = figure(times, share)
                 kept[too_many, column] = within(times, limit, share)
+                late = np.flatnonzero(~kept[too_many, column])
+                figures[too_many[late], column] = figure(taken(times, late), share)
     return search.served(chosen, figures, kept)
 
 
@@ -300,8 +301,8 @@ class LoadSearch:
     def served(self, chosen: Floats, figures: Floats, kept: Mask) -> Served:
         """Returns the load on the chosen instances.
 
-        `figures` are the times on as many instances as are allowed, for rows that would take more, and `kept` says
-        which of them keep their limits.
+        `figures` are the times on as many instances as are allowed, for rows that would take more and times that are
+        above their limits, and `kept` says which times are not.
         """
         instances = np.where(np.isfinite(chosen), chosen, self.first)
         load = self.load(np.arange(len(chosen)), instances)
