@@ -130,7 +130,10 @@ def estimate_columns(
 
 
 def types_that_run(catalog: Catalog, job: Job, counts: tuple[int, ...], among: TypeSet) -> TypeSet:
-    """Returns those of the types that run the job, at any speed, on some of these numbers of nodes."""
+    """Returns those of the types that run the job on some of these numbers of nodes, at any speed.
+
+    The types also have to keep the limits of a load on times with some number of instances.
+    """
     clusters, calibration = _clusters_for(job, counts, catalog), catalog.reference.calibration
     runs = np.zeros(len(clusters.table) + 1, np.bool_)
     for part in _parts(job, counts, catalog, among):

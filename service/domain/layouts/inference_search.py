@@ -12,11 +12,12 @@ from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.step_kinds import GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.fixed_layout import FREE, FixedLayout
+from service.domain.jobs.serving import Serving
 from service.domain.layouts.best_layouts import BestLayouts
 from service.domain.layouts.candidates import degrees_of
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
 from service.domain.layouts.inference_configs import InferenceConfigs
-from service.domain.physics.disaggregated import serve_load, times_of_load
+from service.domain.physics.disaggregated import serve_load, serves_in_time, times_of_load
 from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import (
     degree_columns,
@@ -80,13 +81,18 @@ def fastest_inference_layouts(
 def where_inference_fits(
     calibration: Calibration, configs: InferenceConfigs, clusters: ClusterTable, fixed: FixedLayout = FREE
 ) -> Mask:
-    """Whether some layout fits and runs as many requests at once as the concurrency asks for."""
+    """Whether some layout fits and runs as many requests at once as the concurrency asks for; for a load, also whether
+    some number of instances keeps its limits on times.
+    """
     table, config = clusters.without_hosts, configs.any
-    pairs = _pairs(config, table.shapes(), fixed)
+    search, pairs = _InferenceSearch.of(calibration, configs, table), _pairs(config, table.shapes(), fixed)
     held, kind = pairs.by_gpu(table)
-    memory = _memory(_InferenceSearch.of(calibration, configs, table), held)
+    memory = _memory(search, held)
     in_flight, _ = _in_flight(config, held.layouts, memory.room)
     rows = np.flatnonzero(pairs.eligible(memory.fits[kind]) & (in_flight <= memory.room)[kind])
+    if config.serving is not None and len(rows):
+        timed, places, number = _timed(search, pairs.rows(rows), memory.room[kind[rows]])
+        rows = rows[serves_in_time(*_replicas(search, timed, places), config.serving)[number]]
     fits = np.bincount(pairs.cluster[rows], minlength=len(table)) > 0
     return np.asarray(fits[clusters.row_by_gpus] & clusters.hosts_fit(config, BytesByLayout()))
 
@@ -285,9 +291,7 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> BestLayouts:
     fits = np.bincount(pairs.cluster[surely], minlength=count) > 0
     rows = np.flatnonzero(surely | pairs.eligible(memory.likely[kind]) & ~fits[pairs.cluster])
     tried, places = pairs.rows(rows), memory.room[kind[rows]]
-    timed, number = tried.by_link(clusters, network=serving is not None and serving.disaggregated)
-    places_of_timed = np.zeros(len(timed.row))
-    places_of_timed[number] = places
+    timed, places_of_timed, number = _timed(search, tried, places)
     speed = _speed(search, timed, places_of_timed)
     best = tried.best(np.arange(len(rows)), *(key[number] for key in speed.keys))
     index, exists = np.zeros(count, np.int64), np.zeros(count, bool)
@@ -327,9 +331,19 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> BestLayouts:
 
 def _least_of_clusters(fits: Mask, tried: _Pairs, figures: Floats) -> Floats:
     """Returns the least figures among the layouts of each cluster; infinite where no layout fits."""
-    least = np.full((len(fits), figures.shape[1]), np.inf)
-    np.minimum.at(least, tried.cluster, figures)
-    return np.where(fits[:, None], least, np.inf)
+    least = np.full((figures.shape[1], len(fits)), np.inf)
+    for of_limit, column in zip(least, figures.T, strict=True):  # numpy takes twenty times as long for both at once
+        np.minimum.at(of_limit, tried.cluster, column)
+    return np.where(fits[:, None], least.T, np.inf)
+
+
+def _timed(search: _InferenceSearch, pairs: _Pairs, places: Floats) -> tuple[_Pairs, Floats, Indices]:
+    """Returns pairs that differ in speed, their places, and the index of each pair among them."""
+    serving = search.config.serving
+    timed, number = pairs.by_link(search.clusters, network=serving is not None and serving.disaggregated)
+    places_of_timed = np.zeros(len(timed.row))
+    places_of_timed[number] = places
+    return timed, places_of_timed, number
 
 
 class _Speed(NamedTuple):
@@ -362,18 +376,25 @@ class _Speed(NamedTuple):
 
 
 def _speed(search: _InferenceSearch, tried: _Pairs, places: Floats) -> _Speed:
-    config, clusters = search.config, search.clusters
+    config = search.config
     if not len(places):
         return _Speed.nothing(0 if config.serving is None else len(config.serving.limits))
+    if config.serving is not None:
+        return _serving(search, tried, places, config.serving)
     if not config.model.generates:
         return _forward(search, tried, places)
-    layouts = tried.layouts
-    engines = _engines(search, tried.cluster, layouts)
-    if config.serving is None:
-        return _generation(config, engines, layouts, places)
-    transfer = sent_cache_bytes(engines.config, layouts) * clusters.unit_seconds["network"][tried.cluster]
-    replicas = Replicas.of(engines, places, layouts.data, _slowness(search, tried), _fed(search, tried))
-    return _serving(search, tried, replicas, transfer)
+    return _generation(config, _engines(search, tried), tried.layouts, places)
+
+
+def _replicas(search: _InferenceSearch, pairs: _Pairs, places: Floats) -> tuple[Replicas, Floats]:
+    """Returns the replicas of each pair for a load, and the seconds in which one sends the cache of a prompt."""
+    clusters, slowness, fed = search.clusters, _slowness(search, pairs), _fed(search, pairs)
+    if not search.config.model.generates:
+        gpus = clusters.gpus[pairs.cluster]
+        return Replicas.of(_forward_engines(search, pairs), places, gpus, slowness, fed), np.zeros(len(places))
+    engines, layouts = _engines(search, pairs), pairs.layouts
+    transfer = sent_cache_bytes(engines.config, layouts) * clusters.unit_seconds["network"][pairs.cluster]
+    return Replicas.of(engines, places, layouts.data, slowness, fed), transfer
 
 
 def _slowness(search: _InferenceSearch, pairs: _Pairs) -> Floats:
@@ -386,10 +407,10 @@ def _slowness(search: _InferenceSearch, pairs: _Pairs) -> Floats:
 
 def _fed(search: _InferenceSearch, pairs: _Pairs) -> Floats:
     """Returns the samples per second that the hosts of each pair prepare; infinite where this is unknown."""
-    loading, clusters = search.config.loading, search.clusters.clusters
+    loading = search.config.loading
     if not loading.may_limit:
         return np.full(len(pairs.cluster), np.inf)
-    return np.array([samples_fed(cluster, loading) for cluster in clusters])[pairs.cluster]
+    return np.array([samples_fed(cluster, loading) for cluster in search.clusters.clusters])[pairs.cluster]
 
 
 def _bands(search: _InferenceSearch, pairs: _Pairs) -> Floats:
@@ -400,9 +421,6 @@ def _bands(search: _InferenceSearch, pairs: _Pairs) -> Floats:
 def _forward(search: _InferenceSearch, pairs: _Pairs, places: Floats) -> _Speed:
     """Figures of networks that pass over batches of samples. In every layout each GPU works alone."""
     engines, gpus = _forward_engines(search, pairs), search.clusters.gpus[pairs.cluster]
-    if search.config.serving is not None:
-        replicas = Replicas.of(engines, places, gpus, _slowness(search, pairs), _fed(search, pairs))
-        return _serving(search, pairs, replicas, np.zeros(len(places)))
     seconds = engines.at(places)
     return _Speed.of_one(places * gpus / np.asarray(seconds.step + places * seconds.prompt), places * gpus)
 
@@ -441,14 +459,13 @@ def _generation(config: InferenceConfig, engines: CalibratedEngines, layouts: La
     return _Speed.of_one(rate, np.minimum(in_flight, places) * replicas, (in_flight > places).astype(np.float64))
 
 
-def _serving(search: _InferenceSearch, pairs: _Pairs, replicas: Replicas, transfer: Floats) -> _Speed:
+def _serving(search: _InferenceSearch, pairs: _Pairs, places: Floats, serving: Serving) -> _Speed:
     """Figures of a load; the rate is that of one instance, before the caution of bands.
 
     Of layouts on equally many instances, the one that answers soonest is best. For a fixed number of clients this is
     the one with the highest rate, because clients wait for their answers.
     """
-    serving = search.config.serving
-    assert serving is not None
+    replicas, transfer = _replicas(search, pairs, places)
     served, at_once = serve_load(replicas, transfer, serving), replicas.places * replicas.count
     rate = served.rate * replicas.count * serving.answer.mean / _bands(search, pairs)[:, 1]
     if serving.concurrency:
@@ -467,8 +484,8 @@ def _serving(search: _InferenceSearch, pairs: _Pairs, replicas: Replicas, transf
     )
 
 
-def _engines(search: _InferenceSearch, cluster: Indices, layouts: LayoutTable) -> CalibratedEngines:
-    clusters, factors, gpu_types = search.clusters, search.factors, search.clusters.gpu_type[cluster]
+def _engines(search: _InferenceSearch, pairs: _Pairs) -> CalibratedEngines:
+    clusters, factors, cluster, layouts = search.clusters, search.factors, pairs.cluster, pairs.layouts
     rates, of_clusters = (
         clusters.rates(search.configs.by_gpu()),
         clusters.factors(factors, GENERATION, GENERATION.start),
@@ -481,4 +498,5 @@ def _engines(search: _InferenceSearch, cluster: Indices, layouts: LayoutTable) -
         return (fitted + (term in GENERATION.bounded)) * rates[resource][cluster]
 
     memory, linked_gpus = rates["memory"][cluster], clusters.linked_gpus[cluster]
-    return CalibratedEngines.of(search.configs.on(gpu_types), layouts, linked_gpus, memory, rate)
+    config = search.configs.on(clusters.gpu_type[cluster])
+    return CalibratedEngines.of(config, layouts, linked_gpus, memory, rate)

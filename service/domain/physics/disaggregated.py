@@ -9,6 +9,7 @@ instances of each kind are found separately, as in DistServe (Zhong et al., 2024
 """
 
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
@@ -132,6 +133,12 @@ def serve_load(replicas: Replicas, transfer: Floats, serving: Serving) -> Served
     rate, per_kind = serving.load / (total * replicas.count), zip(pools, (readers, total - readers), strict=True)
     utilisation = [_load(pool, count) / pool.replicas.most(pool.serving) for pool, count in per_kind]
     return Served(instances, rate, rate, np.maximum(*utilisation), least_alone, least_together, readers)
+
+
+def serves_in_time(replicas: Replicas, transfer: Floats, serving: Serving) -> Mask:
+    """Whether some number of instances of each row keeps the limits on times; `transfer` is that of `serve_load`."""
+    kinds = _pools(replicas, transfer, serving) if serving.disaggregated else (LoadSearch.of(replicas, serving),)
+    return reduce(np.logical_and, (search.keeps_with_most() for search in kinds))
 
 
 def times_of_load(replicas: Replicas, transfer: Floats, served: Served, serving: Serving) -> LoadTimes:

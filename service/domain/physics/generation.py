@@ -1,7 +1,7 @@
 """A language model on an engine: the calibrated seconds of its work, the requests it holds, and its steady state."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isinf
 
 import numpy as np
@@ -25,6 +25,7 @@ from service.domain.physics.inference_roofline import (
     prompt_demands,
     request_demands,
     step_demands,
+    step_depends_on_requests,
     step_unpacking_flops,
     step_weight_bytes,
 )
@@ -234,8 +235,8 @@ class ServedLoad:
 class CalibratedEngines:
     """Engines at any number of running requests, by the same formulas as `engine_on`: one layout, or one per row.
 
-    Of their work, only the weights that a step reads and the passes of a prompt depend on the number of requests that
-    run, so the rest is computed once.
+    Of their work, only the experts and adapters that a step reads and the passes of a prompt depend on the number of
+    requests that run, so the rest is computed once.
     """
 
     config: InferenceConfig
@@ -255,6 +256,8 @@ class CalibratedEngines:
     one_pass: Number
     """Seconds of one pass over the tokens of a prompt."""
     arrival: Number
+    whole_step: Number | None = None
+    """Seconds of a step with its weights; None where these depend on the requests that run."""
 
     @staticmethod
     def of(
@@ -266,7 +269,7 @@ class CalibratedEngines:
             return sum(amount * rate(term, resource) for (term, resource), amount in demands.items())
 
         request, prompt = (of(config, layouts, linked_gpus) for of in (request_demands, prompt_demands))
-        return CalibratedEngines(
+        engines = CalibratedEngines(
             config,
             layouts,
             memory,
@@ -278,31 +281,27 @@ class CalibratedEngines:
             total(pass_demands(config, layouts)),
             total(arrival_demands(config, layouts, prompt)),
         )
+        return engines if step_depends_on_requests(config) else replace(engines, whole_step=engines.step_of(1.0))
 
     def rows(self, rows: Indices) -> "CalibratedEngines":
         """Returns some of the engines."""
         if isinstance(self.layouts, Layout):
             return self
-        seconds = (
-            self.memory,
-            self.weights,
-            self.unpacking,
-            self.step,
-            self.request,
-            self.prompt,
-            self.one_pass,
-            self.arrival,
-        )
-        return CalibratedEngines(
-            self.config.rows(rows), taken(self.layouts, rows), *(np.asarray(column)[rows] for column in seconds)
-        )
+        columns = {name: np.asarray(column)[rows] for name in SECONDS if (column := getattr(self, name)) is not None}
+        return replace(self, config=self.config.rows(rows), layouts=taken(self.layouts, rows), **columns)
 
-    def at(self, running: Floats) -> EngineTimes:
-        """Returns the calibrated seconds of each part of the work. No step is faster than reading its weights."""
+    def step_of(self, running: Number) -> Number:
+        """Returns the calibrated seconds of a step with its weights, which is no faster than reading them."""
+        if self.whole_step is not None:
+            return self.whole_step
         read = step_weight_bytes(self.config, self.layouts, running)
         unpacked = step_unpacking_flops(self.config, self.layouts, running) * self.unpacking
+        return np.maximum(read * self.weights + unpacked + self.step, read * self.memory)
+
+    def at(self, running: Floats) -> EngineTimes:
+        """Returns the calibrated seconds of each part of the work."""
         return EngineTimes(
-            np.maximum(read * self.weights + unpacked + self.step, read * self.memory),
+            self.step_of(running),
             self.request,
             self.prompt + passes_of_prompt(self.config, running) * self.one_pass,
             self.arrival,
@@ -313,14 +312,18 @@ class CalibratedEngines:
 
         A prompt waits for the whole pass that reads it, whether it shares that pass with other prompts or not.
         """
-        times, passes = self.at(running), passes_under_load(self.config, running)
+        passes = passes_under_load(self.config, running)
         return EngineTimes(
-            times.step + passes.step * self.one_pass,
-            times.request,
+            self.step_of(running) + passes.step * self.one_pass,
+            self.request,
             self.prompt + passes.prompt * self.one_pass,
-            times.arrival,
+            self.arrival,
             passes.own * self.one_pass,
         )
+
+
+SECONDS = ("memory", "weights", "unpacking", "step", "request", "prompt", "one_pass", "arrival", "whole_step")
+"""Columns of `CalibratedEngines`."""
 
 
 def calibrated_rates(factors: StepFactors, config: InferenceConfig, cluster: Cluster) -> CalibratedRates:

@@ -174,6 +174,11 @@ def step_weights(config: InferenceConfig, layout: AnyLayout, running: Number) ->
     return weights_read(config, layout, verified, written_share(config.model))
 
 
+def step_depends_on_requests(config: InferenceConfig) -> bool:
+    """Returns whether the weights of a step depend on the requests that run: they choose among experts or adapters."""
+    return bool(routed_parameters(config.model) or config.any_load.adapters)
+
+
 def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
     """Bytes of the weights that a GPU moves in a step, and of the adapter of each request.
 

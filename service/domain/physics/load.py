@@ -16,7 +16,7 @@ from service.domain.jobs.serving import MOST_INSTANCES, Serving
 from service.domain.physics.arrivals import ArrivalTimes, arrival_times, running_at
 from service.domain.physics.serving import EngineTimes
 
-AT_ONCE = 256
+AT_ONCE = 1024
 """Numbers of instances that the search tries at once, over all rows; at least one for each."""
 
 ALMOST = 1.0 - 1e-9
@@ -99,7 +99,8 @@ class Served(NamedTuple):
     utilisation: Floats
     """Rate of a replica divided by its highest rate."""
     least_alone: Floats
-    """Least figure of each limit, whether the other limits are kept or not; 0 for times of a row that keeps all."""
+    """Least figure of each limit, whether the other limits are kept or not; 0 for times that are within their limit, or
+    have none."""
     least_together: Floats
     """Least figure of each limit while the other limits are kept; infinite where these cannot be kept."""
     prefill: Floats
@@ -214,9 +215,11 @@ def serve(replicas: Replicas, serving: Serving) -> Served:
     if len(too_many):
         times = search.times(too_many, allowed[too_many])
         for column, (name, (within, figure)) in enumerate(TIMES.items()):
-            limit, share = serving.limits[name], serving.percentiles[name]
-            figures[too_many, column] = figure(times, share)
-            kept[too_many, column] = True if limit is None else within(times, limit, share)
+            if (limit := serving.limits[name]) is not None:
+                share = serving.percentiles[name]
+                kept[too_many, column] = within(times, limit, share)
+                late = np.flatnonzero(~kept[too_many, column])
+                figures[too_many[late], column] = figure(taken(times, late), share)
     return search.served(chosen, figures, kept)
 
 
@@ -246,10 +249,19 @@ class LoadSearch:
         infinite where no number does.
         """
         chosen, rows = self.first.copy(), np.arange(len(self.first))
-        if any(self.serving.limits[name] is not None for name in TIMES):
+        if self._limits_times:
             late = rows[~self.keeps(rows, self.first)]
             chosen[late] = self.serving.spread(self.fewest(late))
         return chosen
+
+    def keeps_with_most(self) -> Mask:
+        """Whether each row keeps the limits on times with as many instances as a load may take, or as carry it."""
+        rows, most = np.arange(len(self.first)), np.maximum(self.first, self.serving.up_to(MOST_INSTANCES))
+        return self.keeps(rows, most) if self._limits_times else np.ones(len(rows), np.bool_)
+
+    @property
+    def _limits_times(self) -> bool:
+        return any(self.serving.limits[name] is not None for name in TIMES)
 
     def load(self, rows: Indices, instances: Floats) -> Floats:
         """Load of each busy replica; fewer requests in flight than replicas leave some replicas idle."""
@@ -289,8 +301,8 @@ class LoadSearch:
     def served(self, chosen: Floats, figures: Floats, kept: Mask) -> Served:
         """Returns the load on the chosen instances.
 
-        `figures` are the times on as many instances as are allowed, for rows that would take more, and `kept` says
-        which of them keep their limits.
+        `figures` are the times on as many instances as are allowed, for rows that would take more and times that are
+        above their limits, and `kept` says which times are not.
         """
         instances = np.where(np.isfinite(chosen), chosen, self.first)
         load = self.load(np.arange(len(chosen)), instances)

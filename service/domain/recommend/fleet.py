@@ -261,10 +261,11 @@ class _MoreMemory:
         It may also admit types that run the job now and miss its limits.
         """
         # To find whether a further type runs the job takes less time than the rates of all rejected types.
-        if not self.helped(job, counts, rejected, catalog):
+        helped = self.helped(job, counts, rejected, catalog)
+        if not helped:
             return None
-        admitted = self._admitted(job, counts, rejected, catalog)
-        return Relaxation(to, rejected.only(admitted), ChangeOfWork(job, counts=counts))
+        others = 0 if self.keeping is None else self.keeping(rejected, 0, job, counts)
+        return Relaxation(to, rejected.only(helped | others), ChangeOfWork(job, counts=counts))
 
     def helped(self, job: Job, counts: tuple[int, ...], rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
         """Returns the types that do not run the job now, and run another on some of the numbers of nodes, within the
@@ -272,10 +273,7 @@ class _MoreMemory:
         """
         blocked = rejected.types & self.fleet.blockers.for_now
         runs = catalog.derive(types_that_run, job, counts, blocked, cache=catalog.outlooks) if blocked else 0
-        return self._admitted(job, counts, rejected.only(runs), catalog) if runs else 0
-
-    def _admitted(self, job: Job, counts: tuple[int, ...], rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
-        return _types_within_limits(self.keeping, job, counts, rejected, self.fleet.blockers.for_now, catalog)
+        return self.keeping(rejected.only(runs), runs, job, counts) if runs and self.keeping is not None else runs
 
 
 def _highest_confidence(catalog: Catalog, fleet: FleetEstimate[Job], among: TypeSet) -> float | None:

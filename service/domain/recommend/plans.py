@@ -26,7 +26,7 @@ from service.domain.physics.load import TIMES, keeps_limits
 from service.domain.recommend.answer import LIMITS_BY_FIELD, LimitKind, Limits
 from service.domain.recommend.fleet import FleetEstimate, estimate_types, gpu_counts
 from service.domain.recommend.objective import CRITERIA, Figures, Objective, compared, scores
-from service.domain.selection.offers import AdmittedOffers, CheapestOffers
+from service.domain.selection.offers import AdmittedOffers, CheapestOffers, offers_of
 from service.domain.selection.relax import RESUMING, ChangeOfWork, Check, Relaxation
 from service.domain.typeset import TypeSet, mask_of, types_where, union
 from service.domain.units import SECONDS_AN_HOUR
@@ -273,8 +273,8 @@ def _node_options(planner: Planner, candidates: CheapestOffers, catalog: Catalog
         gpu_count=gpu_counts(catalog)[types] * nodes,
         gpu_memory_gb=np.broadcast_to(catalog.columns.numbers["gpu_memory_gb"][types], works.shape),
         instances=instances,
-        least_alone=np.array([option.least_alone[types] for option in options]),
-        least_together=np.array([option.least_together[types] for option in options]),
+        least_alone=np.array([option.least_alone.take(types, axis=0) for option in options]),
+        least_together=np.array([option.least_together.take(types, axis=0) for option in options]),
         seconds_per_request=np.array([option.seconds_per_request[types] for option in options]),
     )
     if planner.fleet.job.amount is None:
@@ -517,6 +517,8 @@ def keeping_otherwise(
     now = plans_of(planner, candidates, catalog)
     misses = candidates.types_at(now.works) & ~candidates.types_at(now.keeps)
     types = rejected.types & (blocked | misses)
+    if not types:
+        return 0
     # Only the types are cached, since estimates of many numbers of nodes take megabytes.
     return catalog.derive(
         _types_that_keep, planner, candidates, types, rejected.limit, job, counts, cache=catalog.outlooks
@@ -527,6 +529,6 @@ def _types_that_keep(
     catalog: Catalog, planner: Planner, candidates: CheapestOffers, types: TypeSet, limit: float | None, job: Job,
     counts: tuple[int, ...],
 ) -> TypeSet:  # fmt: skip
-    fleet = estimate_types(catalog, job, counts, types)
+    fleet, candidates = estimate_types(catalog, job, counts, types), offers_of(catalog, candidates, types)
     plans = _find_plans(catalog, replace(planner, fleet=fleet), candidates)
     return types & candidates.types_at(plans.keeps, limit)

@@ -196,7 +196,9 @@ def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> t
 
 def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> RelaxationOutcome | None:
     to, admitted, change = relaxation
-    basis = basis if change is None else basis.after(change, admitted.types, catalog)
+    if change is not None:
+        # No plans and ranks of other types are known after the change.
+        basis, admitted = basis.after(change, admitted.types, catalog), admitted.alone(catalog)
     admitted = _keeping_limits(basis, admitted, catalog)
     if not admitted.types:
         return None

@@ -118,10 +118,20 @@ class AdmittedOffers(NamedTuple):
         """Returns the part of these offers that belongs to some types."""
         return AdmittedOffers(self.cheapest, self.types & types, self.limit)
 
+    def alone(self, catalog: Catalog) -> "AdmittedOffers":
+        """Returns the same offers, in columns without the offers of other types; cached."""
+        cheapest = catalog.derive(offers_of, self.cheapest, self.types, cache=catalog.outlooks)
+        return AdmittedOffers(cheapest, self.types, self.limit)
+
     def joined(self, other: "AdmittedOffers", catalog: Catalog) -> "AdmittedOffers":
         """Returns these offers and others, each within its own price limit."""
         offers = np.concatenate([part.cheapest.offer[part.rows] for part in (self, other)])
         return CheapestOffers.of(offers, catalog).restricted_to(self.types | other.types, None)
+
+
+def offers_of(catalog: Catalog, cheapest: CheapestOffers, types: TypeSet) -> CheapestOffers:
+    """Returns the offers of some types, in columns of their own."""
+    return CheapestOffers.of(cheapest.offer[AdmittedOffers(cheapest, types, None).rows], catalog)
 
 
 def _prices_of(_catalog: Catalog, cheapest: CheapestOffers, types: TypeSet) -> list[float]:

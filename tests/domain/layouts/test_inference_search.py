@@ -19,7 +19,11 @@ from service.domain.jobs.stacks import SoftwareStack
 from service.domain.layouts.best_layouts import BestLayouts
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
 from service.domain.layouts.inference_configs import InferenceConfigs
-from service.domain.layouts.inference_search import fastest_inference_layouts, inference_bands
+from service.domain.layouts.inference_search import (
+    fastest_inference_layouts,
+    inference_bands,
+    where_inference_fits,
+)
 from service.domain.layouts.search import best_layout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
@@ -231,6 +235,36 @@ def test_clients_are_answered_by_the_layout_with_the_highest_rate(link: str) -> 
     assert found.served is not None
     assert len(served) > 3
     assert (found.served.instances.likely, -found.served.requests_per_second) == min(served)
+
+
+@given(
+    calibration,
+    st.lists(clusters(), min_size=1, max_size=4),
+    st.sampled_from([(None, None, None), (2.0, 0.05, None), (0.3, None, 20.0), (None, 0.01, 5.0), (1e-4, None, None)]),
+    st.booleans(),
+)
+def test_a_load_fits_where_some_number_of_instances_keeps_its_limits_on_times(
+    with_: Calibration,
+    some: list[Cluster],
+    limits: tuple[float | None, float | None, float | None],
+    disaggregated: bool,
+) -> None:
+    first, token, request = limits
+    load = Serving(
+        5.0,
+        prompt=Length(1000.0),
+        answer=Length(200.0, 500.0),
+        max_seconds_to_first_token=first,
+        max_seconds_per_output_token=token,
+        max_seconds_per_request=None if disaggregated else request,
+        disaggregated=disaggregated,
+    )
+    work = inference(model=LARGE_MODEL, concurrency=None, serving=load, software=SoftwareStack("vllm"))
+    known, _ = distinct(some)
+    table = cluster_table(known)
+    found, configs = found_on(with_, work, table), InferenceConfigs.same(work, table)
+    in_time = found.fits & np.isfinite(found.instances)
+    assert where_inference_fits(with_, configs, table).tolist() == in_time.tolist()
 
 
 def test_a_model_too_big_for_a_gpu_is_cut() -> None:
