@@ -145,6 +145,13 @@ def test_a_managed_service_takes_its_premium(client: TestClient) -> None:
     assert beside["usd"] == managed["usd"]
 
 
+def test_azure_machine_learning_adds_nothing_to_the_price_of_a_machine(client: TestClient) -> None:
+    body = {"hours": 10, "machine": "azure/Standard_NC24ads_A100_v4", "region": "eastus", "market": "on_demand"}
+    (managed,) = post_estimate(client, {**body, "managed_service": "azure-machine-learning"})["cost"]
+    assert (part(managed, "management_fee")["usd"]["likely"], managed["missing"]) == (0, [])
+    assert managed["usd"] == entry(post_estimate(client, body))["usd"]
+
+
 def test_yuan_are_shown_with_their_dated_rate(client: TestClient) -> None:
     cost = entry(post_estimate(client, {"hours": 100, "machine": "aws/g3.16xlarge", "region": "cn-north-1"}))
     assert cost["currency"] == "CNY"
