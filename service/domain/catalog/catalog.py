@@ -141,11 +141,17 @@ class Catalog:
 
     @cached_property
     def on_demand_prices(self) -> Floats:
-        """The lowest on-demand price of each instance type in any region; NaN if unknown."""
-        default = self.default_offers
-        # A default offer is on demand if the type has any such offer with a known price.
-        on_demand = self.offers.market[default] == MARKETS.index("on_demand") if len(self.offers) else False
-        return read_only(np.where(on_demand, self.offers.usd_per_hour_at(default), np.nan))
+        """The on-demand price of each instance type that ranks first, of all regions; NaN if none is known.
+
+        An old price ranks at its high end.
+        """
+        prices, offers = np.full(len(self.instance_types), np.nan), self.offers
+        rows = np.flatnonzero(self.known_prices & (offers.market == MARKETS.index("on_demand")))
+        types, usd = offers.instance_type[rows], offers.usd_per_hour[rows]
+        order = np.lexsort((usd * offers.ranking_factor(rows), types))
+        of_types, first = np.unique(types[order], return_index=True)
+        prices[of_types] = usd[order][first]
+        return read_only(prices)
 
     @cached_property
     def software(self) -> tuple[SoftwareRule, ...]:
