@@ -359,6 +359,8 @@ class RelaxationOutcome(NamedTuple):
     usd_per_hour: float | None
     has_price: bool
     """Whether the price of some admitted offer is known."""
+    drops: int = 0
+    """Number of types of the answer that are then no longer admitted."""
 
 
 class Rejection(NamedTuple):

@@ -75,7 +75,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     near = None if admitted.types else nearest(basis, constraints, needs, catalog)
     rejected = rejections(basis, selection, catalog)
     if priced is not None:
-        rejected = priced_first(rejected, priced)
+        rejected = priced_first(rejected, priced, admitted.types.bit_count())
     miss = nearest_miss(selection, rejected, catalog)
     no_spot = _lacks_spot(constraints, admitted, catalog)
     notes = notes_on(

@@ -42,10 +42,13 @@ def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Re
     return tuple(sorted(rejected, key=lambda rejection: (-rejection.rejects, rejection.code)))
 
 
-def priced_first(rejected: Sequence[Rejection], priced: Sequence[Rejection]) -> tuple[Rejection, ...]:
+def priced_first(
+    rejected: Sequence[Rejection], priced: Sequence[Rejection], without_price: int
+) -> tuple[Rejection, ...]:
     """Returns rejections by hardware alone, in which relaxations that admit something with a price take precedence.
 
-    Once something with a price is admitted, machines without a known price are no longer ranked. A change that admits
+    Once something with a price is admitted, machines without a known price are no longer ranked, so that such a
+    relaxation drops the types that are admitted `without_price`. A change that admits
     such a machine by hardware alone, and nothing once prices count, is left out, because its result is unknown.
     """
     unpriced = {
@@ -53,7 +56,9 @@ def priced_first(rejected: Sequence[Rejection], priced: Sequence[Rejection]) -> 
         for rejection in rejected
         if rejection.relaxation and not rejection.relaxation.has_price
     }
-    relaxations = unpriced | {each.code: each.relaxation for each in priced if each.relaxation}
+    relaxations = unpriced | {
+        each.code: each.relaxation._replace(drops=without_price) for each in priced if each.relaxation
+    }
     return tuple(rejection._replace(relaxation=relaxations.get(rejection.code)) for rejection in rejected)
 
 
