@@ -125,6 +125,7 @@ class ChoiceResponse(Described):
     usd_per_hour: float | None
     """Price of all machines, with the premium of a managed service; null: unknown."""
     price: PriceResponse
+    """The price of one machine from its seller, to which a managed service adds its premium."""
     """The price of one machine."""
     estimate: Annotated[
         JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse,

@@ -7,12 +7,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.bill.seller_terms import fee_of
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import either, resolve
 from service.domain.catalog.offer import MARKETS, UNKNOWN, Offer
-from service.domain.catalog.reference import Fee
+from service.domain.catalog.reference import Fee, fee_of
 from service.domain.catalog.regions import nearest_first, zones_with_prices
 from service.domain.errors import QuestionError
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from typing import TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,8 @@ from service.domain.catalog.columns import Category, Columns
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.measurement_log import Owner, VisibleMeasurements
 from service.domain.catalog.offer import MARKETS, Offers
-from service.domain.catalog.reference import PublishedRun, Reference, SoftwareRule
+from service.domain.catalog.reference import Fee, PublishedRun, Reference, SoftwareRule, fee_of
+from service.domain.money import MICRO, Unknown
 from service.domain.typeset import TypeSet, mask_of, types_where
 
 Arguments = TypeVarTuple("Arguments")
@@ -181,6 +182,19 @@ class Catalog:
             among = among | Category(self.offers.term.astype(np.int32), self.offers.terms).among(words)
         return among
 
+    def hourly_usd(self, offers: NDArray[Any], service: str | None) -> Floats:
+        """Returns the dollars of an hour of some offers with the premium of a managed service; NaN if unknown.
+
+        `offers` are indices. Where the premium is unknown, the dollars are those without it.
+        """
+        usd = self.offers.usd_per_hour_at(offers)
+        if service is None or not len(offers):
+            return usd
+        percent, *_ = self.derive(premiums_of, service)
+        # Whole millionths of a dollar, rounded as `with_premium` rounds them.
+        hundredths = 100_00 + np.rint(percent[self.offers.instance_type[offers]] * 100)
+        return np.asarray(np.floor_divide(np.rint(usd * MICRO) * hundredths + 50_00, 100_00) / MICRO)
+
     def _of_regions(self, values: Sequence[str | None]) -> Category:
         """Returns a column of the offers, given a value for each region of the reference.
 
@@ -251,3 +265,13 @@ def without_cluster(catalog: Catalog) -> Mask:
         type_.gpu is not None and type_.network_gbps is None and seller_class(type_.provider) == "marketplace"
         for type_ in catalog.instance_types
     ], np.bool_)  # fmt: skip
+
+
+def premiums_of(catalog: Catalog, service: str) -> tuple[Floats, Mask, Mask]:
+    """Returns for each type the premium of a service in percent, whether the service manages it, and whether the
+    premium is unknown, and 0 in the first column.
+    """
+    fees = [fee_of(catalog.reference.fees, each, service, catalog.day) for each in catalog.instance_types]
+    percent = [fee.percent_of_compute if isinstance(fee, Fee) else 0.0 for fee in fees]
+    managed, unknown = ([isinstance(fee, kind) for fee in fees] for kind in (Fee | Unknown, Unknown))
+    return np.array(percent, np.float64), np.array(managed, np.bool_), np.array(unknown, np.bool_)

@@ -1,17 +1,17 @@
 """Facts other than instance types and prices: providers, regions, software, measurements, models, sources."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Literal, get_args
+from typing import Literal, TypeAlias, get_args
 
 from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.hardware import Gpu, InstanceType, LifecycleState
 from service.domain.catalog.precision import Precision
-from service.domain.catalog.tariffs import BillingRule, InterruptionPrior, StoragePrice, TransferPrice
+from service.domain.catalog.tariffs import BillingRule, InterruptionPrior, StoragePrice, TransferPrice, most_specific
 from service.domain.models.model import Model
-from service.domain.money import ExchangeRate
+from service.domain.money import ExchangeRate, Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +144,23 @@ class Fee:
     """Percentage of the price of all machine time that is paid for."""
     source: str
     note: str | None
+
+
+ServiceFee: TypeAlias = Fee | Literal["contained"] | Unknown | None
+"""The premium of a managed service on a machine: None without a service, and "contained" where the price of the machine
+includes it, as for the ml.* types of AWS."""
+
+
+def fee_of(fees: Sequence[Fee], instance_type: InstanceType, service: str | None, day: date) -> ServiceFee:
+    """Returns the premium of a service on a machine; "contained" for a type whose price contains the premium."""
+    if instance_type.twin_of is not None:
+        return "contained"
+    if service is None:
+        return None
+    exactly = {"provider": instance_type.provider, "service": service}
+    for fee in most_specific(fees, day, exactly, {"family": (instance_type.name, instance_type.family)}):
+        return fee
+    return Unknown(f"The premium of {service} on {instance_type.family} machines is not known.")
 
 
 @dataclass(frozen=True, slots=True)

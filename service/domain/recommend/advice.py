@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from service.domain.bill.seller_terms import fee_of
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import ENDED, SLOW_LINKS, Gpu, InstanceType
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
-from service.domain.catalog.reference import Fee, Service, SoftwareRule
+from service.domain.catalog.reference import Fee, Service, SoftwareRule, fee_of
 from service.domain.catalog.software_support import RUNS, rules_by_type, rules_on_gpu, support_by, task_mask
 from service.domain.jobs.config import InferenceConfig
 from service.domain.layouts.job_estimate import JobEstimate

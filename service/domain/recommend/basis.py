@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from service.domain.arrays import Floats, Mask
-from service.domain.bill.charges import hourly_prices
-from service.domain.bill.seller_terms import fee_of
+from service.domain.bill.charges import premium_unknown
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, USUAL_PRECISIONS, SupportAsked
+from service.domain.catalog.reference import fee_of
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job
 from service.domain.recommend.answer import UNTIED, Limits, Question, RankedOffer, Ties
@@ -195,7 +195,7 @@ def _order_of(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranke
     ranked = catalog.derive(order, basis, admitted.cheapest, cache=catalog.outlooks)
     # A figure that makes a score unknown may be irrelevant among the admitted offers alone.
     if ranked.unknown & admitted.types:
-        ranked = order(catalog, basis, CheapestOffers.of(admitted.cheapest.offer[admitted.rows], catalog))
+        ranked = order(catalog, basis, admitted.cheapest.among(admitted.rows, catalog))
     return ranked
 
 
@@ -301,7 +301,7 @@ def figures_of(candidates: CheapestOffers, basis: Basis, peaks: Peaks, catalog: 
     """Returns the figures that the objective weighs for these offers, by peaks, and which prices are lower bounds."""
     shares = [share_of_runs(basis, catalog.instance_types[index]) for index in candidates.instance_type.tolist()]
     share, machines = basis.nodes * np.array(shares, np.float64).reshape(-1, 2).T
-    of_machine, incomplete = hourly_prices(basis.managed_service, candidates.instance_type, candidates.offer, catalog)
+    of_machine = catalog.hourly_usd(candidates.offer, basis.managed_service)
     price, speed = of_machine * machines, peaks.peak[candidates.instance_type] * share
     figures = Figures(
         usd=price,
@@ -317,7 +317,7 @@ def figures_of(candidates: CheapestOffers, basis: Basis, peaks: Peaks, catalog: 
         samples=speed,
         data_usd=np.zeros(len(price)),
     )
-    return figures, incomplete
+    return figures, premium_unknown(basis.managed_service, candidates.instance_type, catalog)
 
 
 def known(value: float) -> float | None:

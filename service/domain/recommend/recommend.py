@@ -263,7 +263,7 @@ def _current(basis: Basis, question: Question, catalog: Catalog) -> RankedOffer 
     if offers is None:
         return None
     cheapest = int(offers[np.argmin(np.nan_to_num(catalog.offers.usd_per_hour_at(offers), nan=np.inf))])
-    candidates = CheapestOffers.of(np.array([cheapest]), catalog)
+    candidates = CheapestOffers.of(np.array([cheapest]), question.managed_service, catalog)
     return replace(ranked_offer(basis, order(catalog, basis, candidates), 0, catalog), rank=0, score=0.0)
 
 

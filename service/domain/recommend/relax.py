@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.domain.bill.bill import with_premium
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.reference import fee_of
+from service.domain.money import MICRO
 from service.domain.recommend.answer import (
     Explained,
     Limits,
@@ -14,7 +17,7 @@ from service.domain.recommend.answer import (
     Rejection,
     RelaxationOutcome,
 )
-from service.domain.recommend.basis import Basis, best_by, known, rank_by, ranked_offer, select_by
+from service.domain.recommend.basis import Basis, best_by, rank_by, ranked_offer, select_by
 from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.plans import plans_of
 from service.domain.recommend.ranking import Ranked
@@ -210,6 +213,13 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
         instance_type=catalog.instance_types[index],
         region=catalog.offers.region_at(offer),
         market=catalog.offers.market_at(offer),
-        usd_per_hour=known(catalog.offers.usd_per_hour.item(offer)),
+        usd_per_hour=_usd_per_hour(basis, index, offer, catalog),
         has_price=bool(admitted.types & admitted.cheapest.priced),
     )
+
+
+def _usd_per_hour(basis: Basis, index: int, offer: int, catalog: Catalog) -> float | None:
+    """Returns the price of one machine as a choice has it, with the premium of the managed service; None if unknown."""
+    fee = fee_of(catalog.reference.fees, catalog.instance_types[index], basis.managed_service, catalog.day)
+    micros = with_premium(catalog.offers.offer(offer).price.usd_micros_per_hour, fee)
+    return None if micros is None else micros / MICRO

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from tests.api.answers import post_recommend
 from tests.builders.random_questions import Questions, Vocabulary
-from tests.builders.request_bodies import Body, changed
+from tests.builders.request_bodies import Body, changed, relaxed
 
 ASKED = int(os.environ.get("SELECTOR_TEST_QUESTIONS", "60"))
 SHARES = 4
@@ -279,6 +279,27 @@ def test_a_term_is_a_market(client: TestClient) -> None:
     answer = post_recommend(client, {**of_gcp, "commitments_held": ["1y_committed_use"]})
     assert {choice["price"]["term"] for choice in answer["choices"]} == {None, "1y_committed_use"}
     assert answer["question"]["constraints"]["market"] == ["on_demand", "spot", "1y_committed_use"]
+
+
+@pytest.mark.parametrize("model", [None, "llama-3.1-8b"])
+def test_the_premium_of_a_managed_service_is_part_of_every_hourly_price(model: str | None, client: TestClient) -> None:
+    """Limit, relaxation, cost and choice are in the same dollars."""
+    amount = {} if model is None else {"model": model, "method": "lora", "amount": {"tokens": 1e8}}
+    body = {
+        "workload": {"task": "training", **amount}, "managed_service": "sagemaker-training", "objective": "cheapest",
+        "constraints": {"max_usd_per_hour": 0.7, "provider": ["aws"], "gpu_kind": ["gpu", "npu"]},
+    }  # fmt: skip
+    answer = post_recommend(client, body)
+    (relax,) = [each["relax"] for each in answer["rejections"] if each["code"] == "max_usd_per_hour"]
+    after = post_recommend(client, relaxed(body, relax["to"]))
+    known = [each for each in after["choices"] if each["usd_per_hour"] is not None]
+    new = [each for each in known if each["usd_per_hour"] > 0.7]
+    assert relax["to"]["max_usd_per_hour"] == relax["best"]["usd_per_hour"] == new[0]["usd_per_hour"]
+    assert after["counts"]["admitted"] - answer["counts"]["admitted"] == relax["admits"] > 0
+    assert all(each["usd_per_hour"] <= relax["to"]["max_usd_per_hour"] for each in known)
+    if model is not None:
+        costs = [each["cost"]["usd_per_hour"] for each in known]
+        assert costs == pytest.approx([each["usd_per_hour"] for each in known], rel=1e-5)
 
 
 def test_a_managed_service_runs_on_machines_of_its_provider(client: TestClient) -> None:
