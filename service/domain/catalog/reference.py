@@ -118,6 +118,16 @@ class Service:
     description: str | None
     source: str
     lifecycle: tuple[ServiceEvent, ...]
+    machines: str | None = None
+    """Families, and names of single instance types, on which the service runs, with commas; None: all of its
+    provider, or unknown."""
+
+    def runs_on(self, instance_type: InstanceType) -> bool:
+        """Returns whether the service is of the provider of an instance type, and not known to lack it."""
+        if instance_type.provider != self.provider:
+            return False
+        names = {instance_type.name, instance_type.family}
+        return self.machines is None or not names.isdisjoint(self.machines.split(","))
 
     def state_on(self, day: date) -> LifecycleState | None:
         """Returns the state in force on a day; None before the first event."""
@@ -393,6 +403,13 @@ class Reference:
         """Returns the ids of the providers that offer a managed service, or add its premium to their machines."""
         offered = {each.provider for each in self.services if each.id == service}
         return frozenset(offered | {fee.provider for fee in self.fees if fee.service == service})
+
+    def rents(self, service: str, instance_type: InstanceType) -> bool:
+        """Returns whether a managed service rents out an instance type; it does if it is not known to lack it."""
+        if instance_type.provider not in self.providers_of(service):
+            return False
+        described = [each for each in self.services if (each.provider, each.id) == (instance_type.provider, service)]
+        return all(each.runs_on(instance_type) for each in described)
 
     def cpus_of(self, instance_type: InstanceType) -> Iterator[tuple[str, RegionCpu]]:
         """Yields region and CPU for each region of the provider in which the CPU of machines with this GPU is known."""

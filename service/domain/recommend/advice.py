@@ -492,7 +492,7 @@ def _services_of_top(situation: Situation, kind: str, catalog: Catalog) -> list[
     top = situation.top
     if top is None or top.twin_of or situation.is_managed:
         return []
-    services = [each for each in catalog.reference.services if (each.provider, each.kind) == (top.provider, kind)]
+    services = [each for each in catalog.reference.services if each.kind == kind and each.runs_on(top)]
     return [service for service in services if service.state_on(catalog.day) == "available"]
 
 
