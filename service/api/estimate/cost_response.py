@@ -24,7 +24,7 @@ from service.domain.bill.market_bills import MarketBill
 from service.domain.bill.verdict import Verdict
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.tariffs import BillingRule
-from service.domain.money import USD, ExchangeRate, number
+from service.domain.money import USD, ExchangeRate, Unknown, number
 
 OWN_PRICE_SOURCE = "the request"
 
@@ -228,7 +228,7 @@ class CostResponse(Described):
     managed_service: str | None
     """Id of the service through which the machines are rented; null: without such a service."""
     usd_per_hour: float | None
-    """Price of all machines, with the premium of a managed service; null: unknown."""
+    """Price of all machines, with the premium of a managed service where it is known; null: unknown."""
     price: PriceUsedResponse
     """The price of one machine that the bill uses."""
     hours: BandResponse | None
@@ -269,7 +269,9 @@ class CostResponse(Described):
     def of(cls, entry: MarketBill, instance_type: InstanceType | None) -> "CostResponse":
         """Returns the bill of one market; `instance_type` is None where the caller gave the price."""
         offer, bill, terms = None if entry.option is None else entry.option.offer, entry.bill, entry.terms
-        hourly, missing = with_premium(entry.usd_micros_per_hour, terms.fee), entry.missing
+        hourly, missing = entry.usd_micros_per_hour, entry.missing
+        fee = None if isinstance(terms.fee, Unknown) else terms.fee
+        hourly = with_premium(hourly, fee)
         return cls(
             market="on_demand" if offer is None else offer.market,
             **shown_fields(offer, "term", "region", "zone"),
