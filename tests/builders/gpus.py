@@ -48,6 +48,7 @@ def unknown_gpu(id: str = "a-gpu", *, rates: Sequence[Rate] = (), **given: Any) 
         gpus_per_board=None,
         gpus_per_rack=None,
         gpus_per_tray=None,
+        slices=None,
         compute_capability=None,
         tensor_core_generation=None,
         interconnect=None,

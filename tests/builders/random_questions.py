@@ -186,6 +186,13 @@ class Questions:
             }
         return self.some(fields, 0.5)
 
+    def billed(self, question: dict[str, Any]) -> dict[str, Any]:
+        """A question with charges of its run; services for training run no inference."""
+        billing = self.billing()
+        if question["workload"]["task"] == "inference":
+            billing.pop("managed_service", None)
+        return {**question, **billing}
+
     def billing(self) -> dict[str, Any]:
         """Charges of a run apart from its work, in the fields of both requests."""
         classes = ("gp3", "s3-standard", "pd-ssd", "instance-store")

@@ -86,7 +86,7 @@ class ComparisonResponse(ResponseModel):
 
     baseline: str = Field(description="The instance type that the ratios refer to, as `provider/name`.")
     items: list[ComparedInstanceResponse]
-    notes: list[str] = Field(description="A sentence for each instance type that has no measurement of the workload.")
+    notes: list[str] = Field(description="Why the speed is unknown: a sentence for each instance type without one.")
     catalog: CatalogStamp
 
 
@@ -107,10 +107,23 @@ def get_compare(query: Annotated[CompareRequest, Query()], live: Pinned) -> Resp
         baseline=baseline,
         items=[ComparedInstanceResponse.of(row, catalog) for row in comparisons if row.instance in instances],
         notes=[
-            f"{row.instance} has no measurement of '{workload}' on a single machine, so its relative speed is unknown."
+            f"{_why_unknown(row.instance, workload, precision, catalog)}, so "
+            f"{'no relative speed is known' if row.instance == baseline else 'its relative speed is unknown'}."
             for row in comparisons
-            if workload and row.speed is None
+            if row.speed is None
         ],
         catalog=stamp(catalog),
     )
     return json_answer(answer, catalog)
+
+
+def _why_unknown(instance: str, workload: str | None, precision: str | None, catalog: Catalog) -> str:
+    """Returns the start of a sentence on an instance type without a speed."""
+    if workload is not None:
+        return f"{instance} has no measurement of '{workload}' on a single machine"
+    gpu = catalog.instance_types[catalog.index_of[instance]].gpu
+    if gpu is None:
+        return f"{instance} has no GPU whose peak could be compared"
+    if precision is not None and gpu.rate_at(precision) is not None and not gpu.runs(precision):
+        return f"{instance} has no {precision}: the {gpu.name} does not run it natively"
+    return f"{instance} has no known peak{f' in {precision}' if precision else ''} of its {gpu.name}"

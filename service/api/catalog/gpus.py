@@ -26,6 +26,7 @@ _NOT_SHOWN = (
     "gpus_per_board",
     "gpus_per_rack",
     "gpus_per_tray",
+    "slices",
     "pcie_generation",
     "consumer",
     "has_flash_attention",

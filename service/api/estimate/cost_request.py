@@ -131,9 +131,9 @@ def run_of(body: BillingRequest, catalog: Catalog, nodes: int = 1, instances: in
     )
 
 
-def service_of(body: BillingRequest, catalog: Catalog) -> str | None:
-    """Returns the managed service that the body names, if any. Raises `UnknownName`."""
-    return None if body.managed_service is None else service_known(catalog, body.managed_service)
+def service_of(body: BillingRequest, task: str | None, catalog: Catalog) -> str | None:
+    """Returns the managed service that the body names, if any. Raises `QuestionError` if it does not run the task."""
+    return None if body.managed_service is None else service_known(catalog, body.managed_service, task)
 
 
 def gate_of(body: CostRequest) -> Gate | None:

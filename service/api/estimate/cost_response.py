@@ -17,14 +17,14 @@ from service.api.estimate.sentences import (
     verdict_text,
 )
 from service.api.http.fields import Described
-from service.domain.bill.bill import Part, PartName
+from service.domain.bill.bill import Part, PartName, with_premium
 from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.estimate import Elsewhere, EstimateAnswer
 from service.domain.bill.market_bills import MarketBill
 from service.domain.bill.verdict import Verdict
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.tariffs import BillingRule
-from service.domain.money import USD, ExchangeRate, number
+from service.domain.money import USD, ExchangeRate, Unknown, number
 
 OWN_PRICE_SOURCE = "the request"
 
@@ -184,7 +184,7 @@ class PriceUsedResponse(Described):
     """The hourly price of one machine."""
 
     usd_per_hour: float | None
-    """The price that is believed today and that the bill uses."""
+    """The price that is believed today and that the bill uses; a managed service adds its premium."""
     usd_per_hour_low: float | None
     """Low end of the band of `usd_per_hour`; the same for a price that the caller gave."""
     usd_per_hour_high: float | None
@@ -228,7 +228,7 @@ class CostResponse(Described):
     managed_service: str | None
     """Id of the service through which the machines are rented; null: without such a service."""
     usd_per_hour: float | None
-    """Price of all machines; null: unknown."""
+    """Price of all machines, with the premium of a managed service where it is known; null: unknown."""
     price: PriceUsedResponse
     """The price of one machine that the bill uses."""
     hours: BandResponse | None
@@ -270,6 +270,8 @@ class CostResponse(Described):
         """Returns the bill of one market; `instance_type` is None where the caller gave the price."""
         offer, bill, terms = None if entry.option is None else entry.option.offer, entry.bill, entry.terms
         hourly, missing = entry.usd_micros_per_hour, entry.missing
+        fee = None if isinstance(terms.fee, Unknown) else terms.fee
+        hourly = with_premium(hourly, fee)
         return cls(
             market="on_demand" if offer is None else offer.market,
             **shown_fields(offer, "term", "region", "zone"),

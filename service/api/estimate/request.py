@@ -135,7 +135,7 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         checkpoints=checkpoints_in(body.checkpoint_of(body.workload), body.workload),
         own_usd_per_hour=None if own is None else own.usd_per_hour,
         own_watts=None if own is None else own.watts,
-        service=service_of(body, catalog),
+        service=service_of(body, None if body.workload is None else body.workload.task, catalog),
         regions=_regions(body, instance_type, catalog),
         zone=_zone(body, catalog),
         markets=resolved("market", body.market, catalog),

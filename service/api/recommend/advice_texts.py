@@ -113,7 +113,10 @@ def _upgrade_path(
 
 
 def _managed_training(service: str, machines: str, percent: float | None) -> str:
-    fee = "" if percent is None else f"; an hour of {machines} costs {percent:g} % more there"
+    fee = ""
+    if percent is not None:
+        price = f"{percent:g} % more there" if percent else "as much as without it"
+        fee = f"; an hour of {machines} costs {price}"
     return f"{service} starts a machine for the run and bills only the run{fee}."
 
 

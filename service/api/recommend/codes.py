@@ -25,7 +25,7 @@ REJECTIONS: dict[str, str] = {
     "host_memory_gib": "The host has less memory than the workload requires.",
     "task": "No software does this task there.",
     "exclude": "The caller excluded it.",
-    "managed_service": "Its provider does not offer the managed service.",
+    "managed_service": "The managed service does not rent it out.",
     "region": "The catalog has no offer of it in the requested regions.",
     "country": "The catalog has no offer of it in the requested countries.",
     "continent": "The catalog has no offer of it on the requested continents.",

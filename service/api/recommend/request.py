@@ -166,7 +166,7 @@ class RecommendRequest(BillingRequest):
 
 def _markets(request: RecommendRequest, run: Run, catalog: Catalog) -> tuple[str, ...]:
     """Returns the markets that take part: those requested, without spot if it is left out; else the usual ones."""
-    service = service_of(request, catalog)
+    service = service_of(request, request.workload.task, catalog)
     rented = markets_of_service(catalog, service)
     named = _markets_asked(request, catalog)
     if _leaves_spot_out(request, catalog):
@@ -278,7 +278,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         limits=_limits(request, job),
         checkpoints=checkpoints_in(request.checkpoint_of(work), work),
         run=run,
-        managed_service=service_of(request, catalog),
+        managed_service=service_of(request, request.workload.task, catalog),
         diversify=request.diversify,
         given=_given_fields(request),
         spot_left_out=_leaves_spot_out(request, catalog),
@@ -433,7 +433,7 @@ def _constraints(
         exclude=tuple(dict.fromkeys([word for name in limits.exclude for word in _excluded_by(name, catalog)])),
         needs_price=objective.needs("price") or bool(limits.budget_usd or limits.max_usd_per_million_tokens),
         needs_peak=objective.needs("speed") and not has_job,
-        managed_service=service_of(request, catalog),
+        managed_service=service_of(request, request.workload.task, catalog),
         by_region=work.amount is not None and run.has_data,
         spot_refused=is_not_fault_tolerant(work),
     )

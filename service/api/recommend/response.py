@@ -125,6 +125,7 @@ class ChoiceResponse(Described):
     usd_per_hour: float | None
     """Price of all machines, with the premium of a managed service; null: unknown."""
     price: PriceResponse
+    """The price of one machine from its seller, to which a managed service adds its premium."""
     """The price of one machine."""
     estimate: Annotated[
         JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse,
@@ -174,7 +175,10 @@ class RelaxationResponse(Described):
     to: dict[str, Any]
     """Fields of `constraints`, or paths into the request, with new values; null removes a field."""
     admits: int
-    """Instance types that are then admitted."""
+    """Instance types that are then admitted, and are not now."""
+    drops: int
+    """Instance types that are admitted now, and are then no longer: machines without a known price give way to the
+    first ones with a price. 0 in all other cases."""
     best: RelaxationBestResponse
 
 
@@ -447,4 +451,4 @@ def _relaxation(relaxation: RelaxationOutcome) -> RelaxationResponse:
     best = RelaxationBestResponse(
         relaxation.instance_type.id, relaxation.region, relaxation.market, relaxation.usd_per_hour
     )
-    return RelaxationResponse(relaxation.to, relaxation.admits, best)
+    return RelaxationResponse(relaxation.to, relaxation.admits, relaxation.drops, best)

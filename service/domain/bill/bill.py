@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from service.domain.bill.interruption import Expectation
 from service.domain.bill.run import BilledRun, StoredData, TransferredData, check
-from service.domain.catalog.reference import Fee
+from service.domain.catalog.reference import Fee, ServiceFee
 from service.domain.catalog.tariffs import BillingRule, Commitment, StoragePrice, TransferPrice, transfer_cost
 from service.domain.money import (
     MICRO,
@@ -67,11 +67,6 @@ class HourlyPrice:
         """Returns low, likely and high of the price in millionths per hour, exactly."""
         low, likely, high = (round(self.micros_per_hour * factor) for factor in self.factors)
         return Exact((low, likely, high), MICRO)
-
-
-ServiceFee: TypeAlias = Fee | Literal["contained"] | Unknown | None
-"""The premium of a managed service on a machine: None without a service, and "contained" where the price of the machine
-includes it, as for the ml.* types of AWS."""
 
 
 def with_premium(micros_per_hour: int | None, fee: ServiceFee) -> int | None:

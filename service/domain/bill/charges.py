@@ -11,10 +11,9 @@ import numpy as np
 from service.domain.arrays import Floats, Indices, Mask
 from service.domain.bill.interruption import Expected
 from service.domain.bill.run import Run, StoredData, TransferredData
-from service.domain.bill.seller_terms import commitment_of, data_prices, fee_of, rounding_rule
-from service.domain.catalog.catalog import Catalog
+from service.domain.bill.seller_terms import commitment_of, data_prices, rounding_rule
+from service.domain.catalog.catalog import Catalog, premiums_of
 from service.domain.catalog.offer import MARKETS, UNKNOWN
-from service.domain.catalog.reference import Fee
 from service.domain.catalog.tariffs import BLOCK_DAYS, Commitment, transfer_cost
 from service.domain.money import MICRO, Exact, Unknown
 from service.domain.units import SECONDS_A_DAY, SECONDS_AN_HOUR
@@ -77,7 +76,7 @@ class Charges:
 
 def charges_of(run: Run, service: str | None, types: Indices, offers: Indices, catalog: Catalog) -> Charges:
     """Returns the terms of a run on some offers; `types` has the instance type of each offer."""
-    _, managed, unknown = catalog.derive(_premiums, service)
+    managed = np.zeros(len(types), np.bool_) if service is None else catalog.derive(premiums_of, service)[1][types]
     data = _data_costs(run, types, offers, catalog)
     increment, minimum = catalog.derive(_rounding)[:, catalog.offers.market[offers], types]
     long_increment, term = increment, catalog.offers.term[offers]
@@ -89,23 +88,18 @@ def charges_of(run: Run, service: str | None, types: Indices, offers: Indices, c
         )
     return Charges(
         setup_hours=run.setup_minutes / 60,
-        busy_share=np.where(managed[types], 1.0, 1.0 - run.idle_fraction),
+        busy_share=np.where(managed, 1.0, 1.0 - run.idle_fraction),
         increment_seconds=increment,
         minimum_seconds=minimum,
         long_increment_seconds=long_increment,
         data=data,
-        unknown=unknown[types] | (data[-1] > 0) | (unclear > 0),
+        unknown=premium_unknown(service, types, catalog) | (data[-1] > 0) | (unclear > 0),
     )
 
 
-def hourly_prices(service: str | None, types: Indices, offers: Indices, catalog: Catalog) -> tuple[Floats, Mask]:
-    """Returns the dollars of an hour of some offers, NaN if unknown, and whether they are a lower bound.
-
-    `types` has the instance type of each offer. The premium of a managed service is part of the price, and 0 where it
-    is unknown.
-    """
-    premium, _, unknown = catalog.derive(_premiums, service)
-    return catalog.offers.usd_per_hour_at(offers) * premium[types], unknown[types]
+def premium_unknown(service: str | None, types: Indices, catalog: Catalog) -> Mask:
+    """Returns for some types whether the premium of a managed service is unknown, so that dollars are a lower bound."""
+    return np.zeros(len(types), np.bool_) if service is None else catalog.derive(premiums_of, service)[2][types]
 
 
 def _difference(elapsed: Floats, paid: Floats) -> Floats:
@@ -145,14 +139,6 @@ def _committed(catalog: Catalog, held: tuple[str, ...]) -> Floats:
         else:
             rows.append((0, 0, 0, int(commitment is not None)))
     return np.array(rows, np.float64).T
-
-
-def _premiums(catalog: Catalog, service: str | None) -> tuple[Floats, Mask, Mask]:
-    """Returns for each type the factor of a service's premium, and whether the type is managed, or the fee unknown."""
-    fees = [fee_of(catalog.reference.fees, each, service, catalog.day) for each in catalog.instance_types]
-    percent = [fee.percent_of_compute if isinstance(fee, Fee) else 0.0 for fee in fees]
-    managed, unknown = ([isinstance(fee, kind) for fee in fees] for kind in (Fee | Unknown, Unknown))
-    return 1.0 + np.array(percent) / 100, np.array(managed, np.bool_), np.array(unknown, np.bool_)
 
 
 def _data_costs(run: Run, types: Indices, offers: Indices, catalog: Catalog) -> tuple[Floats, ...]:

@@ -7,12 +7,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.bill.seller_terms import fee_of
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import either, resolve
 from service.domain.catalog.offer import MARKETS, UNKNOWN, Offer
-from service.domain.catalog.reference import Fee
+from service.domain.catalog.reference import Fee, fee_of
 from service.domain.catalog.regions import nearest_first, zones_with_prices
 from service.domain.errors import QuestionError
 
@@ -53,10 +52,12 @@ def payment_options(
     With a `zone`, these are its own offers, and those of its region in markets and terms of which it has none.
     `markets` are markets or terms. Without any, all markets and terms are options, and for training also the seller's
     managed services. Raises `QuestionError` for a place without the type, for a market that none of them has, for one
-    in which the service does not rent, and for a service of another seller.
+    in which the service does not rent, and for a service of another seller or without the type.
     """
     if service is not None and instance_type.provider not in catalog.reference.providers_of(service):
         raise QuestionError(f"{service} rents no machines of {instance_type.provider}.", field="managed_service")
+    if service is not None and not catalog.reference.rents(service, instance_type):
+        raise QuestionError(f"{service} does not rent out {instance_type.id}.", field="managed_service")
     rented = markets_of_service(catalog, service)
     markets = markets_rented(service, rented, markets)
     wanted = set(markets or rented)
@@ -101,11 +102,14 @@ def markets_known(catalog: Catalog) -> tuple[str, ...]:
     return (*MARKETS, *catalog.offers.terms)
 
 
-def service_known(catalog: Catalog, name: str) -> str:
-    """Returns the managed service with a name. Raises `UnknownName`."""
+def service_known(catalog: Catalog, name: str, task: str | None) -> str:
+    """Returns the managed service with a name. Raises `QuestionError` if it is unknown or runs no such task."""
     managed = {service.id for service in catalog.reference.services if service.kind in MARKETS_OF_SERVICES}
     known = managed | {fee.service for fee in catalog.reference.fees}
-    return resolve("managed service", [name], known, "managed_service")[0]
+    (service,) = resolve("managed service", [name], known, "managed_service")
+    if service in managed and task == "inference":
+        raise QuestionError(f"{service} runs training jobs, and no inference.", field="managed_service")
+    return service
 
 
 def markets_of_service(catalog: Catalog, service: str | None) -> tuple[str, ...]:
@@ -144,7 +148,12 @@ def _services_for(catalog: Catalog, instance_type: InstanceType) -> list[str]:
         return []
     fees = catalog.reference.fees
     services = sorted({fee.service for fee in fees if fee.provider == instance_type.provider})
-    return [name for name in services if isinstance(fee_of(fees, instance_type, name, catalog.day), Fee)]
+    return [
+        name
+        for name in services
+        if isinstance(fee_of(fees, instance_type, name, catalog.day), Fee)
+        and catalog.reference.rents(name, instance_type)
+    ]
 
 
 class _TypeOffers:

@@ -4,14 +4,14 @@ from collections.abc import Collection, Sequence
 from datetime import date
 
 from service.domain.band import Band
-from service.domain.bill.bill import HourlyPrice, SellerTerms, ServiceFee, bill_of
+from service.domain.bill.bill import HourlyPrice, SellerTerms, bill_of
 from service.domain.bill.interruption import Checkpoints, Expectation, expect_by_prior
 from service.domain.bill.run import BilledRun, Run, StoredData, TransferredData
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.history import day_of
 from service.domain.catalog.names import unknown
 from service.domain.catalog.offer import Offer, Price
-from service.domain.catalog.reference import Fee, Reference
+from service.domain.catalog.reference import Reference, fee_of
 from service.domain.catalog.tariffs import (
     BillingRule,
     Commitment,
@@ -19,7 +19,6 @@ from service.domain.catalog.tariffs import (
     StoragePrice,
     TransferPrice,
     commitment_in,
-    most_specific,
     prior_of,
     rule_of,
     storage_classes,
@@ -121,18 +120,6 @@ def known_storage_class(prices: Sequence[StoragePrice], name: str) -> str:
     if name not in classes:
         raise unknown("storage class", name, classes, "storage.class")
     return name
-
-
-def fee_of(fees: Sequence[Fee], instance_type: InstanceType, service: str | None, day: date) -> ServiceFee:
-    """Returns the premium of a service on a machine; "contained" for a type whose price contains the premium."""
-    if instance_type.twin_of is not None:
-        return "contained"
-    if service is None:
-        return None
-    exactly = {"provider": instance_type.provider, "service": service}
-    for fee in most_specific(fees, day, exactly, {"family": (instance_type.name, instance_type.family)}):
-        return fee
-    return Unknown(f"The premium of {service} on {instance_type.family} machines is not known.")
 
 
 def _interruptions_of(

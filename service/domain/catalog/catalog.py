@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from typing import TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,8 @@ from service.domain.catalog.columns import Category, Columns
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.measurement_log import Owner, VisibleMeasurements
 from service.domain.catalog.offer import MARKETS, Offers
-from service.domain.catalog.reference import PublishedRun, Reference, SoftwareRule
+from service.domain.catalog.reference import Fee, PublishedRun, Reference, SoftwareRule, fee_of
+from service.domain.money import MICRO, Unknown
 from service.domain.typeset import TypeSet, mask_of, types_where
 
 Arguments = TypeVarTuple("Arguments")
@@ -141,11 +142,17 @@ class Catalog:
 
     @cached_property
     def on_demand_prices(self) -> Floats:
-        """The lowest on-demand price of each instance type in any region; NaN if unknown."""
-        default = self.default_offers
-        # A default offer is on demand if the type has any such offer with a known price.
-        on_demand = self.offers.market[default] == MARKETS.index("on_demand") if len(self.offers) else False
-        return read_only(np.where(on_demand, self.offers.usd_per_hour_at(default), np.nan))
+        """The on-demand price of each instance type that ranks first, of all regions; NaN if none is known.
+
+        An old price ranks at its high end.
+        """
+        prices, offers = np.full(len(self.instance_types), np.nan), self.offers
+        rows = np.flatnonzero(self.known_prices & (offers.market == MARKETS.index("on_demand")))
+        types, usd = offers.instance_type[rows], offers.usd_per_hour[rows]
+        order = np.lexsort((usd * offers.ranking_factor(rows), types))
+        of_types, first = np.unique(types[order], return_index=True)
+        prices[of_types] = usd[order][first]
+        return read_only(prices)
 
     @cached_property
     def software(self) -> tuple[SoftwareRule, ...]:
@@ -174,6 +181,19 @@ class Catalog:
         if name == "market" and not set(words) <= set(MARKETS):
             among = among | Category(self.offers.term.astype(np.int32), self.offers.terms).among(words)
         return among
+
+    def hourly_usd(self, offers: NDArray[Any], service: str | None) -> Floats:
+        """Returns the dollars of an hour of some offers with the premium of a managed service; NaN if unknown.
+
+        `offers` are indices. Where the premium is unknown, the dollars are those without it.
+        """
+        usd = self.offers.usd_per_hour_at(offers)
+        if service is None or not len(offers):
+            return usd
+        percent, *_ = self.derive(premiums_of, service)
+        # Whole millionths of a dollar, rounded as `with_premium` rounds them.
+        hundredths = 100_00 + np.rint(percent[self.offers.instance_type[offers]] * 100)
+        return np.asarray(np.floor_divide(np.rint(usd * MICRO) * hundredths + 50_00, 100_00) / MICRO)
 
     def _of_regions(self, values: Sequence[str | None]) -> Category:
         """Returns a column of the offers, given a value for each region of the reference.
@@ -245,3 +265,13 @@ def without_cluster(catalog: Catalog) -> Mask:
         type_.gpu is not None and type_.network_gbps is None and owner_class(type_) == "marketplace"
         for type_ in catalog.instance_types
     ], np.bool_)  # fmt: skip
+
+
+def premiums_of(catalog: Catalog, service: str) -> tuple[Floats, Mask, Mask]:
+    """Returns for each type the premium of a service in percent, whether the service manages it, and whether the
+    premium is unknown, and 0 in the first column.
+    """
+    fees = [fee_of(catalog.reference.fees, each, service, catalog.day) for each in catalog.instance_types]
+    percent = [fee.percent_of_compute if isinstance(fee, Fee) else 0.0 for fee in fees]
+    managed, unknown = ([isinstance(fee, kind) for fee in fees] for kind in (Fee | Unknown, Unknown))
+    return np.array(percent, np.float64), np.array(managed, np.bool_), np.array(unknown, np.bool_)

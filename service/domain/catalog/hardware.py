@@ -92,6 +92,9 @@ class Gpu:
     """GPUs on one fast link where that is more than a node: NVL72 racks and TPU pods (makers' data sheets)."""
     gpus_per_tray: int | None
     """GPUs of the nodes that make up a rack. Nodes of another size with this GPU are joined by the network alone."""
+    slices: str | None
+    """Numbers of chips of the slices of a TPU pod, with spaces: a cluster of another size is several equal slices,
+    which the network joins. None: the nodes of a rack are joined in any number, or the slices are unknown."""
     compute_capability: str | None
     """The maker's name of the instruction set: `9.0` for NVIDIA's Hopper, `gfx942` for AMD's CDNA 3."""
     tensor_core_generation: int | None
@@ -123,6 +126,11 @@ class Gpu:
     """False where the rules on software say that FlashAttention-2 does not run on its architecture."""
     rates: Mapping[str, Rate] = field(hash=False)
     """Rates by precision; a precision without an entry is unknown."""
+
+    @property
+    def slice_sizes(self) -> tuple[int, ...]:
+        """The numbers of `slices`; empty if there are none."""
+        return tuple(map(int, (self.slices or "").split()))
 
     @property
     def released_year(self) -> int | None:

@@ -1,17 +1,17 @@
 """Facts other than instance types and prices: providers, regions, software, measurements, models, sources."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Literal, get_args
+from typing import Literal, TypeAlias, get_args
 
 from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.hardware import Gpu, InstanceType, LifecycleState
 from service.domain.catalog.precision import Precision
-from service.domain.catalog.tariffs import BillingRule, InterruptionPrior, StoragePrice, TransferPrice
+from service.domain.catalog.tariffs import BillingRule, InterruptionPrior, StoragePrice, TransferPrice, most_specific
 from service.domain.models.model import Model
-from service.domain.money import ExchangeRate
+from service.domain.money import ExchangeRate, Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,16 @@ class Service:
     description: str | None
     source: str
     lifecycle: tuple[ServiceEvent, ...]
+    machines: str | None = None
+    """Families, and names of single instance types, on which the service runs, with commas; None: all of its
+    provider, or unknown."""
+
+    def runs_on(self, instance_type: InstanceType) -> bool:
+        """Returns whether the service is of the provider of an instance type, and not known to lack it."""
+        if instance_type.provider != self.provider:
+            return False
+        names = {instance_type.name, instance_type.family}
+        return self.machines is None or not names.isdisjoint(self.machines.split(","))
 
     def state_on(self, day: date) -> LifecycleState | None:
         """Returns the state in force on a day; None before the first event."""
@@ -146,6 +156,23 @@ class Fee:
     """Percentage of the price of all machine time that is paid for."""
     source: str
     note: str | None
+
+
+ServiceFee: TypeAlias = Fee | Literal["contained"] | Unknown | None
+"""The premium of a managed service on a machine: None without a service, and "contained" where the price of the machine
+includes it, as for the ml.* types of AWS."""
+
+
+def fee_of(fees: Sequence[Fee], instance_type: InstanceType, service: str | None, day: date) -> ServiceFee:
+    """Returns the premium of a service on a machine; "contained" for a type whose price contains the premium."""
+    if instance_type.twin_of is not None:
+        return "contained"
+    if service is None:
+        return None
+    exactly = {"provider": instance_type.provider, "service": service}
+    for fee in most_specific(fees, day, exactly, {"family": (instance_type.name, instance_type.family)}):
+        return fee
+    return Unknown(f"The premium of {service} on {instance_type.family} machines is not known.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,6 +411,13 @@ class Reference:
         """Returns the ids of the providers that offer a managed service, or add its premium to their machines."""
         offered = {each.provider for each in self.services if each.id == service}
         return frozenset(offered | {fee.provider for fee in self.fees if fee.service == service})
+
+    def rents(self, service: str, instance_type: InstanceType) -> bool:
+        """Returns whether a managed service rents out an instance type; it does if it is not known to lack it."""
+        if instance_type.provider not in self.providers_of(service):
+            return False
+        described = [each for each in self.services if (each.provider, each.id) == (instance_type.provider, service)]
+        return all(each.runs_on(instance_type) for each in described)
 
     def cpus_of(self, instance_type: InstanceType) -> Iterator[tuple[str, RegionCpu]]:
         """Yields region and CPU for each region of the provider in which the CPU of machines with this GPU is known."""

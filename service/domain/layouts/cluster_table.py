@@ -16,7 +16,7 @@ from service.domain.calibration.error_bands import bands_by_gpu
 from service.domain.catalog.hardware import Gpu
 from service.domain.groups import one_of_each
 from service.domain.jobs.config import Config
-from service.domain.physics.cluster import Cluster
+from service.domain.physics.cluster import Cluster, gpus_of_a_slice
 from service.domain.physics.features import hardware_features
 from service.domain.physics.host_memory import BytesByLayout, host_parts
 from service.domain.physics.resources import seconds_per_flop, seconds_per_unit_of_hardware
@@ -208,6 +208,8 @@ class Machines:
     """A number for each group that differs in hosts alone."""
     gpus: Floats
     most_linked: Floats
+    slices: dict[int, tuple[int, ...]]
+    """Sizes of slices by the index of a node that forms slices."""
     network_known: Mask
     usable_bytes: Floats
     host_memory_bytes: Floats
@@ -229,6 +231,7 @@ class Machines:
             without_host=one_of_each(clusters, map(_gpu_key, clusters))[1],
             gpus=np.array([each.gpus_per_node for each in clusters], np.float64),
             most_linked=np.array([each.most_linked_gpus for each in clusters], np.float64),
+            slices={index: each.slice_sizes for index, each in enumerate(clusters) if each.slice_sizes},
             network_known=np.array([each.network_known for each in clusters], np.bool_),
             usable_bytes=np.array([each.usable_bytes for each in clusters], np.float64),
             host_memory_bytes=np.array([each.host_memory_bytes for each in clusters], np.float64),
@@ -240,6 +243,9 @@ class Machines:
         """Returns a table of clusters: each has the machine of an index as its node, and a number of nodes."""
         gpus = self.gpus[machine] * nodes
         linked_gpus = np.minimum(self.most_linked[machine], gpus)
+        for index, of_slices in self.slices.items():
+            sliced = machine == index
+            linked_gpus[sliced] = gpus_of_a_slice(gpus[sliced], of_slices)
         sizes, size = _distinct_rows(gpus, linked_gpus, np.where(self.network_known[machine], gpus, linked_gpus))
         table = ClusterTable(
             machines=self.clusters,

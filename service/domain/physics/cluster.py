@@ -1,6 +1,11 @@
 """The hardware that one job runs on: equal nodes, their GPUs, and the links between them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from service.domain.catalog.hardware import Gpu, InstanceType
 from service.domain.units import BITS_PER_BYTE, GIB
@@ -36,6 +41,12 @@ USABLE_SHARE_OF_LABEL = 0.975
 GiB (device memory logs)."""
 
 
+def gpus_of_a_slice(gpus: NDArray[Any], sizes: Sequence[int]) -> NDArray[Any]:
+    """Returns the size of the equal slices that clusters with so many GPUs consist of: the largest that is possible."""
+    slices = np.array(sizes)
+    return np.asarray(np.where(gpus[..., None] % slices == 0, slices, 0).max(axis=-1))
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Nodes of equal GPUs. Link rates are bytes per second in one direction, per GPU."""
@@ -65,8 +76,15 @@ class Cluster:
         return max(self.gpus_per_node, rack or 1)
 
     @property
+    def slice_sizes(self) -> tuple[int, ...]:
+        """Numbers of GPUs that may be joined to a slice of a pod; empty where the nodes form no slices."""
+        return self.gpu.slice_sizes if self.gpus_per_node == self.gpu.gpus_per_tray else ()
+
+    @property
     def linked_gpus(self) -> int:
         """GPUs that reach each other over the fast link."""
+        if self.slice_sizes:
+            return int(gpus_of_a_slice(np.array(self.gpus), self.slice_sizes))
         return min(self.most_linked_gpus, self.gpus)
 
     @property

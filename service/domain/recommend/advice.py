@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from service.domain.bill.seller_terms import fee_of
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import ENDED, SLOW_LINKS, Gpu, InstanceType
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
-from service.domain.catalog.reference import Fee, Service, SoftwareRule
+from service.domain.catalog.reference import Fee, Service, SoftwareRule, fee_of
 from service.domain.catalog.software_support import RUNS, rules_by_type, rules_on_gpu, support_by, task_mask
 from service.domain.codes import AdviceCode
 from service.domain.jobs.config import InferenceConfig
@@ -496,7 +495,7 @@ def _services_of_top(situation: Situation, kind: str, catalog: Catalog) -> list[
     top = situation.top
     if top is None or top.twin_of or situation.is_managed:
         return []
-    services = [each for each in catalog.reference.services if (each.provider, each.kind) == (top.provider, kind)]
+    services = [each for each in catalog.reference.services if each.kind == kind and each.runs_on(top)]
     return [service for service in services if service.state_on(catalog.day) == "available"]
 
 

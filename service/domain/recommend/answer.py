@@ -6,13 +6,13 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from service.domain.band import Band
-from service.domain.bill.bill import ServiceFee, with_premium
+from service.domain.bill.bill import with_premium
 from service.domain.bill.interruption import Checkpoints, Expectation
 from service.domain.bill.market_bills import BreakEven, MarketBill
 from service.domain.bill.run import ONE_MACHINE, Run
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market, Offer
-from service.domain.catalog.reference import Prior
+from service.domain.catalog.reference import Prior, ServiceFee
 from service.domain.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.evidence.named import NamedRate, NamedWork
 from service.domain.evidence.published import Evidence
@@ -361,6 +361,8 @@ class RelaxationOutcome(NamedTuple):
     usd_per_hour: float | None
     has_price: bool
     """Whether the price of some admitted offer is known."""
+    drops: int = 0
+    """Number of types of the answer that are then no longer admitted."""
 
 
 class Rejection(NamedTuple):

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from service.domain.arrays import Mask, known
-from service.domain.bill.charges import hourly_prices
-from service.domain.bill.seller_terms import fee_of
+from service.domain.bill.charges import premium_unknown
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.reference import fee_of
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job
 from service.domain.recommend.answer import UNTIED, Limits, Question, RankedOffer, Ties
@@ -108,8 +108,7 @@ class PeakBasis:
         types, offers = candidates.instance_type, candidates.offer
         shares = [self._share_of_runs(catalog.instance_types[index]) for index in types.tolist()]
         share, machines = self.nodes * np.array(shares, np.float64).reshape(-1, 2).T
-        of_machine, incomplete = hourly_prices(self.managed_service, types, offers, catalog)
-        price, speed = of_machine * machines, self.peaks.peak[types] * share
+        price, speed = catalog.hourly_usd(offers, self.managed_service) * machines, self.peaks.peak[types] * share
         figures = Figures(
             usd=price,
             usd_per_hour=price,
@@ -124,7 +123,7 @@ class PeakBasis:
             samples=speed,
             data_usd=np.zeros(len(price)),
         )
-        return figures, incomplete
+        return figures, premium_unknown(self.managed_service, types, catalog)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +286,7 @@ def _order_of(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranke
     ranked = catalog.derive(_order, basis, admitted.cheapest, cache=catalog.outlooks)
     # A figure that makes a score unknown may be irrelevant among the admitted offers alone.
     if ranked.unknown & admitted.types:
-        ranked = basis.order(CheapestOffers.of(admitted.cheapest.offer[admitted.rows], catalog), catalog)
+        ranked = basis.order(admitted.cheapest.among(admitted.rows, catalog), catalog)
     return ranked
 
 

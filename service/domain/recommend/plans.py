@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask, either, taken
-from service.domain.bill.charges import Charges, charges_of, hourly_prices
+from service.domain.bill.charges import Charges, charges_of, premium_unknown
 from service.domain.bill.interruption import NO_PRIOR, Checkpoints, Expected, Rates, expected, gang_rate, spot_rates
 from service.domain.bill.run import ONE_MACHINE, Run
 from service.domain.bill.unit_costs import MILLION
@@ -257,7 +257,6 @@ def _node_options(planner: Planner, candidates: CheapestOffers, catalog: Catalog
     instances = np.array([option.fewest_instances[types] for option in options])
     if planner.limits.load is None:
         instances = np.minimum(instances, planner.limits.max_instances)
-    usd_per_hour, lower_bound = hourly_prices(planner.managed_service, types, candidates.offer, catalog)
     single = SingleInstance(
         nodes=nodes,
         works=works,
@@ -265,8 +264,8 @@ def _node_options(planner: Planner, candidates: CheapestOffers, catalog: Catalog
         likely_over_low=likely / np.where(works, np.array([option.low[types] for option in options]), np.nan),
         hours=np.where(works, np.array([option.hours[types] for option in options]), np.nan),
         samples=np.array([option.samples[types] for option in options]),
-        usd_per_hour=usd_per_hour * nodes,
-        lower_bound=lower_bound,
+        usd_per_hour=catalog.hourly_usd(candidates.offer, planner.managed_service) * nodes,
+        lower_bound=premium_unknown(planner.managed_service, types, catalog),
         price_high=catalog.offers.high[candidates.offer] / catalog.offers.likely[candidates.offer],
         watts=np.array([planner.fleet.watts(count, catalog)[types] for count in planner.fleet.counts]) * nodes,
         spot=catalog.offers.market[candidates.offer] == SPOT,

@@ -70,7 +70,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     near = None if admitted.types else nearest(basis, constraints, needs, catalog)
     rejected = rejections(basis, selection, catalog)
     if priced is not None:
-        rejected = priced_first(rejected, priced)
+        rejected = priced_first(rejected, priced, admitted.types.bit_count())
     miss = nearest_miss(selection, rejected, catalog)
     no_spot = _lacks_spot(constraints, admitted, catalog)
     notes = notes_on(
@@ -236,7 +236,7 @@ def _current(basis: Basis, question: Question, catalog: Catalog) -> RankedOffer 
     if offers is None:
         return None
     cheapest = int(offers[np.argmin(np.nan_to_num(catalog.offers.usd_per_hour_at(offers), nan=np.inf))])
-    candidates = CheapestOffers.of(np.array([cheapest]), catalog)
+    candidates = CheapestOffers.of(np.array([cheapest]), question.managed_service, catalog)
     return replace(ranked_offer(basis, basis.order(candidates, catalog), 0, catalog), rank=0, score=0.0)
 
 

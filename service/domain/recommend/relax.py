@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.domain.arrays import known
+from service.domain.bill.bill import with_premium
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.reference import fee_of
+from service.domain.money import MICRO
 from service.domain.recommend.answer import (
     Explained,
     Limits,
@@ -43,10 +45,13 @@ def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Re
     return tuple(sorted(rejected, key=lambda rejection: (-rejection.rejects, rejection.code)))
 
 
-def priced_first(rejected: Sequence[Rejection], priced: Sequence[Rejection]) -> tuple[Rejection, ...]:
+def priced_first(
+    rejected: Sequence[Rejection], priced: Sequence[Rejection], without_price: int
+) -> tuple[Rejection, ...]:
     """Returns rejections by hardware alone, in which relaxations that admit something with a price take precedence.
 
-    Once something with a price is admitted, machines without a known price are no longer ranked. A change that admits
+    Once something with a price is admitted, machines without a known price are no longer ranked, so that such a
+    relaxation drops the types that are admitted `without_price`. A change that admits
     such a machine by hardware alone, and nothing once prices count, is left out, because its result is unknown.
     """
     unpriced = {
@@ -54,7 +59,9 @@ def priced_first(rejected: Sequence[Rejection], priced: Sequence[Rejection]) -> 
         for rejection in rejected
         if rejection.relaxation and not rejection.relaxation.has_price
     }
-    relaxations = unpriced | {each.code: each.relaxation for each in priced if each.relaxation}
+    relaxations = unpriced | {
+        each.code: each.relaxation._replace(drops=without_price) for each in priced if each.relaxation
+    }
     return tuple(rejection._replace(relaxation=relaxations.get(rejection.code)) for rejection in rejected)
 
 
@@ -209,6 +216,13 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
         instance_type=catalog.instance_types[index],
         region=catalog.offers.region_at(offer),
         market=catalog.offers.market_at(offer),
-        usd_per_hour=known(catalog.offers.usd_per_hour.item(offer)),
+        usd_per_hour=_usd_per_hour(basis, index, offer, catalog),
         has_price=bool(admitted.types & admitted.cheapest.priced),
     )
+
+
+def _usd_per_hour(basis: Basis, index: int, offer: int, catalog: Catalog) -> float | None:
+    """Returns the price of one machine as a choice has it, with the premium of the managed service; None if unknown."""
+    fee = fee_of(catalog.reference.fees, catalog.instance_types[index], basis.managed_service, catalog.day)
+    micros = with_premium(catalog.offers.offer(offer).price.usd_micros_per_hour, fee)
+    return None if micros is None else micros / MICRO

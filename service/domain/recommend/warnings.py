@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.domain.bill.bill import Bill, PartName, ServiceFee
+from service.domain.bill.bill import Bill, PartName
 from service.domain.bill.market_bills import MarketBill
 from service.domain.bill.seller_terms import commitment_of
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import MARKETS
+from service.domain.catalog.reference import ServiceFee
 from service.domain.catalog.software_support import no_framework_mask, software_names
 from service.domain.catalog.tariffs import Commitment
 from service.domain.codes import WarningCode

@@ -65,7 +65,7 @@ class Constraints(NamedTuple):
     needs_peak: bool = False
     """Whether the ranking needs a known peak at one of the precisions."""
     managed_service: str | None = None
-    """The managed service that the machines are used through; only providers that offer it pass."""
+    """The managed service that the machines are used through; only types that it rents out pass."""
     by_region: bool = False
     """Whether the bill includes storage or transfer, whose prices differ between the regions of a provider."""
     spot_refused: bool = False
@@ -256,8 +256,7 @@ def _exclude_check(catalog: Catalog, names: tuple[str, ...]) -> Check:
 
 
 def _managed_service_check(catalog: Catalog, service: str) -> Check:
-    providers = catalog.reference.providers_of(service)
-    fails = catalog.types_that(lambda type_: type_.provider not in providers)
+    fails = catalog.types_that(lambda type_: not catalog.reference.rents(service, type_))
     return Check("managed_service", "constraint", fails)
 
 

@@ -34,6 +34,8 @@ class OfferConstraints(NamedTuple):
     """Whether offers of unknown region, country or continent pass constraints on the unknown one."""
     by_region: bool = False
     """Whether the cheapest offer of each region is kept, because other charges of a bill differ between regions."""
+    managed_service: str | None = None
+    """The managed service whose premium is part of every price."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,20 +49,26 @@ class CheapestOffers:
     offer: Indices
     """Index of each offer in the catalog."""
     usd: Floats
-    """Price per hour; infinite if unknown."""
+    """Price per hour with the premium of `service`; infinite if unknown."""
     lowest_usd: Floats
     """Lowest price of each instance type of the catalog; infinite if it has no offer here, or no known price."""
     types: TypeSet
     """Types with an offer here."""
+    service: str | None
+    """The managed service that the machines are rented through."""
 
     @classmethod
-    def of(cls, offers: NDArray[Any], catalog: Catalog) -> "CheapestOffers":
-        """Builds the columns of the offers with these indices in the catalog."""
+    def of(cls, offers: NDArray[Any], service: str | None, catalog: Catalog) -> "CheapestOffers":
+        """Builds the columns of the offers with these indices in the catalog, rented through a managed service."""
         types = catalog.offers.instance_type[offers].astype(np.int64)
-        usd = np.nan_to_num(catalog.offers.usd_per_hour[offers], nan=np.inf)
+        usd = np.nan_to_num(catalog.hourly_usd(offers, service), nan=np.inf)
         lowest_usd = np.full(len(catalog.instance_types), np.inf)
         np.minimum.at(lowest_usd, types, usd)
-        return cls(types, offers.astype(np.int64), usd, lowest_usd, _types_of(offers, catalog))
+        return cls(types, offers.astype(np.int64), usd, lowest_usd, _types_of(offers, catalog), service)
+
+    def among(self, rows: NDArray[Any], catalog: Catalog) -> "CheapestOffers":
+        """Returns the offers in some rows, by index or mask."""
+        return CheapestOffers.of(self.offer[rows], self.service, catalog)
 
     @cached_property
     def prices(self) -> ThresholdIndex:
@@ -126,12 +134,13 @@ class AdmittedOffers(NamedTuple):
     def joined(self, other: "AdmittedOffers", catalog: Catalog) -> "AdmittedOffers":
         """Returns these offers and others, each within its own price limit."""
         offers = np.concatenate([part.cheapest.offer[part.rows] for part in (self, other)])
-        return CheapestOffers.of(offers, catalog).restricted_to(self.types | other.types, None)
+        joined = CheapestOffers.of(offers, self.cheapest.service, catalog)
+        return joined.restricted_to(self.types | other.types, None)
 
 
 def offers_of(catalog: Catalog, cheapest: CheapestOffers, types: TypeSet) -> CheapestOffers:
     """Returns the offers of some types, in columns of their own."""
-    return CheapestOffers.of(cheapest.offer[AdmittedOffers(cheapest, types, None).rows], catalog)
+    return cheapest.among(AdmittedOffers(cheapest, types, None).rows, catalog)
 
 
 def _prices_of(_catalog: Catalog, cheapest: CheapestOffers, types: TypeSet) -> list[float]:
@@ -153,20 +162,20 @@ class NearMisses:
     """Number of the combination of type and `code` of each row of `cheapest`, ascending."""
     cheapest: CheapestOffers
     """The cheapest of these offers for each type, `code`, market and term; old prices have rows of their own."""
-    by_region: bool
+    asked: OfferConstraints
 
     @classmethod
-    def of(cls, code: str, nearest: TypeSet, misses: Mask, catalog: Catalog, *, by_region: bool) -> "NearMisses":
+    def of(cls, code: str, nearest: TypeSet, misses: Mask, asked: OfferConstraints, catalog: Catalog) -> "NearMisses":
         """Builds the near misses from a mask of the offers that miss only the constraint with this code."""
         offers = np.flatnonzero(misses)
         words = catalog.offer_words.get(code, catalog.offer_words["market"])
         types, codes = catalog.offers.instance_type[offers], words.codes[offers]
-        kinds = _kinds(offers, catalog, by_region=by_region)
+        kinds = _kinds(offers, asked, catalog)
         order = np.lexsort((catalog.offers.usd_per_hour[offers], kinds, codes, types))
         codes, new_pair = codes[order], first_of_run(types[order]) | first_of_run(codes[order])
         first = new_pair | first_of_run(kinds[order])
-        cheapest = CheapestOffers.of(offers[order][first], catalog)
-        return cls(nearest, offers, codes[first], np.cumsum(new_pair, dtype=np.int64)[first], cheapest, by_region)
+        cheapest = CheapestOffers.of(offers[order][first], asked.managed_service, catalog)
+        return cls(nearest, offers, codes[first], np.cumsum(new_pair, dtype=np.int64)[first], cheapest, asked)
 
     def most_frequent_code(self, rows: Indices) -> int | None:
         """Returns the code that most types have in some rows of `cheapest`; None without rows."""
@@ -181,7 +190,7 @@ class NearMisses:
 
 def _with_codes(catalog: Catalog, misses: NearMisses, codes: tuple[int, ...]) -> CheapestOffers:
     offers = np.sort(misses.cheapest.offer[np.isin(misses.code, codes)])
-    return cheapest_of_each_market(offers, catalog, by_region=misses.by_region)
+    return cheapest_of_each_market(offers, misses.asked, catalog)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +212,10 @@ def offer_choice(asked: OfferConstraints, catalog: Catalog) -> OfferChoice:
 
 def passing_offers(asked: OfferConstraints, types: TypeSet, limit: float | None, catalog: Catalog) -> AdmittedOffers:
     """Returns all passing offers of some types, and not only the cheapest one of each market."""
-    offers = catalog.offers
-    passing = catalog.mask(types)[offers.instance_type] & within(offers.usd_per_hour, limit)
+    passing = catalog.mask(types)[catalog.offers.instance_type]
     for misses in _misses(asked, catalog).values():
         passing &= ~misses
-    return CheapestOffers.of(np.flatnonzero(passing), catalog).restricted_to(types, None)
+    return CheapestOffers.of(np.flatnonzero(passing), asked.managed_service, catalog).restricted_to(types, limit)
 
 
 def offers_of_types(admitted: AdmittedOffers) -> tuple[Indices, Indices]:
@@ -220,25 +228,26 @@ def offers_of_types(admitted: AdmittedOffers) -> tuple[Indices, Indices]:
     return types[first], offers[first]
 
 
-def cheapest_of_each_market(offers: Indices, catalog: Catalog, *, by_region: bool) -> CheapestOffers:
+def cheapest_of_each_market(offers: Indices, asked: OfferConstraints, catalog: Catalog) -> CheapestOffers:
     """Returns the cheapest of some offers for each type, market, term, and old or recent price.
 
     Old prices are kept apart because they rank at their high end, and terms because the hours of a job decide which one
-    is cheapest. With `by_region`, regions are kept apart too. `offers` are indices in ascending order.
+    is cheapest. With `asked.by_region`, regions are kept apart too. `offers` are indices in ascending order.
     """
-    kinds = _kinds(offers, catalog, by_region=by_region)
+    kinds = _kinds(offers, asked, catalog)
     # The offers of a type are in order of price in each market, and a stable sort keeps this order.
     order = np.argsort(kinds, kind="stable")
     types, kinds = catalog.offers.instance_type[offers[order]], kinds[order]
-    return CheapestOffers.of(offers[order][first_of_run(types) | first_of_run(kinds)], catalog)
+    first = first_of_run(types) | first_of_run(kinds)
+    return CheapestOffers.of(offers[order][first], asked.managed_service, catalog)
 
 
-def _kinds(offers: Indices, catalog: Catalog, *, by_region: bool) -> NDArray[Any]:
-    """Returns a code for the combination of market, term, old or recent price and, with `by_region`, region."""
+def _kinds(offers: Indices, asked: OfferConstraints, catalog: Catalog) -> NDArray[Any]:
+    """Returns a code for the combination of market, term, old or recent price and, with `asked.by_region`, region."""
     columns = catalog.offers
     kinds = ((columns.term[offers] + 1) * len(MARKETS) + columns.market[offers]) * 2 + columns.old[offers]
     of_region = 2 * len(MARKETS) * (len(columns.terms) + 1)
-    return kinds + (columns.region[offers] + 1) * of_region if by_region else kinds
+    return kinds + (columns.region[offers] + 1) * of_region if asked.by_region else kinds
 
 
 def within(column: Floats, limit: float | None) -> Mask:
@@ -276,15 +285,15 @@ def _check_offers(catalog: Catalog, asked: OfferConstraints) -> OfferChoice:
     ordered = np.lexsort((missed_count, offers.instance_type))
     nearest = ordered[first_of_run(offers.instance_type[ordered])]
     return OfferChoice(
-        cheapest=cheapest_of_each_market(passing, catalog, by_region=asked.by_region),
+        cheapest=cheapest_of_each_market(passing, asked, catalog),
         unoffered=catalog.all_types & ~_types_of(nearest, catalog),
         near_misses={
             code: NearMisses.of(
                 code,
                 _types_of(nearest[mask[nearest]], catalog),
                 mask & (missed_count == 1),
+                asked,
                 catalog,
-                by_region=asked.by_region,
             )
             for code, mask in misses.items()
         },

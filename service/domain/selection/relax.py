@@ -248,11 +248,11 @@ class RaisePriceAge(NamedTuple):
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation:
         """Returns the age of the newest price among the offers that fail by age alone; no limit if all are undated."""
         offers, indices = catalog.offers, self.near_misses.offers
-        indices = indices[rejected.among(offers.instance_type[indices], offers.usd_per_hour[indices])]
+        usd = catalog.hourly_usd(indices, self.near_misses.asked.managed_service)
+        indices = indices[rejected.among(offers.instance_type[indices], usd)]
         ages = offers.age_days[indices]
         age = None if np.isnan(ages).all() else float(np.nanmin(ages))
-        by_region = self.near_misses.by_region
-        cheapest = cheapest_of_each_market(indices[within(ages, age)], catalog, by_region=by_region)
+        cheapest = cheapest_of_each_market(indices[within(ages, age)], self.near_misses.asked, catalog)
         return Relaxation({"max_price_age_days": age}, AdmittedOffers(cheapest, cheapest.types, rejected.limit))
 
 

@@ -617,6 +617,17 @@ def test_a_gpu_names_its_successor_from_the_day_on_which_that_is_out(client: Tes
     assert successor("h100-sxm5-80gb", "2025-06-01") == "h200-sxm-141gb"
 
 
+def test_a_comparison_says_why_a_speed_is_unknown(client: TestClient) -> None:
+    answer = get_json(client, "/compare?instance=aws/p5.48xlarge&baseline=aws/p3.16xlarge&precision=bf16")
+    assert answer["items"][0]["relative_speed"] is None
+    (note,) = answer["notes"]
+    assert note.startswith("aws/p3.16xlarge has no bf16: the NVIDIA V100 SXM2 16GB does not run it natively, so no")
+    answer = get_json(client, "/compare?instance=aws/p5.48xlarge,aws/c5.2xlarge&precision=bf16")
+    assert answer["notes"] == [
+        "aws/c5.2xlarge has no GPU whose peak could be compared, so its relative speed is unknown."
+    ]
+
+
 def test_no_chain_of_successors_returns_or_goes_back_in_time(client: TestClient) -> None:
     gpus = {each["id"]: each for each in all_items(client, "/gpus")}
     for gpu in gpus.values():

@@ -108,23 +108,20 @@ def test_a_second_is_paid_as_a_minute_and_before_2017_as_an_hour(client: TestCli
 
 
 def test_a_managed_service_takes_its_premium_of_every_price_of_a_unit(client: TestClient) -> None:
-    """Also where nothing has an end, so that no bill has the premium as a part: a rate, and a month of a load."""
+    """Also of a rate, where nothing has an end, so that no bill has the premium as a part."""
     machine = {"machine": "aws/g5.xlarge", "region": "us-east-1", "market": "on_demand"}
-    rated = {"task": "training", "model": "resnet-50", "precision": ["fp16"]}
-    for body in ({"workload": rated, **machine}, {**SERVING, "load": {"requests_per_second": 1}, **machine}):
-        (plain,), (managed,) = (
-            post_estimate(client, changed(body, managed_service=service))["cost"]
-            for service in (None, "sagemaker-training")
-        )
-        assert managed["usd_per_hour"] == plain["usd_per_hour"] == 1.006
-        units = [name for name, price in plain["per_unit"].items() if price is not None]
-        assert units
-        for name in units:
-            more = plain["per_unit"][name]["likely"] / managed["per_unit"][name]["likely"]
-            assert more == pytest.approx(1.4 if name == "samples_per_usd" else 1 / 1.4, rel=1e-4), name
-        if plain["month"] is not None:
-            assert managed["month"]["usd"]["likely"] == pytest.approx(1.4 * plain["month"]["usd"]["likely"], rel=1e-6)
-    assert plain["month"] is not None
+    body = {"workload": {"task": "training", "model": "resnet-50", "precision": ["fp16"]}, **machine}
+    (plain,), (managed,) = (
+        post_estimate(client, changed(body, managed_service=service))["cost"]
+        for service in (None, "sagemaker-training")
+    )
+    assert (plain["usd_per_hour"], managed["usd_per_hour"]) == (1.006, 1.4084)
+    assert managed["price"]["usd_per_hour"] == plain["price"]["usd_per_hour"]
+    units = [name for name, price in plain["per_unit"].items() if price is not None]
+    assert units
+    for name in units:
+        more = plain["per_unit"][name]["likely"] / managed["per_unit"][name]["likely"]
+        assert more == pytest.approx(1.4 if name == "samples_per_usd" else 1 / 1.4, rel=1e-4), name
 
 
 def test_an_unknown_premium_leaves_prices_of_a_unit_unknown(client: TestClient) -> None:
@@ -143,6 +140,13 @@ def test_a_managed_service_takes_its_premium(client: TestClient) -> None:
     assert part(managed, "management_fee")["usd"]["likely"] == pytest.approx(0.15 * plain["usd"]["likely"], abs=1e-6)
     beside = entry(post_estimate(client, HOURS), managed_service="sagemaker-training")
     assert beside["usd"] == managed["usd"]
+
+
+def test_azure_machine_learning_adds_nothing_to_the_price_of_a_machine(client: TestClient) -> None:
+    body = {"hours": 10, "machine": "azure/Standard_NC24ads_A100_v4", "region": "eastus", "market": "on_demand"}
+    (managed,) = post_estimate(client, {**body, "managed_service": "azure-machine-learning"})["cost"]
+    assert (part(managed, "management_fee")["usd"]["likely"], managed["missing"]) == (0, [])
+    assert managed["usd"] == entry(post_estimate(client, body))["usd"]
 
 
 def test_yuan_are_shown_with_their_dated_rate(client: TestClient) -> None:

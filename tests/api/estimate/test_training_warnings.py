@@ -27,6 +27,21 @@ def test_a_network_that_trains_on_more_images_than_its_cpus_prepare_has_a_warnin
         assert "images_per_vcpu" not in warned(client, MACHINE, model=model, host=host)
 
 
+def test_tpus_that_form_no_slice_are_joined_by_the_network(client: TestClient) -> None:
+    work = {
+        "task": "training", "model": "llama-3.1-8b", "amount": {"tokens": 1e10}, "sequence_length": 4096,
+        "software": {"framework": "maxtext"},
+    }  # fmt: skip
+    rates = {}
+    for nodes in (8, 10):
+        body = {"workload": work, "machine": "gcp/ct6e-standard-4t", "nodes": nodes}
+        rates[nodes] = client.post("/estimate", json=body).json()["estimate"]["samples_per_second"]["likely"]
+    assert rates[10] < rates[8]
+    constraints = {"instance": ["gcp/ct6e-standard-4t"], "max_nodes": 16}
+    (choice,) = client.post("/recommend", json={"workload": work, "constraints": constraints}).json()["choices"]
+    assert choice["nodes"] in (2, 4, 8, 16)
+
+
 def test_training_of_a_model_without_images_needs_no_cpus_for_them(client: TestClient) -> None:
     assert "images_per_vcpu" not in warned(client, MACHINE, model="bert-base")
 

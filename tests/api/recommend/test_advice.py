@@ -408,6 +408,13 @@ def test_work_on_a_managed_service_gets_no_advice_to_use_one(client: TestClient)
     assert "managed_training" not in advice(managed)
 
 
+def test_a_managed_service_without_a_premium_costs_as_much_as_its_machines(client: TestClient) -> None:
+    answer = ask(client, "training", {"provider": ["azure"]}, **RESNET)
+    (text,) = [each["text"] for each in answer["advice"] if each["code"] == "managed_training"]
+    assert text.startswith("Azure Machine Learning starts a machine for the run")
+    assert text.endswith("costs as much as without it.")
+
+
 def test_a_batch_of_short_samples_is_a_power_of_two_that_gpus_divide(client: TestClient) -> None:
     answer = ask(client, "training", {"instance": ["p4d.24xlarge"]}, model="vit-base", amount={"samples": 1e6})
     assert "about 4,096 samples" in note_texts(answer)["batch_assumed"]

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from tests.api.answers import post_recommend
 from tests.builders.random_questions import Questions, Vocabulary
-from tests.builders.request_bodies import Body, changed
+from tests.builders.request_bodies import Body, changed, relaxed
 
 ASKED = int(os.environ.get("SELECTOR_TEST_QUESTIONS", "60"))
 SHARES = 4
@@ -70,9 +70,8 @@ def random_question(questions: Questions) -> Body:
     if questions.maybe(0.5):
         constraints["market"] = ["on_demand", "spot", "reserved"]
     asked = {"workload": work, "constraints": constraints, "objective": questions.objective(), "limit": 4}
-    return (
-        asked | ({"per": "offer"} if questions.maybe() else {}) | (questions.billing() if questions.maybe(0.5) else {})
-    )
+    asked |= {"per": "offer"} if questions.maybe() else {}
+    return questions.billed(asked) if questions.maybe(0.5) else asked
 
 
 def estimate_of(question: Body, choice: Any) -> Body:
@@ -281,6 +280,54 @@ def test_a_term_is_a_market(client: TestClient) -> None:
     assert answer["question"]["constraints"]["market"] == ["on_demand", "spot", "1y_committed_use"]
 
 
+@pytest.mark.parametrize("model", [None, "llama-3.1-8b"])
+def test_the_premium_of_a_managed_service_is_part_of_every_hourly_price(model: str | None, client: TestClient) -> None:
+    """Limit, relaxation, cost and choice are in the same dollars."""
+    amount = {} if model is None else {"model": model, "method": "lora", "amount": {"tokens": 1e8}}
+    body = {
+        "workload": {"task": "training", **amount}, "managed_service": "sagemaker-training", "objective": "cheapest",
+        "constraints": {"max_usd_per_hour": 0.7, "provider": ["aws"], "gpu_kind": ["gpu", "npu"]},
+    }  # fmt: skip
+    answer = post_recommend(client, body)
+    (relax,) = [each["relax"] for each in answer["rejections"] if each["code"] == "max_usd_per_hour"]
+    after = post_recommend(client, relaxed(body, relax["to"]))
+    known = [each for each in after["choices"] if each["usd_per_hour"] is not None]
+    new = [each for each in known if each["usd_per_hour"] > 0.7]
+    assert relax["to"]["max_usd_per_hour"] == relax["best"]["usd_per_hour"] == new[0]["usd_per_hour"]
+    assert after["counts"]["admitted"] - answer["counts"]["admitted"] == relax["admits"] > 0
+    assert all(each["usd_per_hour"] <= relax["to"]["max_usd_per_hour"] for each in known)
+    if model is not None:
+        costs = [each["cost"]["usd_per_hour"] for each in known]
+        assert costs == pytest.approx([each["usd_per_hour"] for each in known], rel=1e-5)
+
+
+def test_a_managed_service_has_only_the_machines_that_it_supports(client: TestClient) -> None:
+    service = {"managed_service": "sagemaker-training"}
+    body = {"workload": {"task": "training"}, "constraints": {"instance": ["aws/g5g.xlarge", "aws/g5.xlarge"]}}
+    answer = post_recommend(client, body | service)
+    assert [choice["instance"] for choice in answer["choices"]] == ["g5.xlarge"]
+    plain = post_recommend(client, body | {"constraints": {"instance": ["aws/g5g.xlarge"]}})
+    assert "managed_training" not in {each["code"] for each in plain["advice"]}
+    refused = client.post("/estimate", json={"hours": 1, "machine": "aws/g5g.xlarge", **service})
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "managed_service")
+    assert refused.json()["errors"][0]["message"] == "sagemaker-training does not rent out aws/g5g.xlarge."
+    own = post_recommend(client, body | service | {"constraints": {"instance": ["aws/ml.g5.xlarge"]}})
+    assert own["counts"]["admitted"] == 1
+
+
+@pytest.mark.parametrize("service", ["sagemaker-training", "sagemaker-managed-spot-training", "vertex-ai-training"])
+def test_a_managed_training_service_runs_no_inference(service: str, client: TestClient) -> None:
+    work = {
+        "task": "inference",
+        "model": "llama-3.1-8b",
+        "serving": {"requests_per_second": 1, "input_length": 100, "output_length": 10},
+    }
+    for path, machine in (("/recommend", {}), ("/estimate", {"machine": "aws/g5.xlarge"})):
+        refused = client.post(path, json={"workload": work, "managed_service": service, **machine})
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "managed_service")
+        assert "runs training jobs, and no inference" in refused.text
+
+
 def test_a_managed_service_runs_on_machines_of_its_provider(client: TestClient) -> None:
     answer = post_recommend(client, {**SHORT, "managed_service": "sagemaker-training"})
     assert {choice["provider"] for choice in answer["choices"]} == {"aws"}
@@ -320,7 +367,7 @@ def test_an_hour_through_a_managed_service_ranks_with_its_premium(model: str | N
 def test_an_hour_with_an_unknown_premium_is_unknown_and_comes_last(client: TestClient) -> None:
     """The premium of SageMaker training is known for the ml.* machines, whose price has it, and for few others."""
     work = {"task": "training", "precision": ["bf16"]}
-    families = {"provider": ["aws"], "family": ["g5", "trn1", "g6f", "ml.p5"]}
+    families = {"provider": ["aws"], "family": ["g5", "trn1", "trn1n", "ml.p5"]}
     asked = {"workload": work, "constraints": families, "managed_service": "sagemaker-training", "limit": 50}
     choices = post_recommend(client, asked)["choices"]
     known = [choice["usd_per_hour"] is not None for choice in choices]

@@ -39,7 +39,7 @@ def any_question(questions: Questions) -> Body:
     draw = questions.random.random()
     if draw < 0.3:
         return questions.load()
-    return questions.question() if draw < 0.6 else {**questions.question_of_a_job(), **questions.billing()}
+    return questions.question() if draw < 0.6 else questions.billed(questions.question_of_a_job())
 
 
 # The same question in other words
@@ -132,7 +132,7 @@ def test_choices_do_not_depend_on_the_limit_or_on_machines_that_are_left_out(
 def tighter_limit(questions: Questions) -> tuple[Body, Body]:
     """A question about a job or a load, and the same with a limit, or with a tighter one."""
     draw = questions.random
-    asked = questions.load() if questions.maybe() else {**questions.question_of_a_job(), **questions.billing()}
+    asked = questions.load() if questions.maybe() else questions.billed(questions.question_of_a_job())
     asked = {**asked, "objective": "cheapest", "limit": 1}
     # Fewer instances than runs take turns, which may cost less.
     of_loads = ("max_instances", "budget_usd") if "serving" in asked["workload"] else ("budget_usd", "deadline_hours")
@@ -228,7 +228,7 @@ def test_a_question_about_a_day_is_answered_with_prices_of_that_day_or_before(
     for _ in range(ASKED):
         day = f"{questions.random.randint(2017, 2026)}-0{questions.random.randint(1, 9)}-15"
         markets = {"market": questions.random.sample(("on_demand", "spot", "reserved"), 2)}
-        asked.append({**questions.question_of_a_job(), **questions.billing(), "constraints": markets, "as_of": day})
+        asked.append({**questions.billed(questions.question_of_a_job()), "constraints": markets, "as_of": day})
     for question, answer in zip(asked, answers(client, asked), strict=True):
         for choice in answer.get("choices", ()):  # a storage class or a service may not be known on that day
             for price in (choice["price"], (choice["cost"] or {}).get("price")):

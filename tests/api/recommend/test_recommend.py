@@ -108,9 +108,7 @@ def test_each_relaxation_admits_just_what_it_says(client: TestClient, name: str)
         if None not in relax["to"].values():  # taking a limit away lets in whom it and an unknown figure kept out
             assert relax["admits"] <= rejection["only_this"], rejection
         after = post_recommend(client, relaxed(body, relax["to"]))
-        stay = answer["counts"]["admitted"]
-        if price_ignored(answer) and not price_ignored(after):
-            stay = 0  # machines without a price give way to the first ones with one
+        stay = answer["counts"]["admitted"] - relax["drops"]
         assert after["counts"]["admitted"] == stay + relax["admits"], rejection
         if after["counts"]["admitted"] <= 100:
             new = [choice for choice in after["choices"] if (choice["provider"], choice["instance"]) not in before]
@@ -351,6 +349,17 @@ def test_without_any_price_hardware_ranks_and_the_answer_says_so(client: TestCli
     assert "price_ignored" in {note["code"] for note in answer["notes"]}
     priced = post_recommend(client, question(constraints={"instance": ["aws/g5.xlarge"]}))
     assert "price_ignored" not in {note["code"] for note in priced["notes"]}
+
+
+def test_a_relaxation_says_how_many_machines_without_a_price_it_drops(client: TestClient) -> None:
+    work = {"model": "qwen2-7b", "method": "lora", "sequence_length": 2048, "amount": {"samples": 30000}}
+    body = question(workload=work, constraints={"provider": ["autodl"]}, as_of="2024-08-01")
+    answer = post_recommend(client, body)
+    (relax,) = [each["relax"] for each in answer["rejections"] if each["code"] == "provider"]
+    after = post_recommend(client, relaxed(body, relax["to"]))
+    assert relax["drops"] == answer["counts"]["admitted"] > 0
+    assert after["counts"]["admitted"] == relax["admits"]
+    assert "autodl" not in {choice["provider"] for choice in after["choices"]}
 
 
 # What was not weighed is said

@@ -54,6 +54,15 @@ def test_a_rack_links_the_gpus_of_several_nodes() -> None:
     assert [cluster_of(rack, 4, nodes=nodes).crosses_network for nodes in (1, 18, 19)] == [False, False, True]
 
 
+def test_a_cluster_of_tpus_that_is_no_slice_is_several_equal_slices() -> None:
+    pod = replace(gpu("tpu-v6e"), gpus_per_rack=256, gpus_per_tray=4, slices="1 4 8 16 32 64 128 256")
+    linked = {nodes: cluster_of(pod, 4, nodes=nodes).linked_gpus for nodes in (1, 2, 3, 5, 7, 8, 10, 64, 128)}
+    assert linked == {1: 4, 2: 8, 3: 4, 5: 4, 7: 4, 8: 32, 10: 8, 64: 256, 128: 256}
+    assert cluster_of(pod, 4, nodes=10).crosses_network
+    assert not cluster_of(pod, 4, nodes=8).crosses_network
+    assert cluster_of(pod, 8, nodes=4).linked_gpus == 8  # hosts of eight chips form no slices of several hosts
+
+
 def test_usable_memory_is_measured_or_a_share_of_the_label() -> None:
     assert cluster_of(gpu(usable_memory_gib=39.4), 1).usable_bytes == 39.4 * GIB
     assert cluster_of(gpu(usable_memory_gib=None, memory_gb=40.0), 1).usable_bytes == pytest.approx(39.0 * GIB)

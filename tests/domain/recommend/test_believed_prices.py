@@ -119,3 +119,10 @@ def test_the_age_of_a_price_is_a_warning_only_where_it_could_change_the_order() 
 
     assert warned(offered("one", 1.7, 600), *FRESH) == {"one"}
     assert warned(offered("one", 90.0, 600), *FRESH) == set()
+
+
+def test_the_price_of_a_type_is_that_of_the_offer_that_ranks_first() -> None:
+    old = offered("two", 1.9, None, number=1)
+    known = world(old, *FRESH)
+    assert known.on_demand_prices[known.index_of["two/h100"]] == 2.0
+    assert asked(known).choices[0].usd_per_hour == 2.0
