@@ -17,14 +17,14 @@ from service.api.estimate.sentences import (
     verdict_text,
 )
 from service.api.http.fields import Described
-from service.domain.bill.bill import Part, PartName, with_premium
+from service.domain.bill.bill import Part, PartName
 from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.estimate import Elsewhere, EstimateAnswer
 from service.domain.bill.market_bills import MarketBill
 from service.domain.bill.verdict import Verdict
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.tariffs import BillingRule
-from service.domain.money import USD, ExchangeRate, Unknown, number
+from service.domain.money import USD, ExchangeRate, number
 
 OWN_PRICE_SOURCE = "the request"
 
@@ -269,14 +269,12 @@ class CostResponse(Described):
     def of(cls, entry: MarketBill, instance_type: InstanceType | None) -> "CostResponse":
         """Returns the bill of one market; `instance_type` is None where the caller gave the price."""
         offer, bill, terms = None if entry.option is None else entry.option.offer, entry.bill, entry.terms
-        hourly, missing = entry.usd_micros_per_hour, entry.missing
-        fee = None if isinstance(terms.fee, Unknown) else terms.fee
-        hourly = with_premium(hourly, fee)
+        hourly, missing = entry.charged_micros_per_hour, entry.missing
         return cls(
             market="on_demand" if offer is None else offer.market,
             **shown_fields(offer, "term", "region", "zone"),
             managed_service=None if entry.option is None else entry.option.service,
-            usd_per_hour=None if hourly is None else number(hourly * entry.machines),
+            usd_per_hour=None if hourly is None else number(hourly),
             price=PriceUsedResponse.of(entry),
             **shown_fields(bill, "hours", "billed_hours", "elapsed_hours", "native"),
             billing=like(BillingResponse, terms.rule) if isinstance(terms.rule, BillingRule) else None,

@@ -79,6 +79,13 @@ class MarketBill:
         return self.priced.run.machines
 
     @property
+    def charged_micros_per_hour(self) -> int | None:
+        """The price of an hour of all machines with the premium of a managed service, as far as that is known."""
+        fee = None if isinstance(self.terms.fee, Unknown) else self.terms.fee
+        charged = with_premium(self.usd_micros_per_hour, fee)
+        return None if charged is None else charged * self.machines
+
+    @property
     def hours_a_month(self) -> float:
         """Hours of a month in which each machine of a load is paid for: all of them under a commitment."""
         return _paid_hours(self.priced, self.terms)
