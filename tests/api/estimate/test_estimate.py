@@ -32,8 +32,8 @@ def test_time_is_amount_over_rate_and_dollars_are_time_times_price(client: TestC
     steps = 1e9 / estimate["tokens_per_second"]["likely"] / 3600
     assert hours == pytest.approx(steps * (1 + estimate["overhead_beyond_steps"]), rel=1e-3)
     for cost in answer["cost"]:
-        compute = next(part for part in cost["parts"] if part["name"] == "compute")
-        assert compute["usd"]["likely"] == pytest.approx(hours * cost["usd_per_hour"], rel=1e-3)
+        machines = [part["usd"]["likely"] for part in cost["parts"] if part["name"] in ("compute", "management_fee")]
+        assert sum(machines) == pytest.approx(hours * cost["usd_per_hour"], rel=1e-3)
     assert {cost["market"] for cost in answer["cost"]} >= {"on_demand", "spot"}
 
 
