@@ -81,7 +81,8 @@ class RateLimits:
         if time.monotonic() < self._paused_until:
             return None
         try:  # in a thread, because another machine answers
-            await asyncio.to_thread(getattr, self, "_limiter")  # the first one imports the library, which takes long
+            if "_limiter" not in vars(self):  # to import the library takes long, and is no fault of the storage
+                await asyncio.to_thread(getattr, self, "_limiter")
             async with asyncio.timeout(STORAGE_SECONDS):
                 return await asyncio.to_thread(self._spent, limit, counted)
         except Exception as error:  # noqa: BLE001 – each storage raises errors of its own driver

@@ -56,6 +56,8 @@ class BoardResponse(ResponseModel):
 class GpuResponse(copy_of(Gpu, *_NOT_SHOWN), ResponseModel):  # type: ignore[misc]
     """A GPU, which may be a part of a card. All figures are of one GPU; null: unknown."""
 
+    slices: list[int]
+    """Numbers of chips of the slices of a TPU pod; empty: unknown, or the GPU is no TPU."""
     board: BoardResponse | None
     """Totals of the board, which may hold several GPUs."""
     successor: str | None
@@ -70,6 +72,7 @@ class GpuResponse(copy_of(Gpu, *_NOT_SHOWN), ResponseModel):  # type: ignore[mis
         """Returns the GPU with the number of instance types that have it."""
         return cls.like(
             gpu,
+            slices=list(gpu.slice_sizes),
             board=BoardResponse.of(gpu),
             successor=_successor(gpu, catalog),
             instance_types=sum(type_.gpu is not None and type_.gpu.id == gpu.id for type_ in catalog.instance_types),

@@ -65,9 +65,11 @@ class ServiceStateResponse(copy_of(ServiceEvent)):  # type: ignore[misc]
     """A state of a service, and the day on which it began."""
 
 
-class ServiceResponse(copy_of(Service, "provider", "lifecycle"), ResponseModel):  # type: ignore[misc]
+class ServiceResponse(copy_of(Service, "provider", "lifecycle", "machines"), ResponseModel):  # type: ignore[misc]
     """A service of the provider other than instance types."""
 
+    machines: list[str]
+    """Families, and names of single instance types, on which it runs; empty: all of its provider, or unknown."""
     state: str | None
     """Its state on the catalog's day; null: not announced by then."""
     lifecycle_events: list[ServiceStateResponse]
@@ -77,7 +79,8 @@ class ServiceResponse(copy_of(Service, "provider", "lifecycle"), ResponseModel):
     def of(cls, service: Service, day: date) -> "ServiceResponse":
         """Returns the service as it was on that day."""
         events = [event for event in service.lifecycle if event.starts_on <= day]
-        return cls.like(service, state=service.state_on(day), lifecycle_events=events)
+        machines, state = service.machines_listed, service.state_on(day)
+        return cls.like(service, machines=machines, state=state, lifecycle_events=events)
 
 
 class FeeResponse(copy_of(Fee, "provider", "note")):  # type: ignore[misc]

@@ -126,7 +126,6 @@ class ChoiceResponse(Described):
     """Price of all machines, with the premium of a managed service; null: unknown."""
     price: PriceResponse
     """The price of one machine from its seller, to which a managed service adds its premium."""
-    """The price of one machine."""
     estimate: Annotated[
         JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse,
         Field(description="A job by formulas, a named workload by measurements, or peaks: `basis` says which."),
@@ -177,8 +176,7 @@ class RelaxationResponse(Described):
     admits: int
     """Instance types that are then admitted, and are not now."""
     drops: int
-    """Instance types that are admitted now, and are then no longer: machines without a known price give way to the
-    first ones with a price. 0 in all other cases."""
+    """Instance types without a known price that are admitted now, and then give way to the first ones with a price."""
     best: RelaxationBestResponse
 
 

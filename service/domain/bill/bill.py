@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from service.domain.bill.interruption import Expectation
 from service.domain.bill.run import BilledRun, StoredData, TransferredData, check
+from service.domain.catalog.offer import Price
 from service.domain.catalog.reference import Fee, ServiceFee
 from service.domain.catalog.tariffs import BillingRule, Commitment, StoragePrice, TransferPrice, transfer_cost
 from service.domain.money import (
@@ -76,6 +77,12 @@ def with_premium(micros_per_hour: int | None, fee: ServiceFee) -> int | None:
     if not isinstance(fee, Fee):
         return micros_per_hour
     return half_up(micros_per_hour * (100 + exact(fee.percent_of_compute)) / 100)
+
+
+def usd_of_hour(price: Price, fee: ServiceFee) -> float | None:
+    """Returns the dollars of an hour with the premium of a managed service; None if one of the two is unknown."""
+    micros = with_premium(price.usd_micros_per_hour, fee)
+    return None if micros is None else micros / MICRO
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ class Charges:
 
 def charges_of(run: Run, service: str | None, types: Indices, offers: Indices, catalog: Catalog) -> Charges:
     """Returns the terms of a run on some offers; `types` has the instance type of each offer."""
-    managed = np.zeros(len(types), np.bool_) if service is None else catalog.derive(premiums_of, service)[1][types]
+    premiums = catalog.derive(premiums_of, service)
     data = _data_costs(run, types, offers, catalog)
     increment, minimum = catalog.derive(_rounding)[:, catalog.offers.market[offers], types]
     long_increment, term = increment, catalog.offers.term[offers]
@@ -88,18 +88,13 @@ def charges_of(run: Run, service: str | None, types: Indices, offers: Indices, c
         )
     return Charges(
         setup_hours=run.setup_minutes / 60,
-        busy_share=np.where(managed, 1.0, 1.0 - run.idle_fraction),
+        busy_share=np.where(premiums.managed[types], 1.0, 1.0 - run.idle_fraction),
         increment_seconds=increment,
         minimum_seconds=minimum,
         long_increment_seconds=long_increment,
         data=data,
-        unknown=premium_unknown(service, types, catalog) | (data[-1] > 0) | (unclear > 0),
+        unknown=premiums.unknown[types] | (data[-1] > 0) | (unclear > 0),
     )
-
-
-def premium_unknown(service: str | None, types: Indices, catalog: Catalog) -> Mask:
-    """Returns for some types whether the premium of a managed service is unknown, so that dollars are a lower bound."""
-    return np.zeros(len(types), np.bool_) if service is None else catalog.derive(premiums_of, service)[2][types]
 
 
 def _difference(elapsed: Floats, paid: Floats) -> Floats:

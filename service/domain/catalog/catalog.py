@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, NamedTuple, TypeVar, TypeVarTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,7 +190,7 @@ class Catalog:
         usd = self.offers.usd_per_hour_at(offers)
         if service is None or not len(offers):
             return usd
-        percent, *_ = self.derive(premiums_of, service)
+        percent = self.derive(premiums_of, service).percent
         # Whole millionths of a dollar, rounded as `with_premium` rounds them.
         hundredths = 100_00 + np.rint(percent[self.offers.instance_type[offers]] * 100)
         return np.asarray(np.floor_divide(np.rint(usd * MICRO) * hundredths + 50_00, 100_00) / MICRO)
@@ -267,11 +267,20 @@ def without_cluster(catalog: Catalog) -> Mask:
     ], np.bool_)  # fmt: skip
 
 
-def premiums_of(catalog: Catalog, service: str) -> tuple[Floats, Mask, Mask]:
-    """Returns for each type the premium of a service in percent, whether the service manages it, and whether the
-    premium is unknown, and 0 in the first column.
-    """
+class Premiums(NamedTuple):
+    """The premium of a managed service by instance type; without a service, none is managed and none unknown."""
+
+    percent: Floats
+    """In percent of the price of the machine; 0 where it is unknown."""
+    managed: Mask
+    """Whether the service manages machines of the type."""
+    unknown: Mask
+    """Whether the premium is unknown, so that dollars without it are a lower bound."""
+
+
+def premiums_of(catalog: Catalog, service: str | None) -> Premiums:
+    """Returns the premiums of a service."""
     fees = [fee_of(catalog.reference.fees, each, service, catalog.day) for each in catalog.instance_types]
     percent = [fee.percent_of_compute if isinstance(fee, Fee) else 0.0 for fee in fees]
     managed, unknown = ([isinstance(fee, kind) for fee in fees] for kind in (Fee | Unknown, Unknown))
-    return np.array(percent, np.float64), np.array(managed, np.bool_), np.array(unknown, np.bool_)
+    return Premiums(np.array(percent, np.float64), np.array(managed, np.bool_), np.array(unknown, np.bool_))

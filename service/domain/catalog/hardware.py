@@ -93,7 +93,7 @@ class Gpu:
     gpus_per_tray: int | None
     """GPUs of the nodes that make up a rack. Nodes of another size with this GPU are joined by the network alone."""
     slices: str | None
-    """Numbers of chips of the slices of a TPU pod, with spaces: a cluster of another size is several equal slices,
+    """Numbers of chips of the slices of a TPU pod, with commas: a cluster of another size is several equal slices,
     which the network joins. None: the nodes of a rack are joined in any number, or the slices are unknown."""
     compute_capability: str | None
     """The maker's name of the instruction set: `9.0` for NVIDIA's Hopper, `gfx942` for AMD's CDNA 3."""
@@ -130,7 +130,7 @@ class Gpu:
     @property
     def slice_sizes(self) -> tuple[int, ...]:
         """The numbers of `slices`; empty if there are none."""
-        return tuple(map(int, (self.slices or "").split()))
+        return tuple(map(int, self.slices.split(","))) if self.slices else ()
 
     @property
     def released_year(self) -> int | None:

@@ -129,7 +129,12 @@ class Service:
         if instance_type.provider != self.provider:
             return False
         names = {instance_type.name, instance_type.family}
-        return self.machines is None or not names.isdisjoint(self.machines.split(","))
+        return self.machines is None or not names.isdisjoint(self.machines_listed)
+
+    @property
+    def machines_listed(self) -> list[str]:
+        """The names of `machines`; empty if there are none."""
+        return self.machines.split(",") if self.machines else []
 
     def state_on(self, day: date) -> LifecycleState | None:
         """Returns the state in force on a day; None before the first event."""

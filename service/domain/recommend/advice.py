@@ -306,10 +306,10 @@ def _peak_at(gpu: Gpu | None, precision: str | None) -> float:
 
 def _tf32_by_default(situation: Situation, catalog: Catalog, *, on: bool) -> Figures | None:
     """Applies if the framework is PyTorch in a version that uses TF32 by default (`on`), or in one that does not."""
-    framework, top = situation.context.needs.framework, situation.top
-    if top is None or framework is None or framework.software != "pytorch":
+    framework, top, gpu = situation.context.needs.framework, situation.top, situation.gpu
+    if top is None or gpu is None or framework is None or framework.software != "pytorch":
         return None
-    if situation.precision not in SINGLE_PRECISIONS or not _peak_at(situation.gpu, "tf32"):
+    if situation.precision not in SINGLE_PRECISIONS or not gpu.runs("tf32"):
         return None
     defaults = {
         rule.supported: known_versions(rule.versions)
@@ -515,8 +515,8 @@ def _managed_training(situation: Situation, catalog: Catalog) -> Figures | None:
 
 
 def _image_advice(situation: Situation, catalog: Catalog) -> Figures | None:
-    images = [service.name for service in _services_of_top(situation, "image", catalog)]
-    return {"images": images} if images else None
+    services = _services_of_top(situation, "image", catalog)
+    return {"images": [service.name for service in services]} if services else None
 
 
 _FROM_FP32 = partial(_faster_format, now=SINGLE_PRECISIONS, formats=HALF)

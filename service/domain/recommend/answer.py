@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from service.domain.band import Band
-from service.domain.bill.bill import with_premium
+from service.domain.bill.bill import usd_of_hour
 from service.domain.bill.interruption import Checkpoints, Expectation
 from service.domain.bill.market_bills import BreakEven, MarketBill
 from service.domain.bill.run import ONE_MACHINE, Run
@@ -317,8 +317,8 @@ class RankedOffer:
     @property
     def usd_per_hour(self) -> float | None:
         """Price of an hour of all machines, with the premium of a managed service."""
-        micros = with_premium(self.offer.price.usd_micros_per_hour, self.service_fee)
-        return None if micros is None else micros / MICRO * self.machines
+        of_machine = usd_of_hour(self.offer.price, self.service_fee)
+        return None if of_machine is None else of_machine * self.machines
 
 
 @dataclass(frozen=True, slots=True, eq=False)

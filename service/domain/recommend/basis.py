@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from service.domain.arrays import Mask, known
-from service.domain.bill.charges import premium_unknown
-from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.catalog import Catalog, premiums_of
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.reference import fee_of
 from service.domain.evidence.named import NamedWork
@@ -123,7 +122,7 @@ class PeakBasis:
             samples=speed,
             data_usd=np.zeros(len(price)),
         )
-        return figures, premium_unknown(self.managed_service, types, catalog)
+        return figures, catalog.derive(premiums_of, self.managed_service).unknown[types]
 
 
 @dataclass(frozen=True, slots=True)

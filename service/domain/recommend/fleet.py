@@ -429,28 +429,9 @@ def _at_measured_rates(
     fleet: FleetEstimate[Job], nodes: int, runs: NamedMeasurements, catalog: Catalog
 ) -> tuple[EstimateColumns, dict[int, NamedRate]]:
     """Returns the estimates on a number of nodes with the rates by runs, and these rates by type."""
-    modelled, types, rates = fleet.on(nodes), catalog.instance_types, dict[int, NamedRate]()
-    proved = _proved_to_fit(fleet, nodes, runs, catalog)
+    modelled, proved = fleet.on(nodes), _proved_to_fit(fleet, nodes, runs, catalog)
     modelled = replace(modelled, fits=modelled.fits | proved)
-    gpus, works = {each.gpu.id for each in runs.machines.values() if each.gpu}, modelled.works
-
-    @cache
-    def modelled_in(place: Place) -> ModelledRate | None:
-        index = catalog.index_of[place.machine]
-        if place.nodes != nodes:
-            return modelled_rate_in(fleet.job, types[index], place.nodes, catalog)
-        if not works[index]:
-            return None
-        if place in runs.machines:
-            return modelled_rate(estimate_on(fleet, index, nodes, catalog)[0])
-        return ModelledRate(Band(*(float(column[index]) for column in (modelled.low, modelled.likely, modelled.high))))
-
-    for index in np.flatnonzero(works).tolist():
-        here, gpu = Place(types[index].id, nodes), getattr(types[index].gpu, "id", None)
-        if here in runs.machines or gpu in gpus:
-            rate = runs.measured_or_corrected(here, gpu, modelled_in)
-            if rate is not None:
-                rates[index] = rate
+    rates = _measured_rates(fleet, nodes, runs, modelled, catalog)
     columns = {each: getattr(modelled, each).copy() for each in ("low", "likely", "high", "hours")}
     for index, rate in rates.items():
         band = rate.samples_per_second
@@ -461,6 +442,40 @@ def _at_measured_rates(
     # A type without a measured rate is not proved to fit, and the estimate has no rate where the job does not fit.
     proved[list(rates)] = False
     return replace(modelled, fits=modelled.fits & ~proved, **columns), rates
+
+
+def _measured_rates(
+    fleet: FleetEstimate[Job], nodes: int, runs: NamedMeasurements, modelled: EstimateColumns, catalog: Catalog
+) -> dict[int, NamedRate]:
+    """Returns the rate by runs of each type on which the job works, and to which a run applies."""
+    types, works, rates = catalog.instance_types, modelled.works, dict[int, NamedRate]()
+    gpus = {each.gpu.id for each in runs.machines.values() if each.gpu}
+
+    @cache
+    def in_best_layout(place: Place) -> ModelledRate | None:
+        return modelled_rate_in(fleet.job, types[catalog.index_of[place.machine]], place.nodes, catalog)
+
+    @cache
+    def as_asked(place: Place) -> ModelledRate | None:
+        index = catalog.index_of[place.machine]
+        if not works[index]:
+            return None
+        if place in runs.machines:
+            return modelled_rate(estimate_on(fleet, index, nodes, catalog)[0])
+        return ModelledRate(Band(*(float(column[index]) for column in (modelled.low, modelled.likely, modelled.high))))
+
+    def modelled_in(here: Place, place: Place) -> ModelledRate | None:
+        # A layout that the caller fixes is not that of runs on other machines.
+        elsewhere = place.nodes != nodes or (fleet.job.layout_is_fixed and place != here)
+        return in_best_layout(place) if elsewhere else as_asked(place)
+
+    for index in np.flatnonzero(works).tolist():
+        here, gpu = Place(types[index].id, nodes), getattr(types[index].gpu, "id", None)
+        if here in runs.machines or gpu in gpus:
+            rate = runs.measured_or_corrected(here, gpu, partial(modelled_in, here))
+            if rate is not None:
+                rates[index] = rate
+    return rates
 
 
 def _proved_to_fit(fleet: FleetEstimate[Job], nodes: int, runs: NamedMeasurements, catalog: Catalog) -> Mask:

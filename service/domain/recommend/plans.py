@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask, either, taken
-from service.domain.bill.charges import Charges, charges_of, premium_unknown
+from service.domain.bill.charges import Charges, charges_of
 from service.domain.bill.interruption import NO_PRIOR, Checkpoints, Expected, Rates, expected, gang_rate, spot_rates
 from service.domain.bill.run import ONE_MACHINE, Run
 from service.domain.bill.unit_costs import MILLION
-from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.catalog import Catalog, premiums_of
 from service.domain.catalog.offer import MARKETS
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job, tokens_per_sample
@@ -265,7 +265,7 @@ def _node_options(planner: Planner, candidates: CheapestOffers, catalog: Catalog
         hours=np.where(works, np.array([option.hours[types] for option in options]), np.nan),
         samples=np.array([option.samples[types] for option in options]),
         usd_per_hour=catalog.hourly_usd(candidates.offer, planner.managed_service) * nodes,
-        lower_bound=premium_unknown(planner.managed_service, types, catalog),
+        lower_bound=catalog.derive(premiums_of, planner.managed_service).unknown[types],
         price_high=catalog.offers.high[candidates.offer] / catalog.offers.likely[candidates.offer],
         watts=np.array([planner.fleet.watts(count, catalog)[types] for count in planner.fleet.counts]) * nodes,
         spot=catalog.offers.market[candidates.offer] == SPOT,

@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.domain.bill.bill import with_premium
+from service.domain.bill.bill import usd_of_hour
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import fee_of
-from service.domain.money import MICRO
 from service.domain.recommend.answer import (
     Explained,
     Limits,
@@ -51,8 +50,8 @@ def priced_first(
     """Returns rejections by hardware alone, in which relaxations that admit something with a price take precedence.
 
     Once something with a price is admitted, machines without a known price are no longer ranked, so that such a
-    relaxation drops the types that are admitted `without_price`. A change that admits
-    such a machine by hardware alone, and nothing once prices count, is left out, because its result is unknown.
+    relaxation drops the types that are admitted `without_price`. A change that admits a machine without a price by
+    hardware alone, and nothing once prices count, is left out, because its result is unknown.
     """
     unpriced = {
         rejection.code: rejection.relaxation
@@ -210,19 +209,14 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
     if not admitted.types:
         return None
     index, offer = best_by(basis, admitted, catalog)
+    instance_type = catalog.instance_types[index]
+    fee = fee_of(catalog.reference.fees, instance_type, basis.managed_service, catalog.day)
     return RelaxationOutcome(
         to=to,
         admits=admitted.types.bit_count(),
-        instance_type=catalog.instance_types[index],
+        instance_type=instance_type,
         region=catalog.offers.region_at(offer),
         market=catalog.offers.market_at(offer),
-        usd_per_hour=_usd_per_hour(basis, index, offer, catalog),
+        usd_per_hour=usd_of_hour(catalog.offers.offer(offer).price, fee),
         has_price=bool(admitted.types & admitted.cheapest.priced),
     )
-
-
-def _usd_per_hour(basis: Basis, index: int, offer: int, catalog: Catalog) -> float | None:
-    """Returns the price of one machine as a choice has it, with the premium of the managed service; None if unknown."""
-    fee = fee_of(catalog.reference.fees, catalog.instance_types[index], basis.managed_service, catalog.day)
-    micros = with_premium(catalog.offers.offer(offer).price.usd_micros_per_hour, fee)
-    return None if micros is None else micros / MICRO

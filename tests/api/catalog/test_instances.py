@@ -206,12 +206,9 @@ def test_a_class_of_sellers_leaves_the_machines_of_its_providers(client: TestCli
 
 
 def test_machines_of_third_parties_are_of_the_class_marketplace(client: TestClient) -> None:
-    classes = {
-        item["name"]: item["name"].endswith("_COMMUNITY")
-        for item in all_items(client, "/instances?provider=runpod&seller_class=marketplace")
-    }
-    assert len(classes) > 10
-    assert all(classes.values())
+    found = [item["name"] for item in all_items(client, "/instances?provider=runpod&seller_class=marketplace")]
+    assert len(found) > 10
+    assert all(name.endswith("_COMMUNITY") for name in found)
 
 
 def test_the_price_is_the_lowest_on_demand_one(client: TestClient) -> None:
@@ -615,6 +612,17 @@ def test_a_gpu_names_its_successor_from_the_day_on_which_that_is_out(client: Tes
     assert successor("t4-16gb", "2023-06-07") == "l4-24gb"
     assert successor("h100-sxm5-80gb", "2024-06-01") is None
     assert successor("h100-sxm5-80gb", "2025-06-01") == "h200-sxm-141gb"
+
+
+def test_tpus_list_the_slices_of_their_pods_and_services_the_machines_that_they_rent(client: TestClient) -> None:
+    slices = {each["id"]: each["slices"] for each in all_items(client, "/gpus?kind=tpu")}
+    assert slices["tpu-v5e-16gb"] == [1, 4, 8, 16, 32, 64, 128, 256]
+    assert not slices["tpu-v7-192gb"]
+    [aws] = all_items(client, "/providers?provider=aws")
+    machines = {each["id"]: each["machines"] for each in aws["services"]}
+    assert {"g5", "trn2.48xlarge"} <= set(machines["sagemaker-training"])
+    assert "g5g" not in machines["sagemaker-training"]
+    assert machines["deep-learning-ami"] == []
 
 
 def test_a_comparison_says_why_a_speed_is_unknown(client: TestClient) -> None:

@@ -172,6 +172,20 @@ def test_an_estimate_repeats_the_layout_the_rate_and_the_hours_of_a_choice(
     assert compared > ASKED / SHARES / 2
 
 
+def test_a_layout_that_is_fixed_is_not_that_of_runs_on_other_machines(client: TestClient) -> None:
+    """A choice was modelled where `POST /estimate` scaled a run on a machine that the layout does not divide over."""
+    work = {
+        "task": "training", "name": "alexnet_train", "amount": {"steps": 700},
+        "model": {"parameters": 5e8, "active_parameters": 1e8, "forward_flops_per_sample": 1e9},
+    }  # fmt: skip
+    layout, day = {"data": 2, "activation_checkpointing": "none"}, "2021-05-16"
+    limits = {"instance": ["aws/g3.8xlarge"], "layout": layout}
+    [choice] = client.post("/recommend", json={"workload": work, "constraints": limits, "as_of": day}).json()["choices"]
+    item = {"workload": work, "machine": "aws/g3.8xlarge", "layout": layout, "as_of": day}
+    assert choice["estimate"]["basis"] == "scaled"
+    assert list(differences_from_estimate(choice, client.post("/estimate", json=item).json())) == []
+
+
 @pytest.mark.parametrize("share", range(SHARES))
 def test_numbers_at_the_ends_of_what_is_allowed_are_answered_or_refused(
     share: int, client: TestClient, vocabulary: Vocabulary

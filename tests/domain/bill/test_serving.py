@@ -7,10 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.band import Band
+from service.domain.bill.interruption import Checkpoints
+from service.domain.bill.market_bills import PricedRun, price_everywhere
+from service.domain.bill.payment_options import PaymentOption
+from service.domain.bill.run import Run, RunAmount
 from service.domain.bill.unit_costs import CERTAIN, costs_of_load
 from service.domain.jobs.serving import Length, Serving
-from service.domain.money import Micros
+from service.domain.money import Micros, Unknown
 from service.domain.physics.generation import ServedLoad, TokenTimes
+from tests.builders.bills import fee
+from tests.builders.catalogs import catalog
+from tests.builders.offers import priced
 
 
 def served(requests_per_second: float, prompt_share: float, missed: dict[str, float] | None = None) -> ServedLoad:
@@ -91,3 +98,24 @@ def test_a_machine_that_costs_nothing_has_no_requests_for_a_dollar() -> None:
 def test_a_load_that_is_not_served_within_its_limits_has_no_price() -> None:
     assert costs_of_load(served(10.0, 0.5, {"max_instances": 12.0}), 2_000_000, nodes=1) is None
     assert costs_of_load(served(10.0, 0.5), None, nodes=1) is None
+
+
+def test_a_managed_service_takes_its_premium_of_a_month_and_of_every_price_of_a_unit() -> None:
+    known = catalog(priced(usd_per_hour=10.0), fees=(fee(40.0),))
+    amount = RunAmount(Unknown("A load has no end."), "modelled")
+    run = PricedRun.of(Run(), amount, Checkpoints(), served(10.0, 0.5))
+    options = [PaymentOption(known.offers.offer(0), service) for service in (None, "sagemaker-training")]
+    plain, managed = price_everywhere(run, known.instance_types[0], options, known)
+    assert (plain.charged_micros_per_hour, managed.charged_micros_per_hour) == (30_000_000, 42_000_000)
+    assert managed.usd_micros_per_hour == plain.usd_micros_per_hour == 10_000_000
+    prices = [(getattr(plain.per_unit, name), getattr(managed.per_unit, name)) for name in PRICES_OF_A_LOAD]
+    assert [more.likely / less.likely for less, more in prices] == pytest.approx([1.4] * len(prices), rel=1e-3)
+    assert plain.per_unit.samples_per_usd is not None
+    assert managed.per_unit.samples_per_usd is not None
+    assert plain.per_unit.samples_per_usd.likely / managed.per_unit.samples_per_usd.likely == pytest.approx(1.4)
+
+
+PRICES_OF_A_LOAD = (
+    "usd_per_month", "usd_per_million_tokens", "usd_per_million_input_tokens", "usd_per_million_output_tokens",
+    "usd_per_thousand_samples",
+)  # fmt: skip

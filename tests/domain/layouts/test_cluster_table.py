@@ -70,7 +70,7 @@ def test_some_rows_of_a_table_are_the_table_of_these_clusters(indices: list[int]
 
 def test_a_node_in_clusters_of_several_sizes_has_the_figures_of_each() -> None:
     tray = cluster(replace(gpu_with_peaks(), id="tray", gpus_per_tray=4, gpus_per_rack=72), gpus=4)
-    sliced = cluster(replace(tray.gpu, id="sliced", slices="4 8 16 32 64"), gpus=4)
+    sliced = cluster(replace(tray.gpu, id="sliced", slices="4,8,16,32,64"), gpus=4)
     known, nodes = [ONE, EIGHT, replace(EIGHT, network_known=False), tray, sliced, EIGHT_WITH_HOST], (1, 3, 32)
     of_one_size = np.arange(len(known))
     table = Machines.of(known).in_clusters(np.tile(of_one_size, len(nodes)), np.repeat(nodes, len(known)))

@@ -55,7 +55,7 @@ def test_a_rack_links_the_gpus_of_several_nodes() -> None:
 
 
 def test_a_cluster_of_tpus_that_is_no_slice_is_several_equal_slices() -> None:
-    pod = replace(gpu("tpu-v6e"), gpus_per_rack=256, gpus_per_tray=4, slices="1 4 8 16 32 64 128 256")
+    pod = replace(gpu("tpu-v6e"), gpus_per_rack=256, gpus_per_tray=4, slices="1,4,8,16,32,64,128,256")
     linked = {nodes: cluster_of(pod, 4, nodes=nodes).linked_gpus for nodes in (1, 2, 3, 5, 7, 8, 10, 64, 128)}
     assert linked == {1: 4, 2: 8, 3: 4, 5: 4, 7: 4, 8: 32, 10: 8, 64: 256, 128: 256}
     assert cluster_of(pod, 4, nodes=10).crosses_network
