@@ -41,7 +41,7 @@ REJECTIONS: dict[str, str] = {
     "mainstream": "PyTorch, the framework of most code, runs on its GPU in part or not at all, or does not train "
     "there with the method asked for, and the question names neither software nor a platform nor hardware.",
     "without_gpu": "It has no GPU, and the question does not ask for such machines: by the platform `cpu`, by "
-    "`max_gpu_count` below 1, by name, or by a library that runs on every kind of device.",
+    "a `max_gpu_count` of 0, by name, or by a library that runs on every kind of device.",
     "no_gpu": "The instance type has no GPU, and the job cannot be estimated on CPUs.",
     "gpu_figures_unknown": "The GPU's memory, bandwidth or rates are unknown, so nothing can be estimated.",
     "global_batch_size": "The batch cannot be divided over so many GPUs.",

@@ -28,8 +28,6 @@ from service.domain.bill.payment_options import markets_of_service, markets_rent
 from service.domain.bill.run import Run
 from service.domain.bill.seller_terms import known_storage_class
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.columns import WORDS
-from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import (
     NO_LETTER_OR_DIGIT,
     provider_names,
@@ -40,7 +38,7 @@ from service.domain.catalog.names import (
     unknown,
 )
 from service.domain.catalog.precision import USUAL_PRECISIONS
-from service.domain.catalog.software_support import software_of_cpus, usual_library
+from service.domain.catalog.software_support import usual_library
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job, tokens_per_sample
 from service.domain.jobs.serving import MOST_INSTANCES
@@ -48,7 +46,7 @@ from service.domain.recommend.answer import Limits, Question, WorkContext
 from service.domain.recommend.objective import CRITERIA, OBJECTIVES, Criterion, Objective
 from service.domain.recommend.peaks import usual_precisions
 from service.domain.selection.constraints import Constraints
-from service.domain.selection.requirements import TASKS_WITHOUT_GPU, PrecisionRequirement
+from service.domain.selection.requirements import PrecisionRequirement, leaves_cpus_out
 from service.domain.units import HOURS_A_DAY
 
 HARDWARE_NAMES = frozenset({
@@ -437,9 +435,7 @@ def _constraints(
         by_region=work.amount is not None and run.has_data,
         spot_refused=is_not_fault_tolerant(work),
     )
-    # Where machines without a GPU are not asked for, they are left out: as the cheapest of all, they would win for work
-    # that takes months on them.
-    return asked._replace(with_gpu=work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(asked, work, catalog))
+    return asked._replace(with_gpu=leaves_cpus_out(work.task, asked, software_of(work, catalog), catalog))
 
 
 def _run(request: RecommendRequest, catalog: Catalog) -> Run:
@@ -448,29 +444,6 @@ def _run(request: RecommendRequest, catalog: Catalog) -> Run:
     for data in run.stored:
         known_storage_class(catalog.reference.storage_prices, data.storage_class)
     return run
-
-
-def _asks_for_cpus(asked: Constraints, work: WorkloadRequest, catalog: Catalog) -> bool:
-    """Returns whether a question asks for machines without a GPU: by platform, count, name, or software."""
-    software = software_of(work, catalog)
-    named = {(field, word) for field in WORDS_OF_MACHINES for word in asked.words.get(field, ())}
-    return (
-        CPU in (*asked.platforms, *asked.words.get("platform", ()))
-        or asked.at_most.get("gpu_count", 1) < 1
-        or any(each.software in catalog.derive(software_of_cpus) for each in software)
-        or not named.isdisjoint(catalog.derive(_words_without_gpu))
-    )
-
-
-WORDS_OF_MACHINES = ("family", "series", "instance")
-"""Fields that name machines."""
-
-
-def _words_without_gpu(catalog: Catalog) -> frozenset[tuple[str, str]]:
-    """Returns the names of instance types without a GPU, of their families and series, each with its field."""
-    types = [type_ for type_ in catalog.instance_types if type_.gpu is None]
-    words = ((field, WORDS[field].read(type_, catalog.reference)) for field in WORDS_OF_MACHINES for type_ in types)
-    return frozenset((field, word) for field, word in words if word)
 
 
 def _excluded_by(name: str, catalog: Catalog) -> tuple[str, ...]:

@@ -78,11 +78,6 @@ class Constraints(NamedTuple):
         return next((count for count in counts if 0 < count < 1), None)
 
     @property
-    def usual_platforms(self) -> tuple[str, ...]:
-        """The platforms that the question names, and `cpu` if types without a GPU may pass anyway."""
-        return self.platforms if self.with_gpu or CPU in self.platforms else (*self.platforms, CPU)
-
-    @property
     def of_offers(self) -> OfferConstraints:
         """The constraints on offers, except for the price limit; their fields have the same names here."""
         return OfferConstraints(*(getattr(self, name) for name in OfferConstraints._fields))
@@ -101,7 +96,7 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
         yield catalog.derive(_task_check, asked.task)
     optional: tuple[tuple[object, Callable[..., Check], tuple[object, ...]], ...] = (
         (asked.framework, _framework_check, (asked.framework,)),
-        (asked.mainstream, _mainstream_check, (asked.usual_platforms, asked.library, _admits_previews(asked))),
+        (asked.mainstream, _mainstream_check, (asked.platforms, asked.library, _admits_previews(asked))),
         (asked.with_gpu, _without_gpu_check, (asked.platforms, asked.of_a_job)),
         (asked.grows, _growth_check, ()),
         (asked.in_clusters, _cluster_check, ()),

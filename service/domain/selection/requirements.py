@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.columns import WORDS
 from service.domain.catalog.hardware import CPU
 from service.domain.catalog.precision import FORMATS, SupportAsked
 from service.domain.catalog.software_support import (
@@ -19,10 +20,17 @@ from service.domain.catalog.software_support import (
     rules_by_type,
     software_mask,
     software_names,
+    software_of_cpus,
     support_by,
 )
 from service.domain.jobs.software_names import has_other_releases, software_name
-from service.domain.selection.constraints import types_for_code, types_with_peak, types_with_support, without_gpu
+from service.domain.selection.constraints import (
+    Constraints,
+    types_for_code,
+    types_with_peak,
+    types_with_support,
+    without_gpu,
+)
 from service.domain.selection.filters import number_index
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import AddWord, BestOption, Check, MoveLimit, Relaxation, drop
@@ -35,6 +43,9 @@ them too."""
 
 TASKS_WITHOUT_GPU = frozenset({"classical", "sequential", "development"})
 """Tasks that need no GPU, so code for CPUs does them on any machine."""
+
+WORDS_OF_MACHINES = ("family", "series", "instance")
+"""Filters whose words name machines."""
 
 
 class Requirement(NamedTuple):
@@ -339,3 +350,26 @@ def _precision_check(catalog: Catalog, required: PrecisionRequirement, fixed: bo
 def _bits(name: str, catalog: Catalog) -> float:
     precision = catalog.reference.precisions.get(name)
     return precision.bits if precision else FORMATS[name].stored_bits if name in FORMATS else 0.0
+
+
+def leaves_cpus_out(task: str, asked: Constraints, software: Iterable[Requirement], catalog: Catalog) -> bool:
+    """Returns whether machines without a GPU are rejected: unless the task needs no GPU, or the question asks for them
+    by platform, name, software or a maximum of no GPUs.
+
+    As the cheapest of all machines, they would otherwise win for work that takes months on them.
+    """
+    named = {(field, word) for field in WORDS_OF_MACHINES for word in asked.words.get(field, ())}
+    return not (
+        task in TASKS_WITHOUT_GPU
+        or CPU in (*asked.platforms, *asked.words.get("platform", ()))
+        or asked.at_most.get("gpu_count") == 0
+        or any(each.software in catalog.derive(software_of_cpus) for each in software)
+        or not named.isdisjoint(catalog.derive(_words_without_gpu))
+    )
+
+
+def _words_without_gpu(catalog: Catalog) -> frozenset[tuple[str, str]]:
+    """Returns the names of instance types without a GPU, of their families and series, each with its filter."""
+    types = [type_ for type_ in catalog.instance_types if type_.gpu is None]
+    words = ((field, WORDS[field].read(type_, catalog.reference)) for field in WORDS_OF_MACHINES for type_ in types)
+    return frozenset((field, word) for field, word in words if word)

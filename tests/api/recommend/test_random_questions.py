@@ -83,7 +83,7 @@ def test_a_relaxation_sent_back_admits_what_it_promised(share: int, client: Test
     assert sent_back > ASKED / SHARES / 2
 
 
-CPUS_TAKE_PART = {
+A_PART_OF_A_CARD = {
     "workload": {"task": "training", "host": {"memory_gib": 42}},
     "constraints": {"max_gpu_count": 0.5, "bare_metal": False},
 }
@@ -106,7 +106,8 @@ CODE_FOR_CPUS = {
 @pytest.mark.parametrize(
     ("question", "code"),
     [
-        (CPUS_TAKE_PART, "mainstream"),
+        (A_PART_OF_A_CARD, "mainstream"),
+        (A_PART_OF_A_CARD, "max_gpu_count"),
         (SPOT_KEEPS_THE_BUDGET, "market"),
         (SPOT_STAYS, "spot_price_unknown"),
         (CODE_FOR_CPUS, "software_platforms"),
