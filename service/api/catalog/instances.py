@@ -19,7 +19,8 @@ from service.api.catalog.instance_type import (
 from service.api.http.computing import in_thread
 from service.api.http.current import CatalogStamp, Pinned, catalog_on, stamp, visible_to_caller
 from service.api.http.etag import json_answer, wants_csv
-from service.api.http.fields import DayRequest, FourDecimals, Name, Names, PageRequest, ResponseModel, copy_of
+from service.api.http.fields import DayRequest, Name, Names, PageRequest, ResponseModel, copy_of
+from service.api.http.figures import Rounded
 from service.api.http.listing import Page, page_answer, require_column
 from service.api.http.query import QueryRoute, query_parameters, query_reader
 from service.db.live_catalog import PinnedCatalog
@@ -264,13 +265,13 @@ class SpecChangeResponse(ResponseModel):
     figure: str = Field(description="Name of the figure with its unit, such as `memory_gib` or `fp16_tflops`.")
     here: Annotated[float, Field(description="The figure of the instance type in the path.")]
     there: Annotated[float, Field(description="The figure of the similar instance type.")]
-    ratio: Annotated[FourDecimals, Field(description="`there` over `here`.")]
+    ratio: Annotated[Rounded, Field(description="`there` over `here`.")]
 
 
 class SimilarInstanceResponse(ResponseModel):
     """A similar instance type, with the gains and losses of moving to it."""
 
-    distance: FourDecimals
+    distance: Rounded
     """0 means equal; each figure counts by the logarithm of its ratio."""
     gains: list[SpecChangeResponse]
     """Figures that are higher on the similar type."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from service.api.catalog.instance_type import ends_of_band
-from service.api.estimate.response import BandResponse, MoneyResponse, like, rounded, shown, shown_fields
+from service.api.estimate.response import BandResponse, MoneyResponse, like, shown, shown_fields
 from service.api.estimate.sentences import (
     break_even_text,
     commitment_text,
@@ -17,6 +17,7 @@ from service.api.estimate.sentences import (
     verdict_text,
 )
 from service.api.http.fields import Described
+from service.api.http.figures import rounded
 from service.domain.bill.bill import Part, PartName
 from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.estimate import Elsewhere, EstimateAnswer
@@ -176,7 +177,7 @@ class BreakEvenResponse(Described):
         if even is None or bill.option is None:
             return None
         text = break_even_text(even, spot=bill.option.offer.market == "spot")
-        return cls("on_demand", round(even.saves_percent, 2), shown(even.interruptions_per_hour), text)
+        return cls("on_demand", rounded(even.saves_percent), shown(even.interruptions_per_hour), text)
 
 
 @dataclass(slots=True)
@@ -318,11 +319,10 @@ class VerdictResponse(Described):
         month = None
         if entry is not None and entry.usd is None and entry.month is not None and answer.served is not None:
             month = month_text(entry)
-        change = verdict.change_percent
         return cls(
             sentence=verdict_text(verdict, month),
             usd=shown(verdict.usd),
-            change_percent=None if change is None else round(change, 2) + 0.0,  # no negative zero
+            change_percent=rounded(verdict.change_percent),
             market=offer.market if offer is not None else None if entry is None else "on_demand",
             **shown_fields(offer, "term", "region"),
         )
@@ -348,12 +348,12 @@ class GpuHourResponse(Described):
     @classmethod
     def of(cls, elsewhere: Elsewhere) -> "GpuHourResponse":
         """Returns the cheapest hour of the same GPU on another machine, and what it saves."""
-        hour, saves = elsewhere.hour, elsewhere.saves_percent
+        hour = elsewhere.hour
         return like(
             cls,
             hour,
             region=hour.offer.region,
             usd_per_gpu_hour=round(hour.usd_per_gpu_hour, 6),
             observed_on=hour.offer.price.observed_on,
-            saves_percent=None if saves is None else round(saves, 2),
+            saves_percent=rounded(elsewhere.saves_percent),
         )

@@ -14,7 +14,6 @@ from service.api.estimate.response import (
     modelled_estimate,
     own_run,
     published_run,
-    rounded,
     shown,
 )
 from service.api.estimate.sentences import (
@@ -31,6 +30,7 @@ from service.api.http.computing import in_thread
 from service.api.http.current import CatalogStamp, catalog_on, stamp, visible_to_caller
 from service.api.http.examples import ESTIMATES
 from service.api.http.fields import BUILT_AT_FIRST_USE, Described, StatementResponse
+from service.api.http.figures import rounded
 from service.api.http.query import refuse_query
 from service.api.workload.checkpoints import assumed_of
 from service.db.live_catalog import PinnedCatalog
@@ -206,10 +206,10 @@ def _machine(cluster: Cluster, name: str | None) -> MachineResponse:
         name=name,
         gpu=None if cluster.gpu.kind == CPU else cluster.gpu.id,
         platform=cluster.gpu.platform,
-        link_gb_per_second=round(cluster.link_bytes_per_second / 1e9, 3),
+        link_gb_per_second=rounded(cluster.link_bytes_per_second / 1e9),
         # The cluster has bytes per second per GPU; sellers state gigabits per second of the whole node.
-        network_gbps=round(cluster.network_bytes_per_second * 8 * cluster.gpus_per_node / 1e9, 3),
-        usable_gib_per_gpu=round(cluster.usable_bytes / GIB, 3),
+        network_gbps=rounded(cluster.network_bytes_per_second * 8 * cluster.gpus_per_node / 1e9),
+        usable_gib_per_gpu=rounded(cluster.usable_bytes / GIB),
     )
 
 

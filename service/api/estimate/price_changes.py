@@ -9,6 +9,7 @@ from service.api.catalog.prices import PriceFilters, offers_admitted_by
 from service.api.estimate.cost_request import Hours
 from service.api.http.current import Pinned, catalog_on, known_on
 from service.api.http.fields import AtLeastOne, Day, ResponseModel
+from service.api.http.figures import rounded
 from service.api.http.listing import Page, page_answer
 from service.domain.bill.price_changes import ChangeKind, Difference, PriceChange, price_changes
 from service.domain.errors import QuestionError
@@ -112,4 +113,4 @@ def _amounts(change: Difference, name: str) -> dict[str, float | None]:
     """Returns the fields of an amount on both days, and of its change in dollars and in percent."""
     amounts = {f"{name}_before": change.before, f"{name}_after": change.after, f"change_{name}": change.micros}
     dollars = {field: None if micros is None else number(micros) for field, micros in amounts.items()}
-    return {**dollars, "change_percent": None if change.percent is None else round(change.percent, 2)}
+    return {**dollars, "change_percent": rounded(change.percent)}

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field
 
 from service.api.http.fields import Described
+from service.api.http.figures import rounded
 from service.domain.band import Band
 from service.domain.evidence.named import NamedRate, Place
 from service.domain.evidence.published import Evidence
@@ -15,8 +16,6 @@ from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import Exact, Micros, number
 from service.domain.physics.estimate import MemoryNeed
 from service.domain.units import GIB
-
-SIGNIFICANT_DIGITS = 6
 
 Response = TypeVar("Response")
 
@@ -146,11 +145,6 @@ class ModelledEstimateResponse(Described):
     layout: LayoutResponse
     extrapolates: list[str]
     """Which of `stack`, `gpu` and `model` no published run has; each widens the band."""
-
-
-def rounded(value: float) -> float:
-    """Returns the value with six significant digits."""
-    return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
 
 
 def shown(value: Any) -> Any:

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from service.api.estimate.response import LayoutResponse, MoneyResponse, like, rounded, shown, shown_fields
+from service.api.estimate.response import LayoutResponse, MoneyResponse, like, shown, shown_fields
 from service.api.estimate.sentences import missed_text
 from service.api.http.fields import Described
+from service.api.http.figures import rounded
 from service.domain.bill.market_bills import MarketBill
 from service.domain.layouts.job_estimate import JobEstimate
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -184,9 +183,6 @@ def _texts_in(node: ast.ClassDef) -> Iterator[tuple[str, str | None]]:
                 yield name, PYTHON_NONE.sub("null", cleandoc(text)).replace("\n", " ")
             case ast.AnnAssign(target=ast.Name(id=name)), _:
                 yield name, None
-
-
-FourDecimals = Annotated[float, AfterValidator(lambda value: round(value, 4))]
 
 
 class DayRequest(RequestModel):

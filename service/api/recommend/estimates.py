@@ -11,11 +11,11 @@ from service.api.estimate.response import (
     MoneyResponse,
     like,
     modelled_estimate,
-    rounded,
     shown,
     shown_fields,
 )
 from service.api.http.fields import Described
+from service.api.http.figures import rounded
 from service.domain.band import Band
 from service.domain.recommend.answer import PeakEstimate, SpotEstimate, WorkEstimate
 
@@ -99,13 +99,9 @@ def estimate_response(
         basis="peak",
         precision=estimate.precision,
         peak_tflops=estimate.tflops,
-        peak_tflops_per_usd_hour=_four_decimals(estimate.tflops_per_usd_hour),
-        peak_tflops_per_watt=_four_decimals(estimate.tflops_per_watt),
+        peak_tflops_per_usd_hour=rounded(estimate.tflops_per_usd_hour),
+        peak_tflops_per_watt=rounded(estimate.tflops_per_watt),
     )
-
-
-def _four_decimals(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
 
 
 def _work_estimate(estimate: WorkEstimate) -> JobEstimateResponse | MeasuredEstimateResponse:

@@ -12,11 +12,11 @@ from service.api.estimate.response import (
     like,
     own_run,
     published_run,
-    rounded,
 )
 from service.api.estimate.serving import PricedLoadResponse, priced_load
 from service.api.http.current import CatalogStamp, stamp
 from service.api.http.fields import BUILT_AT_FIRST_USE, Described, NoteResponse, StatementResponse
+from service.api.http.figures import rounded
 from service.api.recommend.codes import REJECTIONS
 from service.api.recommend.estimates import (
     JobEstimateResponse,
@@ -372,30 +372,22 @@ def _specs(catalog: Catalog, index: int) -> InstanceTypeResponse:
 
 def _usd_per_hour(choice: Choice) -> float | None:
     usd = choice.usd_per_hour
-    return usd if usd is None or choice.machines == 1 else rounded(usd)
+    return usd if choice.machines == 1 else rounded(usd)
 
 
 def _host(host: HostNeeds) -> HostResponse:
     memory = host.needed_memory_bytes
     figures = (host.needed_vcpus, host.ideal_vcpus, None if memory is None else memory / GIB)
-    return HostResponse(*(None if figure is None else round(figure, 3) for figure in figures))
+    return HostResponse(*map(rounded, figures))
 
 
 def _compared(comparison: CurrentComparison) -> ComparedToCurrentResponse:
     return ComparedToCurrentResponse(
-        relative_usd_per_hour=ratio(comparison.usd_per_hour),
-        relative_peak=ratio(comparison.peak),
-        relative_speed=ratio(comparison.speed),
-        relative_usd=ratio(comparison.usd),
+        relative_usd_per_hour=rounded(comparison.usd_per_hour),
+        relative_peak=rounded(comparison.peak),
+        relative_speed=rounded(comparison.speed),
+        relative_usd=rounded(comparison.usd),
     )
-
-
-def ratio(value: float | None) -> float | None:
-    """Returns a ratio with four decimals, or four digits if it is below 1, so that a ratio above 0 never becomes 0."""
-    if value is None:
-        return None
-    # Four decimals alone would show a ratio of 0.00003 as 0.
-    return round(value, 4) if value >= 1 else float(f"{value:.4g}")
 
 
 def _current(answer: Answer) -> CurrentInstanceResponse | None:
@@ -407,7 +399,7 @@ def _current(answer: Answer) -> CurrentInstanceResponse | None:
         instance=current.instance_type.id,
         market=current.offer.market,
         nodes=current.nodes,
-        usd_per_hour=None if usd is None else rounded(usd),
+        usd_per_hour=rounded(usd),
         estimate=None if estimate is None else estimate_response(estimate),
         grounds=_explained(grounds).grounds,
     )
