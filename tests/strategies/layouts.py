@@ -19,7 +19,16 @@ from tests.builders.gpus import gpu_with_peaks
 from tests.builders.jobs import LLAMA_3_8B, inference, model, training
 from tests.strategies.made_once import between, one_of
 
-STACKS = ["unknown", "megatron-bridge", "torchtune", "torchtitan", "deepspeed", "pytorch-ngc", "vllm", "tensorrt-llm"]
+STACKS = [
+    "unknown",
+    "megatron-bridge",
+    "torchtune",
+    "torchtitan",
+    "deepspeed",
+    "early-pytorch-ngc",
+    "vllm",
+    "tensorrt-llm",
+]
 stacks = st.sampled_from(STACKS).map(SoftwareStack)
 serving_stacks = st.sampled_from([*STACKS, "llama.cpp"]).map(SoftwareStack)
 

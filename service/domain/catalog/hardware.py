@@ -314,6 +314,15 @@ class InstanceType:
         """The rated power of all GPUs together; None if unknown."""
         return None if self.gpu is None or self.gpu.tdp_watts is None else self.gpu.tdp_watts * self.gpu_count
 
+    @property
+    def sustained_network_gbps(self) -> float | None:
+        """The network bandwidth that lasts; None if unknown. Types with network credits exceed it for minutes only.
+
+        RDMA uses no credits, so the whole bandwidth of types with it lasts.
+        """
+        bursts = self.network_baseline_gbps is not None and not self.rdma
+        return self.network_baseline_gbps if bursts else self.network_gbps
+
     def sustained_by_cpus(self, figure: float | None) -> float | None:
         """Returns the part of a figure of all vCPUs that a burstable type sustains once its CPU credits are used up."""
         share = self.cpu_baseline_share

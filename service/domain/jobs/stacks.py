@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from service.domain.jobs.fixed_layout import CHECKPOINTINGS, Checkpointing
+
 # Digits behind other words are no version but part of a name, such as FSDP2 and ZeRO-3.
 _VERSION = re.compile(r"[\s(:=-]*(?:version|release|rel\.?|v)?[\s.]*(\d+(?:\.\d+)*)(?=\W|$|rc|[ab]\d|post|dev)")
 _REQUIREMENT = re.compile(r"\s*([^<>=!~@\[\s]+)\s*(?:\[[^\]]*\])?\s*([<>=!~@]*)(.*)", re.DOTALL)
@@ -25,6 +27,9 @@ class StackClass:
     data-parallel ranks (ZeRO-3, FSDP)."""
     batches_continuously: bool = False
     """Whether prompts of new requests are processed between the decoding steps of running requests."""
+    checkpointings: tuple[Checkpointing, ...] = CHECKPOINTINGS
+    """Kinds of activation checkpointing that are chosen. Libraries around PyTorch recompute whole layers or none (issue
+    29648 of Transformers); selective checkpointing is code of stacks for large models."""
     distributes: bool = False
     """Whether these stacks train one model on many GPUs by themselves; code of other ones has to be written for it."""
     unpacks_weights: bool = False
@@ -43,11 +48,14 @@ _UNKNOWN_CLASS = StackClass("unknown")
 _MEGATRON = StackClass("megatron", zero_stages=(0, 1), prefers_model_parallelism=True, distributes=True)
 # Code that was written for a benchmark.
 _TUNED = StackClass("tuned", zero_stages=(0, 1), prefers_model_parallelism=True, distributes=True)
-_FSDP = StackClass("fsdp", has_model_parallelism=False, distributes=True)
+_WHOLE_LAYERS: tuple[Checkpointing, ...] = ("none", "full")
+_FSDP = StackClass("fsdp", has_model_parallelism=False, checkpointings=_WHOLE_LAYERS, distributes=True)
 # They shard by FSDP as well, and have code for the other degrees.
-_FSDP_AND_MORE = replace(_FSDP, has_model_parallelism=True)
-_EAGER = StackClass("eager", has_model_parallelism=False)
-_GRAPH = StackClass("graph", zero_stages=(0,), has_model_parallelism=False, unpacks_weights=True)
+_FSDP_AND_MORE = replace(_FSDP, has_model_parallelism=True, checkpointings=CHECKPOINTINGS)
+_EAGER = StackClass("eager", has_model_parallelism=False, checkpointings=_WHOLE_LAYERS)
+_GRAPH = StackClass(
+    "graph", zero_stages=(0,), has_model_parallelism=False, checkpointings=_WHOLE_LAYERS, unpacks_weights=True
+)
 _ENGINE = StackClass("engine", batches_continuously=True)
 # The GPU waits for the server and the scheduler in each step.
 _EARLY_ENGINE = StackClass("early_engine", batches_continuously=True)
@@ -344,7 +352,8 @@ STACKS = (
     ),
     # OpenAI's own program transcribes one window of 30 s after another.
     Stack("openai-whisper", _EAGER, static_batches=True, most_in_flight=1.0),
-    Stack("pytorch-ngc", _EAGER, ("ngc-pytorch",), before_flash=True, static_batches=True),
+    # NVIDIA's containers of PyTorch until 2022.
+    Stack("early-pytorch-ngc", _EAGER, before_flash=True, static_batches=True),
     # NVIDIA's own tuned code, in its containers.
     Stack("deeplearningexamples", _EAGER, ("nvidia-deeplearningexamples",), before_flash=True, static_batches=True),
     Stack("mxnet", _GRAPH, before_flash=True, static_batches=True),
@@ -356,11 +365,10 @@ STACKS = (
     Stack(
         "pytorch",
         _EAGER,
-        ("torch", "fsdp"),
+        ("torch", "fsdp", "pytorch-ngc", "ngc-pytorch"),
         runs=_RUN_IN_PYTORCH,
         expands_weights=True,
         static_batches=True,
-        loops_over_experts=True,
     ),
     # Its published training (Llama 2 of 7 to 70B, GPT-2) is estimated best by stacks that shard and compile, and counts
     # as runs of PyTorch in the fit, so that it has no coefficients of its own.
@@ -388,8 +396,9 @@ STACKS_BY_NAME = _BY_ID | {alias: stack for stack in STACKS for alias in (*stack
 """Stacks by their names and by other names."""
 
 _STACKS_BY_FIRST_RELEASE: Mapping[str, tuple[tuple[tuple[int, ...], str], ...]] = {
-    # Versions from 17 on are years: NVIDIA's containers of PyTorch. PyTorch itself has fused attention since 2.0.
-    "pytorch": (((17,), "pytorch-ngc"), ((2,), "pytorch"), ((0,), "pytorch-1")),
+    # Versions from 17 on are years: NVIDIA's containers of PyTorch, which have PyTorch 2 since 23.03 (NVIDIA's support
+    # matrix of frameworks). PyTorch has fused attention since 2.0.
+    "pytorch": (((23, 3), "pytorch"), ((17,), "early-pytorch-ngc"), ((2,), "pytorch"), ((0,), "pytorch-1")),
     # vLLM 0.6.0 moved the server to another process and schedules several steps at once, which made an 8B model on an
     # H100 2.7 times as fast (vLLM's blog of 2024-09-05).
     "vllm": (((0, 6), "vllm"), ((0,), "early-vllm")),

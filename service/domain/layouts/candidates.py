@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask, Number, read_only, taken
 from service.domain.jobs.config import Config, InferenceConfig, Method, TrainingConfig
-from service.domain.jobs.fixed_layout import CHECKPOINTINGS, FixedLayout
+from service.domain.jobs.fixed_layout import CHECKPOINTINGS, Checkpointing, FixedLayout
 from service.domain.jobs.stacks import UNKNOWN_STACK
 from service.domain.layouts.cluster_table import Size
 from service.domain.layouts.usual import most_samples_per_micro_batch
@@ -113,7 +113,7 @@ class DegreeLimits:
     contexts: int = 1
     """Most GPUs of a context-parallel group."""
     experts: int = 0
-    """Number that expert degrees must divide."""
+    """Experts of a layer: expert degrees divide them in training, and are at most as many in inference."""
 
 
 def usual_batch(model: Model, method: Method, purpose: str, sequence_length: int) -> int:
@@ -143,15 +143,15 @@ def assumed_batch(config: TrainingConfig, gpus: Number, sharing: Number) -> Numb
 
 def memory_savings(config: TrainingConfig, fixed: FixedLayout, highest: int) -> list[MemorySaving]:
     """Returns every ZeRO stage up to the highest, with every kind of activation checkpointing."""
-    stages = config.software.stack_class.zero_stages if fixed.zero_stage is None else (fixed.zero_stage,)
+    stack_class = config.software.stack_class
+    stages = stack_class.zero_stages if fixed.zero_stage is None else (fixed.zero_stage,)
+    kinds: tuple[Checkpointing, ...] = ("none",)
     if fixed.activation_checkpointing is not None:
-        kinds = [CHECKPOINTINGS.index(fixed.activation_checkpointing)]
-    else:
-        # Libraries recompute the layers of transformers and of diffusion models, and no others.
-        has_layers = config.model.transformer is not None or config.model.blocks is not None
-        recomputes = has_layers or config.model.family == "diffusion"
-        kinds = list(range(len(CHECKPOINTINGS))) if recomputes else [0]
-    return [(stage, kind) for stage in stages if stage <= highest for kind in kinds]
+        kinds = (fixed.activation_checkpointing,)
+    # Libraries recompute the layers of transformers and of diffusion models, and no others.
+    elif config.model.transformer is not None or config.model.blocks is not None or config.model.family == "diffusion":
+        kinds = stack_class.checkpointings
+    return [(stage, CHECKPOINTINGS.index(kind)) for stage in stages if stage <= highest for kind in kinds]
 
 
 def training_candidates(
@@ -320,7 +320,8 @@ def _with_experts(config: Config, limits: DegreeLimits, degrees: Columns, fixed:
     """Repeats each row of degrees for every expert degree that it allows.
 
     An engine divides experts like other weights, or spreads them over the GPUs of all replicas: with data-parallel
-    attention, each replica has its own requests and cache, and a share of the experts.
+    attention, each replica has its own requests and cache, and a share of the experts. It copies some experts where
+    the GPUs do not divide them evenly.
     """
     ranks = (degrees["tensor"] * degrees["data"] * degrees["context"])[:, None]
     if fixed.expert is not None or not limits.experts:
@@ -328,10 +329,12 @@ def _with_experts(config: Config, limits: DegreeLimits, degrees: Columns, fixed:
         divided = np.flatnonzero(ranks[:, 0] % fixed_expert == 0)
         degrees = {name: column[divided] for name, column in degrees.items()}
         return degrees | {"expert": np.full(len(divided), fixed_expert)}
-    experts = _divisors(limits.experts)
-    divides = ranks % experts == 0
     if isinstance(config, InferenceConfig):
-        divides &= (experts == 1) | (experts == ranks) & (degrees["data"][:, None] > 1)
+        experts = np.unique(np.append(1, ranks[ranks <= limits.experts])).astype(np.int64)
+        divides = (experts == 1) | (experts == ranks) & (degrees["data"][:, None] > 1)
+    else:
+        experts = _divisors(limits.experts)
+        divides = ranks % experts == 0
     row, expert = np.nonzero(divides)
     return {name: column[row] for name, column in degrees.items()} | {"expert": experts[expert].astype(np.float64)}
 

@@ -177,7 +177,7 @@ def cluster_of_instance(instance: InstanceType, nodes: int = 1, assumed_network_
         nodes,
         instance.interconnect,
         instance.interconnect_gb_per_second,
-        assumed_network_gbps if instance.network_gbps is None else instance.network_gbps,
+        assumed_network_gbps if instance.network_gbps is None else instance.sustained_network_gbps,
         instance.sustained_by_cpus(instance.vcpus),
         instance.memory_gib,
     )

@@ -31,7 +31,9 @@ from service.domain.physics.parallelism import (
     AnyLayout,
     Layout,
     all_reduce_bytes,
+    copies_to_other_groups,
     crosses_slow_links,
+    most_experts,
     spread_of_experts,
 )
 from service.domain.physics.resources import (
@@ -136,9 +138,10 @@ def weights_read(config: InferenceConfig, layout: AnyLayout, tokens: Number, sha
     Where replicas spread the experts over all their GPUs, each GPU has a share of the experts and computes them for the
     tokens of all replicas.
     """
-    spread = spread_of_experts(layout)
+    spread, t = spread_of_experts(layout), config.model.transformer
+    assert t is not None
     always, experts = parameters_touched(config.model, tokens * np.where(spread > 1, layout.data, 1.0))
-    return (always * share + experts / spread) / layout.tensor
+    return (always * share + experts * most_experts(t.experts, layout)) / layout.tensor
 
 
 def bits_moved(config: InferenceConfig, *, alone: bool = False) -> Number:
@@ -283,7 +286,8 @@ def request_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Num
 
 def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, tokens: float, sublayers: int) -> Demands:
     """Bytes of the all-reduces of tensor groups after these sublayers, and of tokens on their way to spread experts and
-    back.
+    back: one copy to each other group of linked GPUs with some of its experts, from where it goes on over fast links
+    (DeepEP).
 
     The stages of a pipeline share both.
     """
@@ -294,8 +298,13 @@ def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, toke
     if not t.moe_layers:
         return of_tensor
     spread = spread_of_experts(layout)
-    copies = 2 * t.moe_layers * np.minimum(t.experts_per_token, spread) * (1.0 - 1.0 / spread) / layout.pipeline
-    return of_tensor | over_links("expert", copies * 2.0 * tokens * t.routed_size, layout.expert <= linked_gpus)
+    groups = np.ceil(spread / linked_gpus)
+    inside = np.minimum(spread, linked_gpus)
+    sent = 2 * t.moe_layers * 2.0 * tokens * t.routed_size / layout.pipeline
+    return of_tensor | {
+        ("expert", "link"): sent * np.minimum(t.experts_per_token, inside) * (1.0 - 1.0 / inside),
+        ("expert", "slow_link"): sent * copies_to_other_groups(groups, t.experts_per_token),
+    }
 
 
 def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:

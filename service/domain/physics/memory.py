@@ -19,7 +19,7 @@ from service.domain.models.counts import (
 )
 from service.domain.models.model import Model, Transformer
 from service.domain.models.networks import held_values, recomputed_values, saved_values
-from service.domain.physics.parallelism import AnyLayout, Layout, spread_of_experts
+from service.domain.physics.parallelism import AnyLayout, Layout, most_experts, spread_of_experts
 
 RECIPES: dict[str, tuple[float, float, float]] = {
     "mixed": (2.0, 2.0, 4.0),
@@ -191,20 +191,20 @@ def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Numbe
     }
 
 
-def on_each_gpu(whole: Number, layout: AnyLayout, routed: float, sharded: Number) -> Number:
+def on_each_gpu(whole: Number, layout: AnyLayout, routed: float, sharded: Number, experts: int = 0) -> Number:
     """Returns the part of an amount that is on each GPU, after tensor, pipeline and expert parallelism divide it.
 
     `routed` is the share of routed experts in the amount. Where `sharded`, ZeRO also divides it over its copies. An
-    expert group includes the ranks of a tensor group, which divide each of its experts.
+    expert group includes the ranks of a tensor group, which divide each of its experts. Where the number of `experts`
+    is given, groups need not divide it.
     """
     ranks = layout.data * layout.context
     dense_shards = 1.0 + (ranks - 1.0) * sharded
     if not routed:
         return whole / (layout.tensor * layout.pipeline) / dense_shards
-    spread = spread_of_experts(layout)
-    copies = np.maximum(1.0, ranks / spread)
+    copies = np.maximum(1.0, ranks / spread_of_experts(layout))
     expert_shards = 1.0 + (copies - 1.0) * sharded
-    share = (1.0 - routed) / dense_shards + routed / spread / expert_shards
+    share = (1.0 - routed) / dense_shards + routed * most_experts(experts, layout) / expert_shards
     return whole / (layout.tensor * layout.pipeline) * share
 
 
@@ -393,7 +393,10 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
     bits, stack = config.formats.weight_bits, config.software.stack
     weights = model.parameters * bits / 8 if config.mean_bits else stored_weight_bytes(model, bits)
     weights = weights + (model.other_parameters or 0.0) * bits / 8
-    weights = on_each_gpu(weights, layout, routed_share(model), 0) + _drafter_bytes(config) / layout.tensor
+    weights = (
+        on_each_gpu(weights, layout, routed_share(model), 0, 0 if t is None else t.experts)
+        + _drafter_bytes(config) / layout.tensor
+    )
     weights = weights + config.any_load.adapters * adapter_bytes(config) / (layout.tensor * layout.pipeline)
     empty = {"weights": weights, "context": CONTEXT_BYTES}
     if t is None:

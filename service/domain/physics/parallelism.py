@@ -108,6 +108,22 @@ def spread_of_experts(layout: AnyLayout) -> Number:
     return np.maximum(1.0, layout.expert / layout.tensor)
 
 
+def most_experts(experts: int, layout: AnyLayout) -> Number:
+    """Share of a layer's experts that the group with the most of them has; groups divide them evenly if they can.
+
+    Engines copy some experts where their number is no multiple of the groups (EPLB of DeepSeek), so that none has more.
+    """
+    spread = spread_of_experts(layout)
+    return np.ceil(experts / spread) / experts if experts else 1.0 / spread
+
+
+def copies_to_other_groups(groups: Number, experts_per_token: float) -> Number:
+    """Mean number of copies of a token that its group of linked GPUs sends to other groups: one to each group that has
+    some of its experts, which are anywhere with equal probability.
+    """
+    return (groups - 1) * (1.0 - (1.0 - 1.0 / groups) ** experts_per_token)
+
+
 def all_reduce_bytes(size: Number, ranks: Number) -> Number:
     """Bytes that each of n ranks of a ring sends to sum S bytes: 2 (n - 1) / n S."""
     return 2.0 * (ranks - 1) / ranks * size

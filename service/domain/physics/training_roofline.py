@@ -38,6 +38,7 @@ from service.domain.physics.parallelism import (
     Layout,
     all_reduce_bytes,
     bubble_share,
+    copies_to_other_groups,
     crosses_slow_links,
     spread_of_experts,
 )
@@ -345,10 +346,9 @@ def _expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_sent: Number,
     experts_per_token = t.experts_per_token or 6
     groups = -(-layout.expert // linked_gpus)
     inside = np.minimum(layout.expert, linked_gpus)
-    copies = groups * (1.0 - (1.0 - 1.0 / groups) ** experts_per_token)
     return {
         ("expert", "link"): size * experts_per_token * (inside - 1) / inside,
-        ("expert", "slow_link"): size * (groups - 1) / groups * copies,
+        ("expert", "slow_link"): size * copies_to_other_groups(groups, experts_per_token),
     }
 
 

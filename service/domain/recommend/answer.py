@@ -70,13 +70,13 @@ class LimitKind(NamedTuple):
     prefix: str = ""
     """Path to the field, from the constraints of the question."""
     over_least: float = 1.0
-    """A relaxation in multiples of the least figure that any number of instances has, if the question does not limit
-    their number."""
+    """A relaxation in multiples of the least figure that any number of instances has, where requests arrive at random
+    and the question does not limit the instances."""
 
 
-TIME_OVER_LEAST = 1.5
-"""A proposed limit on a time, in multiples of the least time (assumed): only thousands of idle instances keep the least
-itself."""
+TIME_OVER_LEAST = 1.1
+"""A proposed limit on a time under random arrivals, in multiples of the least time (assumed): only thousands of idle
+instances keep the least itself."""
 
 LIMITS_BY_FIELD = {
     "max_seconds_to_first_token": LimitKind("too_slow_first_token", 10_000, "workload.serving.", TIME_OVER_LEAST),

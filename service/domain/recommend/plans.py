@@ -446,7 +446,8 @@ def limit_checks(
 
     def check(field: str) -> Check:
         kind = LIMITS_BY_FIELD[field]
-        few = limits.load is not None and limits.load.max_instances < MOST_INSTANCES
+        load = limits.load
+        few = load is not None and (load.concurrency is not None or load.max_instances < MOST_INSTANCES)
         over_least = 1.0 if few else kind.over_least
         rule = _LimitRelaxation(field, kind, over_least, fails[field], least[field], keep_none)
         return Check(kind.code, "constraint", fails[field], rule, of_plans=True, changes_plans=True)

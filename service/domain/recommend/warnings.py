@@ -168,7 +168,7 @@ def _shares_fast_links(instance_type: InstanceType, nodes: int) -> bool:
 def _network_warnings(subject: _Subject) -> Warnings:
     instance_type, nodes = subject.instance_type, subject.offer.nodes
     if nodes > 1 and not instance_type.rdma and not _shares_fast_links(instance_type, nodes):
-        stated = instance_type.network_gbps
+        stated = instance_type.sustained_network_gbps
         assumed = None if stated or subject.modelled is None else subject.modelled.job.assumed_network_gbps
         gbps, rdma = stated or assumed, instance_type.rdma
         yield statement(WarningCode.SLOW_NETWORK, nodes=nodes, gbps=gbps, assumed=bool(assumed), rdma=rdma)
@@ -228,7 +228,7 @@ def _host_warnings(subject: _Subject) -> Warnings:
 
 def _input_warnings(instance_type: InstanceType, loading: SampleLoading) -> Warnings:
     """Yields warnings on parts of the host that bring fewer samples than one machine has to load."""
-    rate, gbps = loading.samples_per_second, instance_type.network_gbps
+    rate, gbps = loading.samples_per_second, instance_type.sustained_network_gbps
     if rate is None:
         return
     fed = samples_fed_per_second(instance_type.vcpus, loading)

@@ -1,5 +1,7 @@
 """The parts of the names of instance types, and the rates of GPUs and burstable types."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,6 +104,25 @@ def test_a_burstable_type_counts_what_it_sustains() -> None:
     assert cluster.gpu.tflops("fp32") == pytest.approx(0.032)
     assert cluster.memory_bandwidth == pytest.approx(1e9)
     assert cluster.vcpus_per_gpu == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("figures", "gbps"),
+    [
+        ({"network_gbps": 25.0, "network_baseline_gbps": 5.0, "rdma": False}, 5.0),
+        ({"network_gbps": 25.0, "network_baseline_gbps": 5.0, "rdma": None}, 5.0),
+        ({"network_gbps": 3200.0, "network_baseline_gbps": 1600.0, "rdma": True}, 3200.0),
+        ({"network_gbps": 50.0, "network_baseline_gbps": None, "rdma": False}, 50.0),
+        ({"network_gbps": None, "network_baseline_gbps": None, "rdma": None}, None),
+    ],
+)
+def test_a_network_with_credits_counts_at_its_baseline(figures: dict[str, Any], gbps: float | None) -> None:
+    machine = unknown_instance_type("g4dn.xlarge", gpu=unknown_gpu(memory_gb=16.0), gpu_count=1, **figures)
+    assert machine.sustained_network_gbps == gbps
+    found = cluster_of_instance(machine, 2)
+    assert found.network_known == (gbps is not None)
+    if gbps is not None:
+        assert found.network_gbps == pytest.approx(gbps)
 
 
 def test_the_fastest_precision_is_one_that_the_gpus_run_at_a_known_peak() -> None:

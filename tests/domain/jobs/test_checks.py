@@ -107,3 +107,10 @@ def test_layouts_that_some_cluster_can_have_pass() -> None:
     for fixed in (FixedLayout(pipeline=4, virtual_stages=8), FixedLayout(pipeline=3, virtual_stages=11)):
         check_job(replace(TRAINING, layout=fixed))
     check_job(replace(TRAINING, model=model(MIXTRAL), layout=FixedLayout(expert=4)))
+
+
+def test_engines_spread_experts_over_gpus_that_do_not_divide_their_number() -> None:
+    served = Job(task="inference", model=model(MIXTRAL), input_length=1024, output_length=128)
+    check_job(replace(served, layout=FixedLayout(data=6, expert=6)))
+    with pytest.raises(QuestionError, match="8 experts cannot be divided over 16 GPUs"):
+        check_job(replace(served, layout=FixedLayout(data=16, expert=16)))

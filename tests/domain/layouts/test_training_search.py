@@ -232,6 +232,23 @@ def test_trainium_shards_no_weights(stack: str, most: int) -> None:
     assert max(stage for stage, _ in savings) == most
 
 
+@pytest.mark.parametrize(
+    ("stack", "kinds"),
+    [
+        ("transformers", {0, 2}),
+        ("unsloth", {0, 2}),
+        ("llm-foundry", {0, 2}),
+        ("megatron-lm", {0, 1, 2}),
+        ("torchtitan", {0, 1, 2}),
+    ],
+)
+def test_only_stacks_with_selective_checkpointing_choose_it(stack: str, kinds: set[int]) -> None:
+    """QLoRA in Unsloth was given selective checkpointing, with twice the memory that people measure."""
+    work = training(software=SoftwareStack(stack))
+    assert {kind for _, kind in memory_savings(work, FixedLayout(), 3)} == kinds
+    assert memory_savings(work, FixedLayout(zero_stage=1, activation_checkpointing="selective"), 3) == [(1, 1)]
+
+
 @pytest.mark.parametrize(("stack", "has_stages"), [("unknown", False), ("torchtitan", False), ("megatron-lm", True)])
 def test_only_megatron_divides_an_encoder_and_a_decoder_over_stages(stack: str, *, has_stages: bool) -> None:
     """Whisper was given two stages of 32 pieces each where no software was named."""

@@ -23,7 +23,7 @@ from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
 from tests.builders.jobs import inference, model, training
 
-STACKS = ["unknown", "megatron-bridge", "torchtune", "pytorch-ngc", "tensorrt-llm", "vllm", "llama.cpp"]
+STACKS = ["unknown", "megatron-bridge", "torchtune", "early-pytorch-ngc", "tensorrt-llm", "vllm", "llama.cpp"]
 calibration = st.sampled_from([UNFITTED, FITTED])
 more = st.floats(1.0, 8.0)
 stack = st.sampled_from(STACKS).map(SoftwareStack)
@@ -172,7 +172,7 @@ def test_parts_of_a_step_add_up_and_name_the_bottleneck() -> None:
 
 def test_a_convolutional_network_is_estimated_from_its_flops() -> None:
     resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
-    work = TrainingConfig(resnet, precision="fp16", global_batch=2048, software=SoftwareStack("pytorch-ngc"))
+    work = TrainingConfig(resnet, precision="fp16", global_batch=2048, software=SoftwareStack("early-pytorch-ngc"))
     found = estimate_config(FITTED, work, cluster(), Layout(data=8, micro_batch=256))
     assert found.samples_per_second is not None
     assert 5_000 < found.samples_per_second.likely < 40_000

@@ -308,6 +308,16 @@ def test_spread_experts_are_read_by_the_gpus_that_hold_them() -> None:
     assert ("expert", "link") in request_demands(config, Layout(data=4, expert=4), 8)
 
 
+def test_tokens_cross_the_network_once_for_each_other_node_with_their_experts() -> None:
+    """Mixtral with an expert on each of 8 GPUs: two of them per token, on one node of 8 GPUs or on two of 4."""
+    layout, config = Layout(data=8, expert=8), inference(model=MIXTRAL)
+    one_node, two_nodes = (request_demands(config, layout, linked) for linked in (8, 4))
+    assert one_node["expert", "slow_link"] == 0
+    # A token goes to the other node unless both experts are on its own: with a probability of 3/4.
+    assert two_nodes["expert", "slow_link"] == pytest.approx(one_node["expert", "link"] * 0.75 / (2 * 7 / 8))
+    assert two_nodes["expert", "link"] == pytest.approx(one_node["expert", "link"] * (3 / 4) / (7 / 8))
+
+
 def test_each_stage_of_a_pipeline_is_scheduled_for_itself() -> None:
     config = inference()
     one, four = (Layout(pipeline=stages) for stages in (1, 4))

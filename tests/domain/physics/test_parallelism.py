@@ -8,7 +8,9 @@ from service.domain.physics.parallelism import (
     LayoutTable,
     all_reduce_bytes,
     bubble_share,
+    copies_to_other_groups,
     layout_of,
+    most_experts,
 )
 
 
@@ -41,3 +43,19 @@ def test_a_row_of_a_table_is_the_layout_that_it_holds() -> None:
 def test_a_single_rank_sends_nothing() -> None:
     assert all_reduce_bytes(1e9, 1) == 0
     assert bubble_share(Layout(accumulation=8)) == 0
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4, 8])
+def test_a_token_is_copied_once_to_each_other_group_with_one_of_its_experts(groups: int) -> None:
+    """Drawn: the experts of 20,000 tokens, each in any of the groups, of which the first is that of the token."""
+    drawn = np.random.default_rng(1).integers(groups, size=(20_000, 8))
+    copies = np.mean([len({*experts} - {0}) for experts in drawn.tolist()])
+    assert copies_to_other_groups(groups, 8) == pytest.approx(copies, rel=0.01)
+
+
+def test_experts_that_groups_do_not_divide_are_a_whole_number_on_each() -> None:
+    """256 experts on 72 GPUs are four on each: 288 places, of which 32 have copies."""
+    assert most_experts(256, Layout(data=72, expert=72)) == 4 / 256
+    assert most_experts(256, Layout(data=64, expert=64)) == 1 / 64
+    assert most_experts(8, Layout(tensor=2, data=4, expert=4)) == 1 / 2
+    assert most_experts(0, Layout(data=4, expert=4)) == 1 / 4
