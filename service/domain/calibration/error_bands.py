@@ -103,10 +103,12 @@ class ErrorBands:
     def error_factors(self, kind: StepKind, features: Features, new: Sequence[str]) -> "ErrorFactors":
         """Returns the factors of low, likely and high rates of a question.
 
-        A rate with caution is at least as uncertain as it would be if nothing of the question were new.
+        A rate with caution is at least as uncertain as it would be if nothing of the question were new. Without a known
+        stack, it is then one of the class whose coefficients count in its place.
         """
         low, high = self.factors(kind, features, new)
-        known_low, known_high = self.factors(kind, features, ())
+        known = {**features, "class": features.get("usual_class", features.get("class", ""))}
+        known_low, known_high = self.factors(kind, known, ())
         caution = self.caution(kind, features, new)
         return ErrorFactors(min(low, caution * known_low), max(high, caution * known_high), caution)
 
@@ -177,6 +179,11 @@ OWN_ERRORS = 15.0
 """Number of errors at which the quantile of a group weighs as much as that of the next wider group."""
 
 
+SHORTER_SIDE = 0.25
+"""Least share of a band on each side of the estimate. The errors of a group may all have one sign, as those of a single
+source or model often do; the next question may err to the other side."""
+
+
 @dataclass(frozen=True, slots=True)
 class Miss:
     """The error of an estimate for a published run that was left out of the fit: log(true rate ÷ estimated rate)."""
@@ -194,18 +201,19 @@ Group = tuple[str, str]
 
 
 def fitted_bands(misses: Sequence[Miss], without_stack: Sequence[Miss] = (), inside: float = 0.8) -> list[Coefficient]:
-    """Returns the ends of bands that contain a share (`inside`) of the misses of each group.
+    """Returns the ends of bands that contain at least a share (`inside`) of the misses of each group.
 
     `without_stack` are the misses of the same runs when the question names no stack; their medians are the factors of
     `ErrorBands.caution`. The quantile of a group of n errors weighs n ÷ (n + 15), and that of the next wider group the
     rest. Within a group, each error counts with the weight of its run.
     """
     by_group = _GroupedErrors.of(misses, lambda miss: _groups(miss.kind, miss.features, miss.new))
-    fitted = [
-        _coefficient(group, end, by_group.quantile(group, at), len(by_group.misses[group]))
-        for group in by_group.with_enough
-        for end, at in (("low", (1 - inside) / 2), ("high", (1 + inside) / 2))
-    ]
+    fitted = []
+    for group in by_group.with_enough:
+        low, high = (by_group.quantile(group, at) for at in ((1 - inside) / 2, (1 + inside) / 2))
+        side = SHORTER_SIDE * (high - low)
+        for end, value in (("low", min(low, -side)), ("high", max(high, side))):
+            fitted.append(_coefficient(group, end, value, len(by_group.misses[group])))
     unknown = _GroupedErrors.of(without_stack, lambda miss: _middle_groups(miss.kind, miss.features))
     return fitted + [
         _coefficient(group, "middle", unknown.quantile(group, 0.5), len(unknown.misses[group]))

@@ -424,8 +424,8 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
     stored = stored or job.as_published or (QLORA_FORMAT if job.method == "qlora" else None)
     if job.method == "full" and stored and only_stores(job.task, stored):
         stored = None  # weights that change are kept in the format of the arithmetic
-    # Weights in fp8 are only cast: with them, a step of FLUX takes 7.99 s on an A6000, and 8.25 s with bf16 (kohya_ss, its
-    # issue 2701). Narrower ones are unpacked by kernels of their own.
+    # Weights in fp8 are only cast: a step of FLUX takes 7.99 s with them on an A6000, 8.25 s with bf16 (kohya_ss,
+    # issue 2701). Kernels of their own unpack narrower ones.
     if job.method == "lora" and stored and stored != "fp8" and bytes_per_value(stored) < 2:
         job = replace(job, method="qlora")
     return TrainingConfig(

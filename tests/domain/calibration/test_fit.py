@@ -203,6 +203,29 @@ def test_a_rate_with_caution_has_a_band_on_both_sides() -> None:
     assert rate.high == known.high
 
 
+def test_a_question_without_a_stack_is_as_uncertain_as_one_with_the_usual_class() -> None:
+    """The errors of eager stacks are within 50 %, and those of all runs, asked without their stack, within 10 %."""
+    kind = replace(KIND, banded_by=(("class",),))
+    eager = {"class": "eager", "usual_class": "eager", "family": "cnn"}
+    unnamed = {"class": "unknown", "usual_class": "eager", "family": "cnn"}
+    errors = [Miss(kind, eager, (), (i - 50) / 100) for i in range(101)]
+    errors += [Miss(kind, unnamed, ("stack",), (i - 500) / 5000) for i in range(1001)]
+    bands = calibration_of(fitted_bands(errors)).bands
+    named, without = bands.around(10.0, kind, eager, ()), bands.around(10.0, kind, unnamed, ("stack",))
+    assert without.low <= named.low
+    assert without.high >= named.high
+
+
+def test_errors_to_one_side_leave_room_on_the_other() -> None:
+    """A mixture in llama.cpp was said to be never slower than estimated, as all runs were faster."""
+    for sign in (1, -1):
+        errors = [Miss(KIND, {"family": "moe"}, (), sign * (0.1 + i / 250)) for i in range(101)]
+        band = calibration_of(fitted_bands(errors)).bands.around(10.0, KIND, {"family": "moe"}, ())
+        sides = sorted((log(band.likely / band.low), log(band.high / band.likely)))
+        assert sides[0] == pytest.approx(0.32 / 4, rel=0.02)
+        assert sides[1] == pytest.approx(0.46, rel=0.02)
+
+
 def test_the_caution_is_of_a_family_and_a_new_family_takes_that_of_all() -> None:
     """The family with few runs takes 20 / (20 + 15) of its own median, and the rest of the median of all."""
     llms, detectors = (
