@@ -1,23 +1,19 @@
 """Figures as responses show them: with six significant digits. Money is in millionths of a dollar instead."""
 
-from typing import Annotated, overload
+from typing import Annotated, TypeVar, cast
 
 from pydantic import AfterValidator
 
 SIGNIFICANT_DIGITS = 6
 
-
-@overload
-def rounded(value: float) -> float: ...
+Figure = TypeVar("Figure", bound=float | None)
 
 
-@overload
-def rounded(value: float | None) -> float | None: ...
-
-
-def rounded(value: float | None) -> float | None:
+def rounded(value: Figure) -> Figure:
     """Returns the value with six significant digits, and None for None."""
-    return None if value is None else float(f"{value:.{SIGNIFICANT_DIGITS}g}") + 0.0  # no negative zero
+    if value is None:
+        return value
+    return cast("Figure", float(f"{value:.{SIGNIFICANT_DIGITS}g}") + 0.0)  # no negative zero
 
 
 Rounded = Annotated[float, AfterValidator(rounded)]
