@@ -152,7 +152,7 @@ def _whole(row: Row, column: str, default: int) -> int:
 
 def _machine_of(row: Row) -> dict[str, Any]:
     gpu = row["gpu_id"]
-    # Tables of clusters give the total; eight to a node is usual where they leave it out.
+    # Tables of clusters state the total; where they omit the GPUs of a node, eight are assumed.
     total = _whole(row, "total_accelerators", 0)
     if not total:
         raise UnansweredRun("The number of accelerators is not given.")

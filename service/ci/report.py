@@ -64,7 +64,8 @@ def _decisive_entry(answer: Answer) -> Answer | None:
     """Returns the entry that decided the verdict; without a verdict, the first."""
     decisive = answer["verdict_of"]
     entries: list[Answer] = answer["cost"]
-    # Entries have no id: market, term and region together name one.
+    # Market, term and region name several entries if services are priced too; the plain one, which is judged, comes
+    # first.
     for entry in entries:
         if decisive is None or all(entry[name] == decisive[name] for name in ("market", "term", "region")):
             return entry

@@ -63,7 +63,7 @@ def _check_seed(folder: Path) -> int:
     if problems:
         print(f"{rows:,} rows, {len(problems)} problems.")
         return 1
-    quarantined = f"{rows - kept:,} are quarantined with a reason"
+    quarantined = f"{rows - kept:,} are set aside with a reason"
     print(f"The seed is sound: of {rows:,} rows {kept:,} enter the catalog; {quarantined}.")
     return 0
 

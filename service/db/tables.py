@@ -144,9 +144,9 @@ IMPORT_RUN = _table(
     *_optional(sa.JSON(), "filtered"),
     _one_of("state", "done", "unchanged", "refused", "failed"),
 )
-"""Each attempt to read a feed, or a part of it: how many rows were read, kept and quarantined.
+"""Each attempt to read a feed, or a part of it: how many rows were read, kept and set aside.
 
-`filtered` counts rows about other products, which are no errors; `rows_unmapped` counts kept rows whose instance type
+`filtered` counts rows about other products, which are not errors; `rows_unmapped` counts kept rows whose instance type
 is not in the catalog yet.
 """
 

@@ -67,7 +67,10 @@ class WarningCode(MeaningfulCode):
     FEW_VCPUS = auto(), "The host has fewer vCPUs per GPU than the workload needs."
     HOST_MEMORY_UNKNOWN = auto(), "The host memory is unknown, so the requirement was not checked."
     PART_OF_A_CARD = auto(), "The GPU is only a part of a card."
-    GPU_MEMORY = auto(), "The job does not fit in the memory of each GPU, or fits with a probability below 90 %."
+    GPU_MEMORY = (
+        auto(),
+        "The job fits in each GPU with a probability below 90 % or below the requested confidence, or does not fit.",
+    )
     HOST_MEMORY = auto(), "The job does not fit in the memory of the host."
     HOST_BOUND = auto(), "The CPUs prepare samples more slowly than the GPUs can process them."
     IMAGES_PER_VCPU = (

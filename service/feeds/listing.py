@@ -170,7 +170,7 @@ def price_in(value: Any) -> tuple[Decimal | None, str | None]:
 
 
 def number_in(value: Any) -> float | None:
-    """Returns the number in a cell or a JSON value; None if it is no number."""
+    """Returns the number in a cell or a JSON value; None if it is not a number."""
     try:
         return float(str(value).replace(",", ""))
     except ValueError:

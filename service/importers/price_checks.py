@@ -13,7 +13,7 @@ from service.importers.seed import SeedLine
 from service.importers.table_checks import Problems, unknown_word
 
 LARGEST_SHARE_QUARANTINED = 0.2
-"""If a larger share is quarantined, names have changed, and the remaining prices would mislead."""
+"""If a larger share is set aside, names have changed, and the remaining prices would mislead."""
 
 LONGEST_WITHOUT_A_RATE_DAYS = 45
 """Exchange rates are monthly, and a price may be observed some days after the last rate."""

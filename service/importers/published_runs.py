@@ -56,7 +56,7 @@ UNITS = {
 
 
 def run_cells(cells: Mapping[str, str]) -> dict[str, str]:
-    """Returns the cells of a row by the columns of its table, in their units; text that is no number stays."""
+    """Returns the cells of a row by the columns of its table, in their units; text that is not a number stays."""
     rest = dict(cells)
     renamed = {ours: rest.pop(theirs) for ours, theirs in COLUMNS.items() if theirs in rest}
     rest = {name: text for name, text in rest.items() if name not in NOT_IN_THE_TABLE}

@@ -164,7 +164,10 @@ SCALED = {
 
 
 def _cells_of_table(table: str, line: SeedLine) -> dict[str, str]:
-    """Returns the cells of a line by columns of the table. Text that is no number stays, and its parser refuses it."""
+    """Returns the cells of a line by table column.
+
+    Text that is not a number is left for the column's parser to refuse.
+    """
     cells = DERIVED.get(table, dict)(line.cells)
     if table in SCALED:
         column, table_column, digits = SCALED[table]

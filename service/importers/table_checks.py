@@ -37,7 +37,7 @@ BEYOND_FOREIGN_KEYS = (
     ("storage_price", "provider region", "region", "provider id"),
     ("transfer_price", "provider from_region", "region", "provider id"),
 )
-"""References that the database cannot enforce, because the columns may be empty or are no key of the other table."""
+"""References that the database cannot enforce, because the columns may be empty or are not a key of the other table."""
 
 
 def check_tables(tables: Tables) -> Problems:

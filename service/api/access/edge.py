@@ -13,7 +13,8 @@ from service.api.http.problems import FieldError, problem, problem_of
 from service.api.http.protect import PROBES, Hosts, protected
 
 READ_ON = 16
-"""How many times the limit is read and dropped before the answer: many clients read no answer while they send."""
+"""A refused body is read up to this multiple of the limit and discarded before the answer, because many clients read
+only after they have sent."""
 
 
 class TooLarge(Exception):

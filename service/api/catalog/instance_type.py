@@ -53,7 +53,7 @@ class InstanceGpuResponse(ResponseModel):
     interconnect_gb_per_second: float | None
     """Bandwidth per GPU, both directions added; null: unknown or none."""
     precisions: dict[str, PrecisionRateResponse]
-    """Rates by the id of the precision, see `/precisions`: those that the GPU runs, or may run."""
+    """Rates by precision, for each precision that the GPU runs or is not known to lack."""
 
 
 class CpuResponse(ResponseModel):

@@ -156,7 +156,7 @@ class SoftwareSupportResponse(copy_of(SoftwareRule, "scope", "scope_value", "val
     """A known rule of how software runs on this hardware."""
 
 
-class EvidenceResponse(ResponseModel):
+class MachineMeasurementResponse(ResponseModel):
     """A measurement on this machine."""
 
     id: str
@@ -209,7 +209,7 @@ class InstanceDetailResponse(InstanceTypeResponse):
     """Rules in force on the catalog's day that apply to this machine."""
     region_cpus: list[RegionCpuResponse]
     """CPUs that regions are known to combine with the GPU."""
-    evidence: list[EvidenceResponse]
+    evidence: list[MachineMeasurementResponse]
     """Measurements of named workloads on this machine that the caller may see."""
     source: str
     note: str | None

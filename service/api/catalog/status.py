@@ -25,7 +25,7 @@ class RowCountsResponse(ResponseModel):
     regions: int
     instance_types: int
     offers: int
-    software_rules: int = Field(description="Rules on where software runs that are in force.")
+    software_rules: int = Field(description="Rules in force on where software runs.")
     measurements: int = Field(description="Measurements of named workloads that the caller may see.")
     published_runs: int
     sources: int = Field(description="Publications and price lists that rows cite.")

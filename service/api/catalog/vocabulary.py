@@ -93,7 +93,7 @@ class ProviderResponse(copy_of(Provider, "priced_by_region"), ResponseModel):  #
     instance_types: int
     """Number of its instance types on the catalog's day."""
     offers: int
-    """Number of its offers on the catalog's day: one per instance type, place, market and term."""
+    """Number of its offers on the catalog's day: one per instance type, region or zone, market and term."""
     services: list[ServiceResponse]
     """Its services other than instance types."""
     fees: list[FeeResponse]

@@ -253,7 +253,7 @@ class CostResponse(Described):
     currency: str
     """The seller's currency, in which `native` amounts are."""
     exchange_rate: ExchangeRateResponse | None
-    """Null if the seller's prices are in dollars."""
+    """The rate by which the seller's prices become dollars; null if they are in dollars."""
     per_unit: PerUnitResponse
     month: MonthResponse | None
     """Null without a load."""

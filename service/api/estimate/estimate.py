@@ -87,13 +87,14 @@ class FitChangeResponse(Described):
     """A change that would make the job fit, everything else being equal."""
 
     code: str
-    """A field of the workload or layout, `nodes`, `usable_memory_gib` or `host_memory_gib`."""
+    """A field of the workload or layout; `layout` (all of its fields), `nodes`, `usable_memory_gib` or
+    `host_memory_gib`."""
     to: int | float | str | bool
     """The value that `code` has to have."""
     also: ChangeResponse | None
     """The other change of a pair that makes the job fit only together; null: this one is enough."""
     needed_gib: float
-    """After the change, per GPU; per node where the memory of the host is too small."""
+    """GiB that the job needs after the change: per GPU, or per node if host memory is what it lacks."""
     text: str
 
 
@@ -128,7 +129,8 @@ class EstimateResponse(Described):
     warnings: list[StatementResponse]
     """Risks of the run on this machine, and assumptions of the estimate."""
     evidence: list[dict[str, str]]
-    """The published runs nearest to the question."""
+    """The measurement from which the rate follows, if there is one, and then the published runs nearest to the
+    question."""
     nearest_changes: list[FitChangeResponse] | None
     """Changes that would make the job fit, the smallest first; if it probably fits already, only changes of its layout.
     Null in a batch, and if it fits with the requested confidence."""

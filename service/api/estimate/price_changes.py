@@ -70,7 +70,7 @@ class PriceChangeResponse(ResponseModel):
     source_after: str | None
     """Id of the source of the price on the day `to`; null without a price."""
     run: RunCostChangeResponse | None
-    """Null without `hours`."""
+    """The change of the cost of a run of `hours`; null without `hours`."""
 
 
 @router.get("/prices/changes", summary="List changes of prices", response_model=Page[PriceChangeResponse])

@@ -55,8 +55,8 @@ class MemoryResponse(Described):
     """Memory that the job may use: all that a program can allocate on the GPU, or the share that an engine reserves for
     weights, activations and cache."""
     fit_probability: float
-    """Probability that the job fits; for an engine, that a single request fits. Below 0.9 there is a warning
-    `gpu_memory`."""
+    """Probability that the job fits; for an engine, that a single request fits. Below 0.9, or below the requested
+    confidence, there is a warning `gpu_memory`, unless a measurement on the machine shows that the job fits."""
     parts: dict[str, float]
     """GiB of `weights`, `gradients`, `optimizer`, `activations`, `logits`, `kv_cache`, `buffers` and `overhead`; parts
     of 0 are left out."""
@@ -90,7 +90,7 @@ class LayoutResponse(Described):
     activation_checkpointing: str
     """`none`; `selective`: attention is computed again in the backward pass; `full`: all layers are."""
     virtual_stages: int
-    """Groups of layers that each pipeline stage has in turn (interleaved schedule); 1: one."""
+    """Groups of layers that each pipeline stage has in turn (interleaved schedule); 1 without such a schedule."""
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class ModelledEstimateResponse(Described):
     precision: str
     """The precision of the arithmetic, see `/precisions`."""
     software_profile: str
-    """The stack whose efficiency is assumed; `unknown` is cautious."""
+    """The stack whose efficiency the estimate assumes; `unknown`: none is known, so the estimate is cautious."""
     sample: Annotated[str, Field(description="What one sample is, such as a request or an image.")]
     samples_per_second: BandResponse | None
     """Samples of training, or requests of inference: of one instance, and in a choice of `POST /recommend` of all."""

@@ -96,7 +96,9 @@ def _host_bound(rate: float, fed: float, vcpus: float | None = None, asked: bool
 
 
 def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float, asked: bool = False) -> str:
-    return _bound_by_host(rate, asked, f"{gbps:g} Gbps deliver only {_rate(read)} of {sample_mb:g} MB")
+    return _bound_by_host(
+        rate, asked, f"a network of {gbps:g} Gbps delivers only {_rate(read)} samples of {sample_mb:g} MB"
+    )
 
 
 def _precision_stored(
@@ -201,7 +203,7 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.HOST_BOUND: _host_bound,
     WarningCode.IMAGES_PER_VCPU: lambda rate, vcpus, usual: (
         f"The GPUs of a node read {_rate(rate)} images per second, and its {vcpus:g} vCPUs usually prepare "
-        f"{_rate(usual)}, to which the estimate does not limit them: send `host.cpu_samples_per_second_per_vcpu`, or "
+        f"{_rate(usual)}. The estimate does not count this limit: send `host.cpu_samples_per_second_per_vcpu`, or "
         "`host.gpu_decoding`."
     ),
     WarningCode.SLOW_READS: _slow_reads,
@@ -234,7 +236,7 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
         "No software is known to do {task} on {instance}: the figures assume that some does."
     ),
     WarningCode.BURSTABLE: lambda share: (
-        f"Its CPUs sustain {100 * share:g} % of their speed: more takes saved credits, or costs extra."
+        f"Its CPUs sustain {100 * share:g} % of their speed: a higher speed uses up saved credits or costs extra."
     ),
     WarningCode.DIMENSIONS_ASSUMED: (
         "Only the number of parameters is known: layers and heads are assumed to be those of {model}."
@@ -263,7 +265,7 @@ def fit_change_text(change: FitChange, *, of_cpus: bool = False) -> str:
         case "usable_memory_gib":
             return f"A {'machine' if of_cpus else 'GPU'} with {change.to:.1f} GiB of usable memory holds it."
         case "memory_confidence":
-            return f"A memory_confidence of {change.to:g} admits it: it likely needs {needed} per GPU."
+            return f"A memory_confidence of {change.to:g} admits it: it likely needs {needed} {place}."
         case "host_memory_gib":
             return f"A host with {needed} of memory holds it."
         case "layout":

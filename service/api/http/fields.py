@@ -130,7 +130,7 @@ class RequestModel(BaseModel):
 
 
 class BodyModel(Described, RequestModel):
-    """A JSON body, or a part of one: a number in quotes is text, and `true` is no number."""
+    """A JSON body, or a part of one: a number in quotes is text, and `true` is not a number."""
 
     model_config = ConfigDict(strict=True)
 

@@ -47,7 +47,7 @@ def _fractional_gpu(
     sentences = []
     if cheapest is not None:
         usd, machine = cheapest
-        sentences.append(f"{machine.id} rents {machine.whole_gpus:.3g} of an {card} for ${usd:g} an hour.")
+        sentences.append(f"{machine.id} has {machine.whole_gpus:.3g} of a card ({card}) for ${usd:g} an hour.")
     for name, description, closed_on in services:
         offers = description or "a part of an accelerator for a machine without a GPU"
         since = "" if closed_on is None else f" It has admitted no new customers since {closed_on}."
@@ -147,11 +147,11 @@ ADVICE: Mapping[AdviceCode, Sentence] = {
     AdviceCode.MONITOR_MEMORY: "The host memory of {instance} is unknown, and a run that fills it is killed: watch "
     "`free -m` and `nvidia-smi` in a short run before a long one.",
     AdviceCode.MANAGED_SPOT: lambda services: (
-        f"{' and '.join(services)} runs the work on spot capacity and handles interruptions and checkpoints."
+        f"{' and '.join(services)} can run the work on spot capacity and handle interruptions and checkpoints."
     ),
     AdviceCode.MANAGED_TRAINING: _managed_training,
     AdviceCode.IMAGE_ADVICE: lambda images: (
-        f"{' and '.join(images)} come with drivers and frameworks built for these machines."
+        f"Drivers and frameworks built for these machines come with {' and '.join(images)}."
     ),
     AdviceCode.UPGRADE_PATH: _upgrade_path,
 }

@@ -29,8 +29,8 @@ REJECTIONS: dict[str, str] = {
     "region": "The catalog has no offer of it in the requested regions.",
     "country": "The catalog has no offer of it in the requested countries.",
     "continent": "The catalog has no offer of it on the requested continents.",
-    "region_unknown": "Its prices name no region, or one whose country is unknown, so it may be offered in the "
-    "requested places or not.",
+    "region_unknown": "Its prices name no region, or a region of unknown country, so it is not known whether it is "
+    "offered where requested.",
     "market": "The catalog has no offer of it in the requested markets.",
     "spot_price_unknown": "The provider sells spot machines, and no spot price of the type is known on that day.",
     "max_price_age_days": "No known price is recent enough.",
@@ -38,8 +38,8 @@ REJECTIONS: dict[str, str] = {
     "growth": "The provider has no machine of the same architecture with fast links between its GPUs, so the work "
     "cannot grow there.",
     "no_cluster_there": "The machines are those of a marketplace, each of another owner, and form no cluster.",
-    "mainstream": "PyTorch, the framework of most code, runs on its GPU in part or not at all, or does not train "
-    "there with the method asked for, and the question names neither software nor a platform nor hardware.",
+    "mainstream": "The question names no software, platform or hardware, so PyTorch is assumed, which does not run in "
+    "full on this GPU or does not train there with the requested method.",
     "without_gpu": "It has no GPU, and the question does not ask for such machines: by the platform `cpu`, by "
     "a `max_gpu_count` of 0, by name, or by a library that runs on every kind of device.",
     "no_gpu": "The instance type has no GPU, and the job cannot be estimated on CPUs.",

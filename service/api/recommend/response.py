@@ -148,8 +148,8 @@ class ChoiceResponse(Described):
     warnings: list[StatementResponse]
     """Risks of the choice, and assumptions of its estimate."""
     evidence: list[dict[str, str]]
-    """Measurements of the caller and published runs nearest to the question, the measurement first; empty if peaks
-    rank."""
+    """The measurement from which the rate follows, if there is one, and then the published runs nearest to the
+    question; empty if peaks rank."""
     tied_with: list[int]
     """Ranks of other choices from which the estimates cannot distinguish this one."""
     pareto: bool

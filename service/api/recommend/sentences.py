@@ -98,15 +98,15 @@ def _within_limits(
     instances: int,
     runs: int,
 ) -> str:
+    work, s = ("The job", "s") if runs == 1 else (f"The {runs} runs", "")
+    shared = f", shared by {instances} independent instances," if instances > 1 else ""
     kept = []
     if deadline_hours is not None:
-        kept.append(f"takes {readable(hours, 3)} of {deadline_hours:g} hours")
+        kept.append(f"take{s} {readable(hours, 3)} of {deadline_hours:g} hours")
     if budget_usd is not None and usd is not None:
-        kept.append(f"costs ${readable(usd, 4)} of ${readable(budget_usd, 6)}")
+        kept.append(f"cost{s} ${readable(usd, 4)} of ${readable(budget_usd, 6)}")
     end = "; the limits hold at the pessimistic end as well" if safe else ""
-    shared, job = (f"the {runs} runs", "the sweep") if runs > 1 else ("the work", "the job")
-    subject = f"On {instances} independent instances that share {shared}, {job}" if instances > 1 else "The job"
-    return f"{subject} {' and '.join(kept)}{end}."
+    return f"{work}{shared} {' and '.join(kept)}{end}."
 
 
 def _spot_in_expectation(spot: SpotEstimate) -> str:
@@ -178,10 +178,10 @@ def _slow_network(nodes: int, gbps: float | None, assumed: bool, rdma: bool | No
 
 def _few_vcpus(vcpus_per_gpu: float, requested: float | None, usual: tuple[float, float]) -> str:
     if requested is not None:
-        return f"{vcpus_per_gpu:g} vCPUs per GPU; the workload asks for {requested:g}."
+        return f"It has {vcpus_per_gpu:g} vCPUs per GPU; the workload asks for {requested:g}."
     return (
-        f"{vcpus_per_gpu:.3g} vCPUs per GPU; loading samples usually takes {usual[0]:g} to {usual[1]:g}, unless the "
-        "workload needs little of its CPUs."
+        f"It has {vcpus_per_gpu:.3g} vCPUs per GPU; loading samples usually takes {usual[0]:g} to {usual[1]:g}, unless "
+        "the workload needs little of its CPUs."
     )
 
 
@@ -374,8 +374,8 @@ NOTES: Mapping[NoteCode, Sentence] = {
         f"No admitted instance type has an offer under {either(held)}, so the commitments held change no price."
     ),
     NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",
-    NoteCode.NODES_NOT_TRIED: "Numbers of nodes that are tried are powers of two, and three and five times these: "
-    "{tried} at most. `min_nodes: {most}` tries {most}.",
+    NoteCode.NODES_NOT_TRIED: "The numbers of nodes tried are `min_nodes`, and 2^n, 3 x 2^n and 5 x 2^n above it; the "
+    "largest is {tried}. To try {most}, send `min_nodes: {most}`.",
     NoteCode.BATCH_ASSUMED: _batch_assumed,
     NoteCode.LENGTHS_ASSUMED: lengths_assumed,
     NoteCode.NEAREST: _nearest,

@@ -215,7 +215,8 @@ def _weights(work: WorkloadRequest) -> dict[str, Any]:
     named = None if work.weight_bits else _format_named(work)
     bits = gguf_bits(work.weight_precision or named or "")
     if bits is None:
-        # Without a precision, that of the published weights counts.
+        # If the caller names no precision, the published one is used elsewhere, so the format in the name is not sent
+        # on.
         by_name = work.weight_precision is None and work.task == "inference" and bool(work.precision)
         return sent | ({"weight_precision": named} if by_name else {})
     if work.task == "training":

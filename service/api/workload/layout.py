@@ -35,7 +35,7 @@ class FixedLayoutRequest(BodyModel):
     activation_checkpointing: Literal["none", "selective", "full"] | None = None
     """Which activations the backward pass recomputes."""
     virtual_stages: Degree | None = None
-    """Stages of an interleaved pipeline on each group of GPUs."""
+    """Groups of layers that each pipeline stage has in turn (interleaved schedule)."""
 
 
 def fixed_layout(sent: FixedLayoutRequest | None) -> FixedLayout:

@@ -47,7 +47,7 @@ class PriceChange:
 
     @property
     def usd_per_hour(self) -> Difference:
-        """Returns the price on both days, None where it is unknown, and the difference."""
+        """Returns the prices on both days and their difference; each is None if unknown."""
         micros = [None if price is None else price.usd_micros_per_hour for price in (self.before, self.after)]
         return Difference(*micros)
 

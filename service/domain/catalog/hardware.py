@@ -59,7 +59,7 @@ NAME_RULES = {
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """An accelerator card, or a part of one (`fraction` below 1); every figure is that of one such unit."""
+    """A GPU, TPU, NPU or FPGA, or a part of a card (`fraction` below 1); every figure is that of one such unit."""
 
     id: str
     name: str

@@ -84,7 +84,7 @@ class RegionCpu:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A place where a provider rents machines out."""
+    """A region, as its provider names it."""
 
     provider: str
     id: str

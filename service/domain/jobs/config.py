@@ -37,7 +37,7 @@ USUAL_CONFIDENCE = 0.9
 """Default probability with which memory has to suffice: one run in ten exceeds the high end of a band."""
 
 PLAIN_LOAD = Serving()
-"""A load without particulars, in place of none."""
+"""The default load, used where a config has none."""
 
 
 @dataclass(frozen=True, slots=True)

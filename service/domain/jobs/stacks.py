@@ -50,7 +50,7 @@ _MEGATRON = StackClass("megatron", zero_stages=(0, 1), prefers_model_parallelism
 _TUNED = StackClass("tuned", zero_stages=(0, 1), prefers_model_parallelism=True, distributes=True)
 _WHOLE_LAYERS: tuple[Checkpointing, ...] = ("none", "full")
 _FSDP = StackClass("fsdp", has_model_parallelism=False, checkpointings=_WHOLE_LAYERS, distributes=True)
-# They shard by FSDP as well, and have code for the other degrees.
+# Stacks that shard by FSDP and also implement tensor, pipeline and other parallelism.
 _FSDP_AND_MORE = replace(_FSDP, has_model_parallelism=True, checkpointings=CHECKPOINTINGS)
 _EAGER = StackClass("eager", has_model_parallelism=False, checkpointings=_WHOLE_LAYERS)
 _GRAPH = StackClass(

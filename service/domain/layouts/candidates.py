@@ -107,7 +107,7 @@ class DegreeLimits:
     divides_heads_over: Callable[[Floats], Number] | None = None
     """Whether tensor degrees divide the heads; None where layers are not divided, unless the caller does so."""
     layers: int = 1
-    """Most pipeline stages."""
+    """Layers that pipeline stages divide, and so the most stages; 1 where there can be no stages."""
     padding: float = 1.0
     """Largest share of its time that a stage may idle because stages are unequal."""
     contexts: int = 1

@@ -194,7 +194,7 @@ def _image_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Sta
 
 
 def _encoder_warnings(job: Job) -> Iterator[Statement[WarningCode]]:
-    """Yields the encoder of images of a language model in training: its images are not stated, or it is frozen."""
+    """Yields a warning if a model that reads images is trained without images, or fully with a frozen image encoder."""
     if job.task != "training" or not job.model.reads_images:
         return
     if not job.image_tokens:

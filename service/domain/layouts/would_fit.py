@@ -189,7 +189,7 @@ class _Changes:
 
 
 def _of_confidence(now: Estimate | None) -> Iterator[FitChange]:
-    """Yields the highest confidence with which the job fits."""
+    """Yields the change to the highest memory confidence with which the job fits, if there is one."""
     if now is not None and now.host.fits and (confidence := now.memory.highest_confidence) is not None:
         yield FitChange("memory_confidence", confidence, now.memory.needed_bytes)
 

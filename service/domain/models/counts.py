@@ -346,7 +346,8 @@ def training_flops_per_sample(model: Model, tokens: float, passes: float, traver
     """Returns the FLOPs of training on one sample without recomputation; None if the FLOPs of the network are unknown.
 
     `passes` is the work of products with weights as a multiple of the forward pass: 3 if all weights are trained.
-    Attention has no weights, and takes its `traversals` whichever weights learn. Causal kernels skip masked tokens.
+    `traversals` is the same factor for attention, which has no weights and so costs the same whichever weights are
+    trained. Causal kernels skip masked tokens.
     """
     if model.transformer is None:
         return None if model.forward_flops_per_sample is None else passes * model.forward_flops_per_sample

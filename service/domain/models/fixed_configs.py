@@ -13,8 +13,8 @@ from service.domain.models.model import Model
 SECONDS = 10
 """Seconds of sound of a sample: networks over sound take any length, and usual utterances have 5 to 15 s (assumed)."""
 
-SAMPLES_A_SECOND = 16_000
-"""Values of a second of sound, which networks of this kind read."""
+AUDIO_VALUES_PER_SECOND = 16_000
+"""Sampling rate of the sound that speech networks read, in values per second."""
 
 CLASSES = 1000
 """Classes of ImageNet, into which networks of images sort unless their config lists others."""
@@ -184,7 +184,7 @@ def _sound(config: Config, name: str) -> Model:
         raise ImpossibleModel("The lists of convolutions differ in length.", field="huggingface_config.conv_dim")
     inner = layers * (4 * width * width + 2 * width * ffn)
     positions, projection = width * (width // max(1, groups)) * reach, channels[-1] * width
-    weights, multiplied, written, values = 0, 0.0, 0.0, float(SECONDS * SAMPLES_A_SECOND)
+    weights, multiplied, written, values = 0, 0.0, 0.0, float(SECONDS * AUDIO_VALUES_PER_SECOND)
     for before, after, kernel, stride in zip([1, *channels], channels, kernels, strides, strict=False):
         values /= stride
         weights += before * after * kernel

@@ -61,7 +61,7 @@ class Transformer:
     expert_ffn: int = 0
     """Width of an expert."""
     dense_layers: int = 0
-    """Layers of a model with experts whose FFN is dense."""
+    """In a model with experts: layers that have a dense FFN instead of experts."""
     mla_kv_rank: int = 0
     """Above 0 with multi-head latent attention: it caches this many values and the rotary ones per token."""
     mla_rope_size: int = 0

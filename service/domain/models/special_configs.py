@@ -50,7 +50,7 @@ def _indexers(config: Config, layers: int) -> dict[str, Any]:
 
 
 def _gemma4(config: Config) -> Transformer:
-    """Reads Gemma 4: layers without a window have heads of their own, and every token also uses an FFN."""
+    """Reads Gemma 4: layers without a window have another head size, and a dense FFN works next to the experts."""
     experts, width = number(config, "num_experts") or 0, number(config, "moe_intermediate_size") or 0
     both = {"num_experts_per_tok": number(config, "top_k_experts"), "shared_expert_intermediate_size": None}
     if experts and width:

@@ -156,7 +156,7 @@ def _check_layers(config: Config) -> None:
 
 
 def _kv_heads(config: Config, heads: int) -> int:
-    """Returns the number of key-value heads; only the older architecture of Falcon shares one among all heads."""
+    """Returns the number of key-value heads; GPT-BigCode and the older Falcon usually share one among all heads."""
     if architecture(config).multi_query and not flag(config, "new_decoder_architecture", default=False):
         return 1 if flag(config, "multi_query", default=True) else heads
     return dimension(config, "kv_heads") or heads

@@ -77,7 +77,10 @@ class DisaggregatedTimes:
         return self.decode.per_output_token(percentile)
 
     def per_request(self, percentile: float) -> Floats:
-        """Seconds of a whole request that this share does not exceed; both parts vary independently."""
+        """Seconds of a whole request at a percentile.
+
+        The times before and after the first token are taken as independent.
+        """
         beyond_first = self.first_token(percentile) - self.mean_first_token
         mean_later = self.later_tokens * self.mean_per_token
         beyond_later = self.decode.per_request(percentile) - mean_later

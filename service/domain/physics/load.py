@@ -71,7 +71,7 @@ function that returns the time in seconds."""
 
 
 class Engines(Protocol):
-    """Replicas of a model, one per row."""
+    """Seconds of the engines of replicas, one row per layout and cluster."""
 
     def at(self, running: Floats) -> EngineTimes:
         """Returns the calibrated seconds of the engines while these requests run on each and share each pass."""
@@ -310,7 +310,8 @@ class LoadSearch:
         allowed = self.first <= self.serving.max_instances
         others_kept = [np.delete(kept, column, axis=1).all(axis=1) & allowed for column in range(kept.shape[1])]
         least_times = np.where(np.column_stack(others_kept), figures, np.inf)
-        # A full static batch waits for the longest of more answers, and may yield less than one that is not full.
+        # Capped, because a smaller static batch can yield more than a full one, which waits for the longest of more
+        # answers.
         utilisation = np.minimum(1.0, rate / self.replicas.most(self.serving))
         return Served(
             instances=chosen,

@@ -108,7 +108,10 @@ class SteadyState:
 
     @property
     def to_first_token(self) -> EngineTimes:
-        """Parts of the time from sending a request to its first token: by Little's law N / X, less the later tokens."""
+        """Parts of the time to the first token.
+
+        It is the whole time of a request (N / X, by Little's law) minus that of its later tokens.
+        """
         token, request, later = self.per_token, self.per_request, self.tokens - 1.0
         share = 1.0 - 1.0 / np.maximum(1.0, self.in_flight)
         waits = np.where(self.queues, self.in_flight, self.running)
@@ -165,7 +168,10 @@ class StaticBatches(SteadyState):
 
     @property
     def to_first_token(self) -> EngineTimes:
-        """Parts of the time from sending a request to its first token: by Little's law N / X, less the later tokens."""
+        """Parts of the time to the first token.
+
+        It is the whole time of a request (N / X, by Little's law) minus that of its later tokens.
+        """
         token, request, later = self.per_token, self.per_request, self.tokens - 1.0
         return EngineTimes(*(self.in_flight * getattr(request, part) - later * getattr(token, part) for part in PARTS))
 

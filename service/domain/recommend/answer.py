@@ -1,4 +1,4 @@
-"""The question that a recommendation answers, and the answer: values without behaviour."""
+"""The question that a recommendation answers, and the answer, as immutable values."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -42,7 +42,7 @@ class Limits(NamedTuple):
     """The load that instances serve together, with limits of its own."""
 
     def changed(self, to: Mapping[str, Any]) -> "Limits":
-        """Returns the limits with other values, by the field of the question; those of the load are part of it."""
+        """Returns the limits with new values, given by field. Fields of the load change the load."""
         if self.load is None:
             return self._replace(**to)
         of_load = {field: limit for field, limit in to.items() if field in self.load.limits}

@@ -102,7 +102,7 @@ class Completer:
             yield statement(ReasonCode.SOFTWARE, software=software)
         yield from _link_reasons(offer.instance_type)
         needed, vcpus = host.needed_vcpus, offer.instance_type.vcpus
-        # Without the rate of a vCPU, the need is a rule of thumb; one thread does not use more vCPUs.
+        # Spare vCPUs are certain only if the rate of one is known and the code has several threads.
         loading = self.context.loading
         rated = work is not None and loading.samples_per_second_per_vcpu is not None and not loading.single_threaded
         if rated and needed is not None and vcpus is not None and needed < vcpus:

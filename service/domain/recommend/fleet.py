@@ -151,7 +151,7 @@ def _chosen(options: Sequence[EstimateColumns], option: Indices, name: str) -> N
 
 
 def node_counts(least: int, most: int) -> tuple[int, ...]:
-    """Returns the numbers of nodes to try: the least, and up to the most all 2^n, 3 x 2^n and 5 x 2^n."""
+    """Returns the numbers of nodes to try: `least`, and each 2^n, 3 x 2^n and 5 x 2^n from `least` to `most`."""
     # They divide batches and layers evenly, and are few. A number that depended on the most would be missing under a
     # higher limit, which could then have the worse answer.
     usual = (times << power for power in range(most.bit_length()) for times in (1, 3, 5))

@@ -1,6 +1,6 @@
 """A job on each offer: the best number of nodes and instances, and the hours and dollars that it then takes.
 
-The physics knows no prices, and prices know no job. Plans combine both for all candidates at once.
+Combines estimates, which do not depend on prices, with offers, for all candidates at once.
 """
 
 from collections.abc import Callable, Iterable, Mapping

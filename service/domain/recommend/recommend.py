@@ -1,4 +1,4 @@
-"""The answer to a question, in four steps: select, rank, relax, complete."""
+"""The answer to a question, in four steps: select, rank, complete, relax."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -194,7 +194,7 @@ class AddOfferWord(NamedTuple):
     """Adds the region, country, continent or market that admits the most types."""
 
     field: str
-    """`region`, `country`, `continent` or `market`."""
+    """The constraint to extend: `region`, `country`, `continent` or `market`."""
     words: tuple[str, ...]
     near_misses: NearMisses
     spot_refused: bool = False

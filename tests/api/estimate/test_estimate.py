@@ -661,7 +661,7 @@ def test_a_burstable_machine_is_estimated_at_the_speed_that_it_sustains(client: 
     """The CPUs of t3.large are as fast as those of t3.medium, and sustain 30 in place of 20 % of it."""
     medium, large = (post_estimate(client, changed(NETWORK, machine=f"aws/t3.{size}")) for size in ("medium", "large"))
     texts = [each["text"] for each in medium["warnings"] if each["code"] == "burstable"]
-    assert texts == ["Its CPUs sustain 20 % of their speed: more takes saved credits, or costs extra."]
+    assert texts == ["Its CPUs sustain 20 % of their speed: a higher speed uses up saved credits or costs extra."]
     faster = large["estimate"]["samples_per_second"]["likely"] / medium["estimate"]["samples_per_second"]["likely"]
     assert faster == pytest.approx(1.5, rel=0.05)
 

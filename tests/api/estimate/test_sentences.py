@@ -42,6 +42,13 @@ def test_a_change_is_enough_in_the_memory_that_it_takes_in_its_fastest_layout() 
     assert fit_change_text(FitChange("method", "qlora", 59 * GIB)) == "With method qlora it fits in 59.0 GiB per GPU."
 
 
+def test_a_confidence_that_admits_a_job_comes_with_the_memory_of_a_gpu_or_of_a_machine() -> None:
+    change = FitChange("memory_confidence", 0.62, 59 * GIB)
+    admits = "A memory_confidence of 0.62 admits it: it likely needs 59.0 GiB per "
+    assert fit_change_text(change) == f"{admits}GPU."
+    assert fit_change_text(change, of_cpus=True) == f"{admits}machine."
+
+
 def test_a_cost_without_limits_is_stated() -> None:
     assert verdict_text(verdict(usd(7.0), Gate()), None) == "The run costs $7.00."
 

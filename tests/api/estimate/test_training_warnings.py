@@ -21,7 +21,7 @@ def test_a_network_that_trains_on_more_images_than_its_cpus_prepare_has_a_warnin
 ) -> None:
     """Pillow prepares 100 to 150 images per second and core; published runs had DALI or synthetic images."""
     warning = warned(client, MACHINE, model=model)["images_per_vcpu"]
-    assert "its 8 vCPUs usually prepare 1,040, to which the estimate does not limit them" in warning
+    assert "its 8 vCPUs usually prepare 1,040. The estimate does not count this limit" in warning
     assert "images_per_vcpu" not in warned(client, MACHINE | {"vcpus": 96}, model=model)
     for host in ({"gpu_decoding": True}, {"cpu_samples_per_second_per_vcpu": 130}):
         assert "images_per_vcpu" not in warned(client, MACHINE, model=model, host=host)

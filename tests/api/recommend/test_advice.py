@@ -231,7 +231,7 @@ def test_few_cores_warn_by_the_rule_or_as_stated_and_less_with_decoding_on_the_g
 def test_the_rule_of_thumb_speaks_of_logical_cores() -> None:
     bare = instance_type(vcpus=24.0, gpu_count=8)
     assert (
-        "3 vCPUs per GPU; loading samples usually takes 4 to 8"
+        "It has 3 vCPUs per GPU; loading samples usually takes 4 to 8"
         in with_text(next(too_few_cores(bare, SampleLoading()))).text
     )
     assert not list(too_few_cores(bare, SampleLoading(gpu_decoding=True)))
@@ -253,7 +253,7 @@ def test_the_rate_of_a_job_decides_what_cores_and_network_let_through(client: Te
         ask(client, "training", one, **RESNET, host={"cpu_samples_per_second_per_vcpu": 10, "gpu_decoding": True})
     )
     wide = warnings(ask(client, "training", one, **RESNET, sample_mb=100, reads_from="network")["choices"][0])
-    assert "400 Gbps deliver only 500 of 100 MB" in wide["slow_reads"]
+    assert "a network of 400 Gbps delivers only 500 samples of 100 MB" in wide["slow_reads"]
     near = warnings(ask(client, "training", one, **RESNET, sample_mb=0.1, reads_from="network")["choices"][0])
     assert "slow_reads" not in near
     local = warnings(ask(client, "training", one, **RESNET, sample_mb=0.11, reads_from="local")["choices"][0])

@@ -180,7 +180,7 @@ def test_graphics_has_cards_of_its_own() -> None:
 def test_a_part_of_a_card_or_a_slice_where_that_may_do() -> None:
     early = world_on(date(2022, 1, 1))
     answer = given("fractional_gpu", "inference", top=G5, part=0.2, of=early)
-    assert "0.25 of an NVIDIA a10g for $0.3 an hour" in answer
+    assert "0.25 of a card (NVIDIA a10g) for $0.3 an hour" in answer
     assert "Slices" in answer
     assert "Slices" not in given("fractional_gpu", "inference", top=G5, part=0.2)
     assert not given("fractional_gpu", "inference", top=G5)
@@ -259,7 +259,7 @@ def test_services_are_those_of_the_provider_on_the_day() -> None:
     assert not given("managed_training", top=MANAGED)
     assert given("managed_spot", fault_tolerant=True)
     assert not given("managed_spot")
-    assert given("image_advice").startswith("Images come")
+    assert given("image_advice").endswith("come with Images.")
     assert not given("image_advice", "classical")
 
 

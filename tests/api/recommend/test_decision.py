@@ -323,7 +323,7 @@ def test_instances_share_the_runs_of_a_sweep(client: TestClient) -> None:
     }  # fmt: skip
     answer = client.post("/recommend", json={"workload": workload, "constraints": limits}).json()
     text = codes(answer["choices"][0]["reasons"])["within_limits"]["text"]
-    assert text.startswith("On 6 independent instances that share the 6 runs, the sweep takes")
+    assert text.startswith("The 6 runs, shared by 6 independent instances, take ")
 
 
 def test_spot_is_priced_in_expectation(client: TestClient) -> None:

@@ -14,13 +14,13 @@ from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement, Prior
 from service.domain.catalog.tariffs import InterruptionPrior
-from service.domain.codes import NoteCode, ReasonCode, WarningCode
+from service.domain.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.serving import Length, Serving
 from service.domain.jobs.stacks import SoftwareStack
-from service.domain.recommend.answer import Answer, Limits
+from service.domain.recommend.answer import Answer, Limits, Note
 from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
@@ -251,3 +251,24 @@ def test_every_note_has_the_figures_of_its_sentence(answers: list[Answer]) -> No
 def test_one_vcpu_prepares_and_several_prepare(needed: float, start: str) -> None:
     reason = Statement(ReasonCode.SPARE_VCPUS, {"vcpus": 8.0, "needed": needed})
     assert with_text(reason).text.startswith(start)
+
+
+def test_the_numbers_of_nodes_tried_include_the_least() -> None:
+    note = Note(NoteCode.NODES_NOT_TRIED, ("constraints.max_nodes",), {"most": 15, "tried": 13})
+    assert note_response(note).text == (
+        "The numbers of nodes tried are `min_nodes`, and 2^n, 3 x 2^n and 5 x 2^n above it; the largest is 13. "
+        "To try 15, send `min_nodes: 15`."
+    )
+
+
+@pytest.mark.parametrize("names", [["Batch"], ["Batch", "Vertex AI"]])
+def test_advice_reads_well_with_one_name_and_with_several(names: list[str]) -> None:
+    joined = " and ".join(names)
+    texts = [
+        with_text(Statement(AdviceCode.MANAGED_SPOT, {"services": names})).text,
+        with_text(Statement(AdviceCode.IMAGE_ADVICE, {"images": names})).text,
+    ]
+    assert texts == [
+        f"{joined} can run the work on spot capacity and handle interruptions and checkpoints.",
+        f"Drivers and frameworks built for these machines come with {joined}.",
+    ]
