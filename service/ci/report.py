@@ -6,6 +6,8 @@ from typing import Any
 
 from tabulate import tabulate
 
+from service.api.http.figures import dollars
+
 PASSED, FAILED, UNANSWERED = 0, 1, 2
 
 Answer = Mapping[str, Any]
@@ -84,7 +86,7 @@ def _usd_of(entry: Answer) -> Any:
 
 def _cost_row(entry: Answer) -> tuple[str, ...]:
     usd = _usd_of(entry)
-    likely, low, high = ("unknown", "", "") if usd is None else map(_amount, (usd["likely"], usd["low"], usd["high"]))
+    likely, low, high = ("unknown", "", "") if usd is None else map(dollars, (usd["likely"], usd["low"], usd["high"]))
     hours = "" if entry["hours"] is None else f"{entry['hours']['likely']:.4g}"
     missing = " ".join(entry["missing"])
     if usd is not None and entry["usd"] is None:
@@ -98,14 +100,9 @@ def _part_rows(entry: Answer) -> list[tuple[str, ...]]:
     for part in entry["parts"]:
         usd = part["usd"]
         if usd is None or (usd["high"] > 0 and part["name"] != "rounding"):
-            amount = "unknown" if usd is None else _amount(usd["likely"])
+            amount = "unknown" if usd is None else dollars(usd["likely"])
             rows.append((part["name"], amount, part["reason"] or part["text"]))
     return rows
-
-
-def _amount(dollars: float) -> str:
-    """Returns dollars with two decimals, or with six below a cent."""
-    return f"{dollars:,.2f}" if dollars == 0 or abs(dollars) >= 0.01 else f"{dollars:.6f}"
 
 
 def _footnotes(answer: Answer) -> list[str]:

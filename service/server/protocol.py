@@ -5,7 +5,6 @@ connection can use all memory, and many can use all file descriptors. This proto
 """
 
 import asyncio
-import json
 from collections import Counter
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -17,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from service.api.http.observe import REFUSALS
+from service.api.http.problems import MEDIA_TYPE, problem
 
 Phase = Literal["header", "body", "answer", "idle", "refused"]
 """State of a connection: it waits for the header or body of a request, the answer, the next request, or its end."""
@@ -233,14 +233,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
 def _problem(status: int, sentence: str, header: str) -> bytes:
     """Returns the bytes of an answer with an RFC 9457 problem that closes the connection."""
-    title = HTTPStatus(status).phrase
-    problem = {"type": "about:blank", "title": title, "status": status, "detail": sentence, "errors": []}
-    body = json.dumps(problem)
+    body = bytes(problem(status, sentence).body)
     head = (
-        f"HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n"
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: {MEDIA_TYPE}\r\n"
         f"content-length: {len(body)}\r\nconnection: close\r\n{header}\r\n"
     )
-    return (head + body).encode()
+    return head.encode() + body
 
 
 class _Register:

@@ -5,6 +5,7 @@ from math import inf
 from typing import Any
 
 from service.api.estimate.response import memory_response
+from service.api.http.figures import dollars
 from service.domain.bill.bill import MachineTime, Part, PartName, StoredVolume
 from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.market_bills import BreakEven, MarketBill
@@ -429,15 +430,15 @@ def verdict_text(verdict: Verdict, month: str | None) -> str:
     if usd is None:
         return f"The cost is not known. {' '.join(missing)}".strip()
     subject = "The run" if month is None else f"A month of the load ({month.rstrip('.')})"
-    text = f"{subject} costs {'at least ' if missing else ''}${_total(number(usd.likely))}"
+    text = f"{subject} costs {'at least ' if missing else ''}${dollars(number(usd.likely))}"
     if gate.baseline_usd is not None:
         text += (
-            f", {_compared(verdict.change_percent)} the baseline of ${_total(gate.baseline_usd)}, "
+            f", {_compared(verdict.change_percent)} the baseline of ${dollars(gate.baseline_usd)}, "
             f"and {gate.fail_above_percent:g} % more is allowed"
         )
     if gate.budget_usd is not None:
         text += ", which is" if gate.baseline_usd is None else "; it is"
-        text += f" {'over' if verdict.over_budget else 'within'} the budget of ${_total(gate.budget_usd)}"
+        text += f" {'over' if verdict.over_budget else 'within'} the budget of ${dollars(gate.budget_usd)}"
     uncounted = f" Not counted: {' '.join(missing)}" if missing else ""
     return f"{text}.{uncounted}"
 
@@ -452,11 +453,6 @@ def readable(value: float, digits: int) -> str:
     """Returns a figure with this many significant digits; a larger figure as a whole number, never with an exponent."""
     short = f"{value:.{digits}g}"
     return f"{value:,.0f}" if "e+" in short else short
-
-
-def _total(usd: float) -> str:
-    """Returns dollars with two decimals, or with six below a cent, so that an amount above 0 never shows as 0.00."""
-    return f"{usd:,.2f}" if usd >= 0.01 or usd == 0 else f"{usd:.6f}"
 
 
 def plural(count: float, noun: str) -> str:

@@ -16,5 +16,10 @@ def rounded(value: Figure) -> Figure:
     return cast("Figure", float(f"{value:.{SIGNIFICANT_DIGITS}g}") + 0.0)  # no negative zero
 
 
+def dollars(usd: float) -> str:
+    """Returns dollars with two decimals, or with six below a cent, so that an amount above 0 never shows as 0.00."""
+    return f"{usd:,.2f}" if abs(usd) >= 0.01 or usd == 0 else f"{usd:.6f}"
+
+
 Rounded = Annotated[float, AfterValidator(rounded)]
 """A number of a response that is rounded when the response is built."""

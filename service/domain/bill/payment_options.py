@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import either, resolve
-from service.domain.catalog.offer import MARKETS, UNKNOWN, Offer
+from service.domain.catalog.offer import MARKETS, ON_DEMAND, UNKNOWN, Offer
 from service.domain.catalog.reference import Fee, fee_of
 from service.domain.catalog.regions import nearest_first, zones_with_prices
 from service.domain.errors import QuestionError
@@ -93,7 +93,7 @@ def on_demand_offer(catalog: Catalog, instance_type: InstanceType, region: str |
 
 def _on_demand_offer(catalog: Catalog, index: int, region: str | None) -> Offer | None:
     among = _TypeOffers(catalog, catalog.instance_types[index]).in_region(region)
-    on_demand = among[catalog.offers.market[among] == MARKETS.index("on_demand")]
+    on_demand = among[catalog.offers.market[among] == ON_DEMAND]
     return catalog.offers.offer(int(on_demand[0])) if len(on_demand) else None
 
 

@@ -15,7 +15,7 @@ from service.domain.cache import Cache
 from service.domain.catalog.columns import Category, Columns
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.measurement_log import Owner, VisibleMeasurements
-from service.domain.catalog.offer import MARKETS, Offers
+from service.domain.catalog.offer import MARKETS, ON_DEMAND, RESERVED, Offers
 from service.domain.catalog.reference import Fee, PublishedRun, Reference, SoftwareRule, fee_of
 from service.domain.money import MICRO, Unknown
 from service.domain.typeset import TypeSet, mask_of, types_where
@@ -137,7 +137,7 @@ class Catalog:
             return read_only(np.full(len(self.instance_types), -1, np.int64))
         # Where the last types have no offers, their start is the number of offers, which is no valid index.
         first = np.minimum(self.starts[:-1], len(self.offers) - 1)
-        reserved = self.offers.market[first] == MARKETS.index("reserved")
+        reserved = self.offers.market[first] == RESERVED
         return read_only(np.where((np.diff(self.starts) > 0) & ~reserved, first, -1))
 
     @cached_property
@@ -147,7 +147,7 @@ class Catalog:
         An old price ranks at its high end.
         """
         prices, offers = np.full(len(self.instance_types), np.nan), self.offers
-        rows = np.flatnonzero(self.known_prices & (offers.market == MARKETS.index("on_demand")))
+        rows = np.flatnonzero(self.known_prices & (offers.market == ON_DEMAND))
         types, usd = offers.instance_type[rows], offers.usd_per_hour[rows]
         order = np.lexsort((usd * offers.ranking_factor(rows), types))
         of_types, first = np.unique(types[order], return_index=True)

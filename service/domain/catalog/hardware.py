@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import date
 from operator import itemgetter
-from typing import Literal, NamedTuple, get_args
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 from service.domain.catalog.precision import ENOUGH, Rate, SupportAsked, format_of, runs_as
 
@@ -192,6 +192,38 @@ class Gpu:
         return rate.dense_tflops if rate else None
 
 
+class StateEvent(Protocol):
+    """A state that begins on a day."""
+
+    @property
+    def state(self) -> LifecycleState:
+        """The state."""
+
+    @property
+    def starts_on(self) -> date:
+        """The day on which the state begins."""
+
+
+Event = TypeVar("Event", bound=StateEvent)
+
+
+class HasLifecycle(Generic[Event]):
+    """Something that passes through dated states, such as an instance type or a service."""
+
+    __slots__ = ()
+    lifecycle: tuple[Event, ...]
+    """The states in the order of their days."""
+
+    def state_on(self, day: date) -> LifecycleState | None:
+        """Returns the state in force on a day; None before the first event."""
+        event = self.event_on(day)
+        return None if event is None else event.state
+
+    def event_on(self, day: date) -> Event | None:
+        """Returns the event that began the state in force on a day; None before the first event."""
+        return next((event for event in reversed(self.lifecycle) if event.starts_on <= day), None)
+
+
 @dataclass(frozen=True, slots=True)
 class LifecycleEvent:
     """From this day on, an instance type is in this state."""
@@ -230,7 +262,7 @@ def name_parts(provider: str, name: str) -> NameParts | None:
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceType:
+class InstanceType(HasLifecycle[LifecycleEvent]):
     """A machine under a provider's name."""
 
     provider: str
@@ -348,15 +380,6 @@ class InstanceType:
         run = [name for name in precisions if self.gpu is not None and self.gpu.runs(name)]
         peaks = [(name, peak) for name in run if (peak := self.tflops(name)) is not None]
         return max(peaks, key=itemgetter(1), default=(None, None))
-
-    def state_on(self, day: date) -> LifecycleState | None:
-        """Returns the state in force on a day; None before it was announced."""
-        event = self.event_on(day)
-        return None if event is None else event.state
-
-    def event_on(self, day: date) -> LifecycleEvent | None:
-        """Returns the event that began the state in force on a day; None before the first event."""
-        return next((event for event in reversed(self.lifecycle) if event.starts_on <= day), None)
 
     def end_after(self, day: date) -> LifecycleEvent | None:
         """Returns the first event after a day that closes or retires the type; None if none is known."""

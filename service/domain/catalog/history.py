@@ -11,7 +11,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import Category
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.measurement_log import MeasurementLog, VisibleMeasurements
-from service.domain.catalog.offer import MARKETS, UNKNOWN, OfferColumns, Offers, PriceColumns
+from service.domain.catalog.offer import MARKETS, ON_DEMAND, UNKNOWN, OfferColumns, Offers, PriceColumns
 from service.domain.catalog.reference import SELLER_CLASSES, Reference
 from service.domain.catalog.tariffs import BY_THE_DAY, commitment_in
 from service.domain.money import MICRO
@@ -111,7 +111,7 @@ class CatalogHistory:
         committed = committed[prices.observed_day[rows[committed]] != UNKNOWN]
         place = offers.instance_type * np.int64(len(offers.places) + 1) + offers.region + 1
         place_of_committed = place[prices.offer[rows[committed]]]
-        on_demand = (offers.market == MARKETS.index("on_demand")) & np.isin(place, place_of_committed)
+        on_demand = (offers.market == ON_DEMAND) & np.isin(place, place_of_committed)
         listed = np.flatnonzero(on_demand[prices.offer] & (prices.usd_micros > 0))
         if not len(listed):
             return ratio

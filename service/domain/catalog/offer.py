@@ -11,6 +11,8 @@ from service.domain.arrays import Floats, Indices, Mask, read_only
 
 Market = Literal["on_demand", "spot", "reserved"]
 MARKETS: tuple[Market, ...] = get_args(Market)
+ON_DEMAND, SPOT, RESERVED = range(len(MARKETS))
+"""Codes of the markets in columns: their indices in `MARKETS`."""
 
 BY_THE_HOUR: tuple[Market, ...] = ("on_demand", "spot")
 """Markets that rent single hours; they are the default."""
@@ -215,7 +217,7 @@ class Offers(OfferColumns):
 
     def sorted_by_type(self) -> "Offers":
         """Returns the offers as read-only columns in the order of this class."""
-        reserved, unknown = self.market == MARKETS.index("reserved"), np.isnan(self.usd_per_hour)
+        reserved, unknown = self.market == RESERVED, np.isnan(self.usd_per_hour)
         order = np.lexsort(
             # lexsort sorts by the last key first.
             (self.zone, self.region, self.usd_per_hour, self.market, unknown, reserved, self.instance_type)

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias, get_args
 
 from service.domain.calibration.calibration import Calibration
 from service.domain.calibration.price_belief import PriceMovement
-from service.domain.catalog.hardware import Gpu, InstanceType, LifecycleState
+from service.domain.catalog.hardware import Gpu, HasLifecycle, InstanceType, LifecycleState
 from service.domain.catalog.precision import Precision
 from service.domain.catalog.tariffs import BillingRule, InterruptionPrior, StoragePrice, TransferPrice, most_specific
 from service.domain.models.model import Model
@@ -109,7 +109,7 @@ class ServiceEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class Service(HasLifecycle[ServiceEvent]):
     """Something that a provider offers besides instance types: managed training, a fraction of a card, an image."""
 
     provider: str
@@ -135,15 +135,6 @@ class Service:
     def machines_listed(self) -> list[str]:
         """The names of `machines`; empty if there are none."""
         return self.machines.split(",") if self.machines else []
-
-    def state_on(self, day: date) -> LifecycleState | None:
-        """Returns the state in force on a day; None before the first event."""
-        event = self.event_on(day)
-        return None if event is None else event.state
-
-    def event_on(self, day: date) -> ServiceEvent | None:
-        """Returns the event that began the state in force on a day."""
-        return next((event for event in reversed(self.lifecycle) if event.starts_on <= day), None)
 
 
 @dataclass(frozen=True, slots=True)

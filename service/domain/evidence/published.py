@@ -15,6 +15,7 @@ from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.reference import PublishedRun, Reference
 from service.domain.jobs.config import Config, TrainingConfig
 from service.domain.jobs.job import Task
+from service.domain.jobs.stacks import UNKNOWN
 from service.domain.models.model import Model
 
 Nearness = Literal[
@@ -155,7 +156,7 @@ def evidence_for(config: Config, gpu: Gpu, gpus: int, catalog: Catalog) -> tuple
         task, length = "training", config.sequence_length
     else:
         length = round(config.input_length + config.output_length)
-    framework = None if config.software.line == "unknown" else config.software.line
+    framework = None if config.software.line == UNKNOWN.line else config.software.line
     query = EvidenceQuery(config.model, gpu, task, catalog.day, config.precision, framework, gpus, length or None)
     if gpu.id not in catalog.reference.gpus:  # CPUs, of which there are no published runs
         return ()

@@ -11,6 +11,7 @@ import numpy as np
 from service.domain.arrays import Mask, known
 from service.domain.catalog.catalog import Catalog, premiums_of
 from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.offer import SPOT
 from service.domain.catalog.reference import fee_of
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job
@@ -27,7 +28,7 @@ from service.domain.recommend.fleet import (
 )
 from service.domain.recommend.objective import Figures, Objective
 from service.domain.recommend.peaks import Peaks, PeaksAsked, assumed_peaks
-from service.domain.recommend.plans import SPOT, Planner, keeping_otherwise, limit_checks, plans_of
+from service.domain.recommend.plans import Planner, keeping_otherwise, limit_checks, plans_of
 from service.domain.recommend.ranking import Ranked, Uncertain, rank, tie_distance_of_peaks, uncertain, weight_of_speed
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, offer_choice

@@ -17,7 +17,7 @@ from service.domain.bill.interruption import NO_PRIOR, Checkpoints, Expected, Ra
 from service.domain.bill.run import ONE_MACHINE, Run
 from service.domain.bill.unit_costs import MILLION
 from service.domain.catalog.catalog import Catalog, premiums_of
-from service.domain.catalog.offer import MARKETS
+from service.domain.catalog.offer import SPOT
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job, tokens_per_sample
 from service.domain.jobs.serving import MOST_INSTANCES, Serving
@@ -30,8 +30,6 @@ from service.domain.selection.offers import AdmittedOffers, CheapestOffers, offe
 from service.domain.selection.relax import RESUMING, ChangeOfWork, Check, Relaxation
 from service.domain.typeset import TypeSet, mask_of, types_where, union
 from service.domain.units import SECONDS_AN_HOUR
-
-SPOT = MARKETS.index("spot")
 
 LIMITS_A_TIME = np.array([field in TIMES for field in Serving().limits])
 """Whether each limit of a load is one on a time, in the order of the columns of `load.Served`."""

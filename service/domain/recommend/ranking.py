@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from service.domain.arrays import Floats, Indices, Mask
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.offer import Offers
+from service.domain.catalog.offer import SPOT, Offers
 from service.domain.layouts.fleet_columns import EstimateColumns
 from service.domain.pareto import pareto
 from service.domain.recommend.objective import CRITERIA, EVEN, Figures, Objective, compared, scores
-from service.domain.recommend.plans import SPOT, Plans
+from service.domain.recommend.plans import Plans
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers
 from service.domain.typeset import ThresholdIndex, TypeSet, types_where
 

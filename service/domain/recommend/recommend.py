@@ -8,6 +8,7 @@ import numpy as np
 from service.domain.arrays import Indices
 from service.domain.bill.seller_terms import is_held
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.offer import SPOT
 from service.domain.catalog.reference import Prior
 from service.domain.codes import AdviceCode, NoteCode
 from service.domain.recommend.advice import advise, situation_of
@@ -16,7 +17,6 @@ from service.domain.recommend.basis import Basis, basis_of, best_of_types, rank_
 from service.domain.recommend.choices import Completer, compared
 from service.domain.recommend.notes import notes_on
 from service.domain.recommend.objective import Objective
-from service.domain.recommend.plans import SPOT
 from service.domain.recommend.priors import applying_priors, cited_priors, usual_gpus
 from service.domain.recommend.ranking import (
     Ranked,

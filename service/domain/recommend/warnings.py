@@ -10,7 +10,7 @@ from service.domain.bill.market_bills import MarketBill
 from service.domain.bill.seller_terms import commitment_of
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.offer import MARKETS
+from service.domain.catalog.offer import ON_DEMAND
 from service.domain.catalog.reference import ServiceFee
 from service.domain.catalog.software_support import no_framework_mask, software_names
 from service.domain.catalog.tariffs import Commitment
@@ -282,7 +282,7 @@ def _spot_warnings(subject: _Subject) -> Warnings:
     yield statement(WarningCode.SPOT_CAN_BE_INTERRUPTED, notice_seconds=seller.spot_notice_seconds, **left)
     offers, rows = catalog.offers, np.array(catalog.offers_of(subject.offer.index))
     in_region = offers.region[rows] == offers.region[subject.offer.offer_index]
-    on_demand = in_region & (offers.market[rows] == MARKETS.index("on_demand"))
+    on_demand = in_region & (offers.market[rows] == ON_DEMAND)
     spot = offer.price.usd_per_hour
     cheapest = np.fmin.reduce(offers.usd_per_hour[rows[on_demand]], initial=np.nan)
     if spot is not None and cheapest < spot:
