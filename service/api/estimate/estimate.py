@@ -9,11 +9,11 @@ from pydantic import Field, TypeAdapter, with_config
 from service.api.estimate.cost_response import CostResponse, GpuHourResponse, VerdictResponse
 from service.api.estimate.request import EstimateRequest, question_of
 from service.api.estimate.response import (
+    EvidenceResponse,
     ModelledEstimateResponse,
+    evidence_of,
     like,
     modelled_estimate,
-    own_run,
-    published_run,
     shown,
 )
 from service.api.estimate.sentences import (
@@ -128,7 +128,7 @@ class EstimateResponse(Described):
     """The entry of `cost` that was judged: the cheapest on-demand one, else the cheapest."""
     warnings: list[StatementResponse]
     """Risks of the run on this machine, and assumptions of the estimate."""
-    evidence: list[dict[str, str]]
+    evidence: list[EvidenceResponse]
     """The measurement from which the rate follows, if there is one, and then the published runs nearest to the
     question."""
     nearest_changes: list[FitChangeResponse] | None
@@ -187,7 +187,7 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
         verdict=None if answer.verdict is None else answer.verdict.outcome,
         verdict_of=None if answer.verdict is None else VerdictResponse.of(answer.verdict, answer),
         warnings=[StatementResponse(warning.code, warning_text(warning)) for warning in answer.warnings],
-        evidence=[*own_run(answer.measured), *map(published_run, answer.evidence)],
+        evidence=evidence_of(answer.measured, answer.evidence),
         nearest_changes=None if changes is None else [_fit_change(change, cluster) for change in changes],
         largest_batch=answer.largest_batch,
         notes=_notes(body, answer),

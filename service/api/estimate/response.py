@@ -1,6 +1,6 @@
 """The `estimate` object of `POST /estimate` and of every choice."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import floor
 from typing import Annotated, Any, Literal, TypeVar
@@ -11,7 +11,7 @@ from service.api.http.fields import Described
 from service.api.http.figures import rounded
 from service.domain.band import Band
 from service.domain.evidence.named import NamedRate, Place
-from service.domain.evidence.published import Evidence
+from service.domain.evidence.published import Evidence, Nearness
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import Exact, Micros, number
 from service.domain.physics.estimate import MemoryNeed
@@ -147,6 +147,24 @@ class ModelledEstimateResponse(Described):
     """Which of `stack`, `gpu` and `model` no published run has; each widens the band."""
 
 
+@dataclass(slots=True)
+class EvidenceResponse(Described):
+    """A measurement or a published run on which an estimate rests, or which is near to the question."""
+
+    kind: Literal["measurement", "published_run"]
+    """`measurement`: a rate under the workload's name; `published_run`: a run of a model on GPUs."""
+    id: str
+    """Id of the measurement or of the published run, see `/measurements`."""
+    date: str
+    """The day of the measurement, or the year of the published run."""
+    source: str
+    """Id of the source of a published run, see `/sources`; for a measurement, who or what measured."""
+    nearness: Literal["same machine", "another machine"] | Nearness
+    """How near it is to the question: the machine of a measurement, the model and the GPU of a published run."""
+    measured: str
+    """The figure and the machine, in words."""
+
+
 def shown(value: Any) -> Any:
     """Returns a figure as a response has it: numbers and bands rounded, money in dollars; other values unchanged."""
     match value:
@@ -233,25 +251,21 @@ def _rounded_parts(parts: Mapping[str, float]) -> dict[str, float]:
     return {name: rounded(value) for name, value in parts.items() if value}
 
 
-def own_run(rate: NamedRate | None) -> Sequence[dict[str, str]]:
-    """Returns the measurement from which a rate follows as evidence; empty without a rate."""
-    if rate is None:
-        return ()
-    measurement = rate.evidence
-    return (
-        {
-            "kind": "measurement",
-            "id": measurement.id,
-            "date": measurement.measured_on.isoformat(),
-            "source": measurement.source,
-            "nearness": "same machine" if rate.basis == "measured" else "another machine",
-            "measured": f"{measurement.workload} on {Place(measurement.machine, measurement.nodes)}: "
-            f"{measurement.samples_per_second:,g} samples/s",
-        },
-    )
-
-
-def published_run(run: Evidence) -> dict[str, str]:
-    """Returns a published run as evidence of an estimate."""
+def evidence_of(rate: NamedRate | None, runs: Iterable[Evidence]) -> list[EvidenceResponse]:
+    """Returns the measurement from which a rate follows, if there is one, and then the published runs."""
+    own = [] if rate is None else [_own_run(rate)]
     names = ("id", "date", "source", "nearness", "measured")
-    return {"kind": "published_run", **shown_fields(run, *names)}
+    return [*own, *(EvidenceResponse(kind="published_run", **shown_fields(run, *names)) for run in runs)]
+
+
+def _own_run(rate: NamedRate) -> EvidenceResponse:
+    measurement = rate.evidence
+    place, per_second = Place(measurement.machine, measurement.nodes), measurement.samples_per_second
+    return EvidenceResponse(
+        kind="measurement",
+        id=measurement.id,
+        date=measurement.measured_on.isoformat(),
+        source=measurement.source,
+        nearness="same machine" if rate.basis == "measured" else "another machine",
+        measured=f"{measurement.workload} on {place}: {per_second:,g} samples/s",
+    )

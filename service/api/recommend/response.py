@@ -1,18 +1,15 @@
 """The answer of POST /recommend, rendered from the domain's values."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, with_config
 
 from service.api.catalog.instance_type import InstanceTypeResponse, PriceResponse
 from service.api.estimate.cost_response import CostResponse
-from service.api.estimate.response import (
-    like,
-    own_run,
-    published_run,
-)
+from service.api.estimate.response import EvidenceResponse, evidence_of, like
 from service.api.estimate.serving import PricedLoadResponse, priced_load
 from service.api.http.current import CatalogStamp, stamp
 from service.api.http.fields import BUILT_AT_FIRST_USE, Described, NoteResponse, StatementResponse
@@ -147,7 +144,7 @@ class ChoiceResponse(Described):
     availability: AvailabilityResponse
     warnings: list[StatementResponse]
     """Risks of the choice, and assumptions of its estimate."""
-    evidence: list[dict[str, str]]
+    evidence: list[EvidenceResponse]
     """The measurement from which the rate follows, if there is one, and then the published runs nearest to the
     question; empty if peaks rank."""
     tied_with: list[int]
@@ -296,7 +293,6 @@ DISCLAIMER = (
     "The ranking follows from the figures and sources that it names. It endorses no provider: measure your own "
     "workload before a long run."
 )
-NO_WORK: dict[str, Any] = {"cost": None, "serving": None, "spot": None, "evidence": []}
 AVAILABILITY = AvailabilityResponse(state="unknown", confidence=None, observed_on=None)
 
 
@@ -325,7 +321,7 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
     if isinstance(estimate, WorkEstimate):
         work = catalog.derive(_work, estimate, choice.offer_index, cache=catalog.outlooks)
     else:
-        work = NO_WORK | {"price": PriceResponse.of(offer), "estimate": estimate_response(estimate)}
+        work = _WorkFields(PriceResponse.of(offer), estimate_response(estimate))
     return ChoiceResponse(
         rank=choice.rank,
         provider=instance_type.provider,
@@ -348,21 +344,37 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
         warnings=[with_text(warning) for warning in choice.warnings],
         tied_with=list(choice.tied.ranks),
         pareto=choice.pareto,
-        **work,
+        price=work.price,
+        estimate=work.estimate,
+        cost=work.cost,
+        serving=work.serving,
+        spot=work.spot,
+        evidence=list(work.evidence),
     )
 
 
-def _work(catalog: Catalog, work: WorkEstimate, offer_index: int) -> dict[str, Any]:
+class _WorkFields(NamedTuple):
+    """The fields of a choice that depend on its offer and its work alone."""
+
+    price: PriceResponse
+    estimate: JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse
+    cost: CostResponse | None = None
+    serving: PricedLoadResponse | None = None
+    spot: SpotResponse | None = None
+    evidence: Sequence[EvidenceResponse] = ()
+
+
+def _work(catalog: Catalog, work: WorkEstimate, offer_index: int) -> _WorkFields:
     """Returns the fields of a choice that depend on its offer and its work alone; many answers share them."""
     offer = catalog.offers.offer(offer_index)
-    return {
-        "price": PriceResponse.of(offer),
-        "estimate": estimate_response(work),
-        "cost": CostResponse.of(work.bill, catalog.instance_types[offer.instance_type]),
-        "serving": priced_load(work.modelled, work.bill),
-        "spot": None if work.spot is None else spot_response(work.spot),
-        "evidence": [*own_run(work.measured), *map(published_run, work.evidence)],
-    }
+    return _WorkFields(
+        price=PriceResponse.of(offer),
+        estimate=estimate_response(work),
+        cost=CostResponse.of(work.bill, catalog.instance_types[offer.instance_type]),
+        serving=priced_load(work.modelled, work.bill),
+        spot=None if work.spot is None else spot_response(work.spot),
+        evidence=evidence_of(work.measured, work.evidence),
+    )
 
 
 def _specs(catalog: Catalog, index: int) -> InstanceTypeResponse:

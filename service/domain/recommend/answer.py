@@ -272,6 +272,20 @@ class Ties(NamedTuple):
 UNTIED = Ties()
 
 
+class OfferFigures(NamedTuple):
+    """The figures of a ranked offer that the basis of its ranking decides, as `RankedOffer` has them."""
+
+    speed: float | None
+    nodes: int
+    instances: int
+    precision: str | None = None
+    hours: float | None = None
+    usd: float | None = None
+    samples_per_usd: float | None = None
+    seconds_per_request: float | None = None
+    joules_per_sample: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class RankedOffer:
     """An offer in the order of the ranking."""
@@ -321,20 +335,20 @@ class RankedOffer:
         return None if of_machine is None else of_machine * self.machines
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Choice(RankedOffer):
     """A ranked offer with all that the answer says about it. Compared by identity, because answers share choices."""
 
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
-    estimate: WorkEstimate | PeakEstimate | None = None
+    estimate: WorkEstimate | PeakEstimate | None
     """None for a current machine that cannot run the job."""
-    code_change: str | None = None
+    code_change: str | None
     """The change that code written for CUDA needs; None if it needs none."""
-    host: HostNeeds = field(default_factory=lambda: HostNeeds(None, None, None))
-    reasons: tuple[Statement[ReasonCode], ...] = ()
-    warnings: tuple[Statement[WarningCode], ...] = ()
+    host: HostNeeds
+    reasons: tuple[Statement[ReasonCode], ...]
+    warnings: tuple[Statement[WarningCode], ...]
     comparison: CurrentComparison | None = None
 
 

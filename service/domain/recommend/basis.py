@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from service.domain.catalog.offer import SPOT
 from service.domain.catalog.reference import fee_of
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job
-from service.domain.recommend.answer import UNTIED, Limits, Question, RankedOffer, Ties
+from service.domain.recommend.answer import UNTIED, Limits, OfferFigures, Question, RankedOffer, Ties
 from service.domain.recommend.fleet import (
     FleetEstimate,
     estimate_by_name,
@@ -77,13 +76,13 @@ class PeakBasis:
         figures, incomplete = self._figures_of(candidates, catalog)
         return rank(candidates, self.objective, figures, incomplete, None, catalog)
 
-    def figures_at(self, ranked: Ranked, row: int, catalog: Catalog) -> dict[str, Any]:
-        """Returns the fields of `RankedOffer` that peaks decide."""
+    def figures_at(self, ranked: Ranked, row: int, catalog: Catalog) -> OfferFigures:
+        """Returns the figures of an offer that peaks decide."""
         index = int(ranked.instance_type[row])
         precision, peak = self.peaks.assumed[index]
         share, machines = self._share_of_runs(catalog.instance_types[index])
         speed = None if peak is None else peak * self.nodes * share
-        return {"precision": precision, "speed": speed, "nodes": self.nodes, "instances": int(machines)}
+        return OfferFigures(speed, self.nodes, int(machines), precision)
 
     def uncertain(self, _ranked: Ranked, scores: Sequence[float], _catalog: Catalog) -> list[Uncertain]:
         """Returns the first scores with the uncertainty of peaks."""
@@ -181,24 +180,21 @@ class PlanBasis:
         plans = plans_of(self.planner, candidates, catalog)
         return rank(candidates, self.objective, plans.figures, plans.incomplete, plans, catalog)
 
-    def figures_at(self, ranked: Ranked, row: int, _catalog: Catalog) -> dict[str, Any]:
-        """Returns the fields of `RankedOffer` that the plan of a candidate decides."""
+    def figures_at(self, ranked: Ranked, row: int, _catalog: Catalog) -> OfferFigures:
+        """Returns the figures of an offer that the plan of a candidate decides."""
         plans, candidate = ranked.plans, int(ranked.candidate[row])
         assert plans is not None
-        columns = {
-            "speed": plans.rate,
-            "hours": plans.hours,
-            "usd": plans.figures.usd,
-            "seconds_per_request": plans.seconds_per_request,
-        }
-        figures = {name: known(float(column[candidate])) for name, column in columns.items()}
-        usd, speed = figures["usd"], figures["speed"]
-        return figures | {
-            "nodes": int(plans.nodes[candidate]),
-            "instances": int(plans.instances[candidate]),
-            "samples_per_usd": float(plans.figures.samples[candidate]) / usd if usd else None,
-            "joules_per_sample": known(float(plans.figures.watts[candidate]) / speed) if speed else None,
-        }
+        speed, usd = known(float(plans.rate[candidate])), known(float(plans.figures.usd[candidate]))
+        return OfferFigures(
+            speed=speed,
+            nodes=int(plans.nodes[candidate]),
+            instances=int(plans.instances[candidate]),
+            hours=known(float(plans.hours[candidate])),
+            usd=usd,
+            samples_per_usd=float(plans.figures.samples[candidate]) / usd if usd else None,
+            seconds_per_request=known(float(plans.seconds_per_request[candidate])),
+            joules_per_sample=known(float(plans.figures.watts[candidate]) / speed) if speed else None,
+        )
 
     def uncertain(self, ranked: Ranked, scores: Sequence[float], catalog: Catalog) -> list[Uncertain]:
         """Returns the first scores with the uncertainty of their estimates."""
@@ -316,5 +312,5 @@ def ranked_offer(
         service_fee=fee_of(catalog.reference.fees, instance_type, basis.managed_service, catalog.day),
         tied=tied,
         pareto=pareto,
-        **basis.figures_at(ranked, row, catalog),
+        **basis.figures_at(ranked, row, catalog)._asdict(),
     )

@@ -41,6 +41,14 @@ def test_no_example_is_left_over() -> None:
     assert set(FOLDER.iterdir()) == {example.path for example in EXAMPLES}
 
 
+@pytest.mark.parametrize("answer", ["EstimateResponse", "ChoiceResponse"])
+def test_evidence_has_a_schema(answer: str) -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    assert schemas[answer]["properties"]["evidence"]["items"] == {"$ref": "#/components/schemas/EvidenceResponse"}
+    kinds = schemas["EvidenceResponse"]["properties"]["kind"]["enum"]
+    assert kinds == ["measurement", "published_run"]
+
+
 def good_answer(operation: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = next(
         answer for status, answer in operation["responses"].items() if status in ("200", "201")

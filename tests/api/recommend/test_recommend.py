@@ -62,7 +62,7 @@ def test_a_price_without_a_region_is_no_match_and_says_how_to_admit_it(client: T
     answer = post_recommend(client, body)
     rejection = next(each for each in answer["rejections"] if each["code"] == "region_unknown")
     assert (answer["choices"], rejection["ground"]) == ([], "data")
-    assert rejection["text"].startswith("Its prices name no region, or one whose country is unknown")
+    assert rejection["text"].startswith("Its prices name no region, or a region of unknown country, so it is not known")
     assert rejection["relax"]["to"] == {"allow_unknown_region": True}
     admitted = post_recommend(client, relaxed(body, rejection["relax"]["to"]))
     assert admitted["counts"]["admitted"] == rejection["only_this"] == rejection["relax"]["admits"] > 10
