@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from service.accuracy.direct import Case, also_fitted, case_of, fit_all
 from service.accuracy.report import coverage_lines, score_lines
 from service.accuracy.rows import UnansweredRun, counted_rows, question_of
-from service.accuracy.scoring import SPLITS, ScoredAnswer, fold_of
+from service.accuracy.scoring import FOLDS, SPLITS, ScoredAnswer, fold_of
 from service.domain.band import Band
 from service.domain.calibration.calibration import calibration_of
 from service.domain.calibration.coefficients import Coefficient, Coefficients
@@ -22,8 +22,6 @@ from service.domain.calibration.step_kinds import MEMORY
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import better_gpus
 from service.domain.errors import QuestionError
-
-FOLDS = 5
 
 
 def calibrate(table: Path, catalog: Catalog, write: Path | None) -> str:
@@ -69,7 +67,7 @@ def _cases_of(table: Path, catalog: Catalog) -> tuple[list[Case], Counter[str]]:
 def _left_out(cases: Sequence[Case], split: str, better: Better) -> Iterator[tuple[Case, Coefficients]]:
     """Yields each case with coefficients that were fitted without the fold of the case."""
     # Rows of one source, machine or model are in one fold, because they would predict each other.
-    fold = [fold_of(case.question.row, split, FOLDS) for case in cases]
+    fold = [fold_of(case.question.row, split) for case in cases]
     for out in range(FOLDS):
         fitted = fit_all([case for case, index in zip(cases, fold, strict=True) if index != out], better)
         coefficients = calibration_of(fitted).coefficients

@@ -242,7 +242,11 @@ SPLITS: dict[str, Callable[[Row], str]] = {
 """Rows with an equal value are left out together."""
 
 
-def fold_of(row: Row, split: str, folds: int) -> int:
-    """Returns a number below `folds` that is the same for all rows with an equal value."""
+FOLDS = 5
+"""Parts into which runs are divided, each of which is left out once."""
+
+
+def fold_of(row: Row, split: str) -> int:
+    """Returns a number below `FOLDS` that is the same for all rows with an equal value."""
     # Python's own hash of a text would differ between processes.
-    return int.from_bytes(sha256(SPLITS[split](row).encode()).digest()[:4], "big") % folds
+    return int.from_bytes(sha256(SPLITS[split](row).encode()).digest()[:4], "big") % FOLDS

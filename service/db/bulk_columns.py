@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Column, ColumnElement, Connection, String, Table, cast, func, literal, select
 
 from service.db.errors import DatabaseUnusable
+from service.domain.catalog.offer import UNKNOWN
 
 READ_AT_ONCE = 20_000
 """Number of ids that are read at a time, which limits the memory for the texts."""
@@ -25,15 +26,13 @@ Codes = Mapping[str, int]
 """The number that stands for each text of a column; the empty text is null."""
 
 
-def read_columns(
-    connection: Connection, table: Table, codes: Mapping[str, Codes | None], null: int
-) -> dict[str, Numbers]:
+def read_columns(connection: Connection, table: Table, codes: Mapping[str, Codes | None]) -> dict[str, Numbers]:
     """Returns the named columns in one common, arbitrary order of rows.
 
     A column with codes is returned as the codes of its texts; a column without codes must hold whole numbers, and
-    `null` replaces null. Raises `DatabaseUnusable` if a text contains the separator.
+    `UNKNOWN` replaces null. Raises `DatabaseUnusable` if a text contains the separator.
     """
-    nulls = {name: str(null) if codes[name] is None else "" for name in codes}
+    nulls = {name: str(UNKNOWN) if codes[name] is None else "" for name in codes}
     texts = select(func.count(), *(_joined(table.c[name], nulls[name]) for name in codes))
     parts: dict[str, list[Numbers]] = {name: [np.zeros(0, np.int64)] for name in codes}
     first = connection.execute(select(func.min(table.c.id))).scalar()

@@ -80,7 +80,6 @@ def read_offers(
             "currency": vocabulary,
             "term": terms,
         },
-        UNKNOWN,
     )
     # An array that is indexed by database id maps 200,000 offers in one step.
     type_index = np.zeros(max(index_of, default=0) + 1, np.int64)
@@ -121,7 +120,6 @@ def read_prices(
             "source": vocabulary,
             "note": vocabulary,
         },
-        UNKNOWN,
     )
     # The order of rows in a table differs between databases; in the columns, it has to be by offer and time.
     offer_by_id = np.argsort(offer_ids)

@@ -301,7 +301,7 @@ def get_similar(provider: Name, name: Name, query: Annotated[SimilarRequest, Que
     """The nearest types by GPU memory, peak rates, host and network, and what each gains or loses."""
     catalog = catalog_on(live, query)
     index = _index_of(provider, name, catalog)
-    nearest = similar_types(catalog, index, RENTED, query.limit)
+    nearest = similar_types(catalog, index, query.limit)
     items = [
         SimilarInstanceResponse.like(similar, instance=instance_response(catalog, similar.index)) for similar in nearest
     ]

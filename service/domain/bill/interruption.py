@@ -49,12 +49,12 @@ class Checkpoints(NamedTuple):
 # The formulas take floats or columns
 
 
-def gang_rate(per_hour: float, nodes: Number, lost_together: Number = 0.0) -> Any:
-    """Returns interruptions per hour of a gang that stops as soon as one of its nodes does.
+def gang_factor(nodes: Number, lost_together: Number = 0.0) -> Any:
+    """Returns the interruptions of a gang, which stops as soon as one of its nodes does, per interruption of a node.
 
-    rate x (together + (1 - together) x nodes): independent nodes add up, and nodes that are lost together count once.
+    together + (1 - together) x nodes: independent nodes add up, and nodes that are lost together count once.
     """
-    return per_hour * (lost_together + (1.0 - lost_together) * nodes)
+    return lost_together + (1.0 - lost_together) * nodes
 
 
 def young_interval(save_seconds: float, mean_seconds: Number) -> Any:
@@ -148,7 +148,7 @@ def expect(
     hours: Band, per_hour: Band, checkpoints: Checkpoints, available_share: float | None = None,
     basis: str = "given", source: str | None = None,
 ) -> Expectation | Unknown:  # fmt: skip
-    """Returns the expectation for uninterrupted hours on a gang with a rate of interruptions (see `gang_rate`).
+    """Returns the expectation for uninterrupted hours on a gang with a rate of interruptions (see `gang_factor`).
 
     The interval is chosen once, at the likely figures, because nothing better is known before the run. The result is
     `Unknown` where the mean or the high end reaches `LONGEST_STRETCH`.
@@ -181,7 +181,7 @@ def expect_by_prior(
     """Returns the expectation for uninterrupted hours on a gang of nodes, with the interruption prior of its market."""
     if isinstance(prior, Unknown):
         return prior
-    per_hour = prior.per_hour.times(gang_rate(1.0, nodes, prior.lost_together))
+    per_hour = prior.per_hour.times(gang_factor(nodes, prior.lost_together))
     return expect(hours, per_hour, checkpoints, prior.available_share, "prior", prior.source)
 
 
@@ -274,7 +274,7 @@ def expected(hours: Floats, hours_high: Floats, nodes: Floats, rates: Rates, che
     """
     known = np.flatnonzero(~np.isnan(rates.likely + rates.lost_together))
     paid, paid_high, some = hours.copy(), hours_high.copy(), taken(rates, known)
-    gang = gang_rate(1.0, nodes[..., known], some.lost_together)
+    gang = gang_factor(nodes[..., known], some.lost_together)
     likely, high = some.likely * gang, some.high * gang
     interval = interval_of(checkpoints, hours[..., known] * SECONDS_AN_HOUR, likely)
     paid[..., known] = hours_with_luck(hours[..., known], interval, checkpoints, likely, 0.0)

@@ -154,9 +154,7 @@ def zones_with_prices(offers: OfferColumns) -> dict[str, str | None]:
     }
 
 
-def resolve_zones(
-    names: Iterable[str], zones: Mapping[str, str | None], regions: Iterable[Region], field: str = "zone"
-) -> tuple[str, ...]:
+def resolve_zones(names: Iterable[str], zones: Mapping[str, str | None], regions: Iterable[Region]) -> tuple[str, ...]:
     """Returns the zones with these ids, of `zones` with their regions.
 
     Raises `UnknownName`; for the id of a region, alone or with a letter as in `us-east-1a`, with the zones there.
@@ -167,7 +165,7 @@ def resolve_zones(
         region = ids.get(name.lower() if is_region or in_region is None else in_region[1])
         near = tuple(sorted(zone for zone, its_region in zones.items() if its_region == region))
         if region is None or any(zone.startswith(region) for zone in near):
-            resolved += resolve("zone with prices of its own", (name,), zones, field)
+            resolved += resolve("zone with prices of its own", (name,), zones, "zone")
             continue
         if is_region:
             sentence = f"'{name}' is a region, and no zone."
@@ -175,7 +173,7 @@ def resolve_zones(
             sentence = f"Zones of {region} go by their ids, because the letter of a zone differs between accounts."
         else:
             sentence = f"No price is known for '{name}' alone: name its region, {region}."
-        raise UnknownName(with_near(sentence, near), field=field, near=near)
+        raise UnknownName(with_near(sentence, near), field="zone", near=near)
     return tuple(dict.fromkeys(resolved))
 
 

@@ -1,12 +1,12 @@
 """Instance types that are similar to a given one, and which figures a move to them raises or lowers."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from service.domain.arrays import Floats
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import RENTED
 
 FIGURES = (
     "gpu_count", "gpu_memory_gb", "total_gpu_memory_gb", "memory_bandwidth_gb_per_second", "vcpus", "memory_gib",
@@ -45,8 +45,8 @@ class Similar:
     precisions_lost: tuple[str, ...]
 
 
-def similar_types(catalog: Catalog, index: int, lifecycles: Sequence[str], limit: int) -> list[Similar]:
-    """Returns up to `limit` types in these lifecycle states, the nearest first, without the type itself.
+def similar_types(catalog: Catalog, index: int, limit: int) -> list[Similar]:
+    """Returns up to `limit` types that some customers can rent, the nearest first, without the type itself.
 
     The distance is the root mean square, over all figures, of the logarithm of the ratio of a figure.
     """
@@ -61,7 +61,7 @@ def similar_types(catalog: Catalog, index: int, lifecycles: Sequence[str], limit
         same = (column == column[index]) | (np.isnan(column) & np.isnan(column[index]))
         squares += np.where(same, 0.0, np.where(np.isfinite(apart), apart, UNKNOWN_APART)) ** 2
     distance = np.sqrt(squares / len(columns))
-    eligible = catalog.columns.words["lifecycle"].among(lifecycles)
+    eligible = catalog.columns.words["lifecycle"].among(RENTED)
     eligible[index] = False
     nearest = sorted(np.flatnonzero(eligible).tolist(), key=lambda other: (float(distance[other]), other))[:limit]
     return [_compared(catalog, columns, index, other, float(distance[other])) for other in nearest]

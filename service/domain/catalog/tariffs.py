@@ -1,7 +1,7 @@
 """Terms of sellers besides the hourly price: rounding of time, commitments, storage, and data that is sent."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
@@ -233,9 +233,9 @@ def storage_price_of(
     return Unknown(f"The price of {storage_class} at {_location(provider, region)} is not known.")
 
 
-def storage_classes(prices: Sequence[StoragePrice], provider: str | None = None) -> tuple[str, ...]:
-    """Returns the known storage classes, of one provider or of all."""
-    return tuple(sorted({price.storage_class for price in prices if provider in (None, price.provider)}))
+def storage_classes(prices: Iterable[StoragePrice]) -> tuple[str, ...]:
+    """Returns the storage classes of some prices, by name."""
+    return tuple(sorted({price.storage_class for price in prices}))
 
 
 def transfer_prices_of(

@@ -64,11 +64,12 @@ def numbers(config: Config, key: str) -> list[int]:
 # Images whose size halves from stage to stage
 
 
-def _stages(config: Config, key: str, widths: Sequence[int]) -> list[tuple[int, int, int]]:
+def _stages(config: Config, widths: Sequence[int]) -> list[tuple[int, int, int]]:
     """Returns the layers, the width and the tokens of each stage, of which each has a quarter of the tokens."""
-    layers, side = numbers(config, key), (number(config, "image_size") or 224) // (number(config, "patch_size") or 4)
+    layers = numbers(config, "depths")
+    side = (number(config, "image_size") or 224) // (number(config, "patch_size") or 4)
     if len(layers) != len(widths):
-        raise ImpossibleModel(f"{key} and the widths of the stages differ in length.", field="huggingface_config")
+        raise ImpossibleModel("depths and the widths of the stages differ in length.", field="huggingface_config")
     return [
         (count, width, (side >> stage) ** 2) for stage, (count, width) in enumerate(zip(layers, widths, strict=True))
     ]
@@ -78,7 +79,7 @@ def _swin(config: Config, name: str) -> Model:
     """Reads Swin (Liu et al. 2021, 2103.14030): attention in windows of an image; four patches merge between stages."""
     (first,) = dimensions(config, "embed_dim")
     window, ratio = number(config, "window_size") or 7, number(config, "mlp_ratio") or 4
-    stages = _stages(config, "depths", [first << stage for stage in range(len(numbers(config, "depths")))])
+    stages = _stages(config, [first << stage for stage in range(len(numbers(config, "depths")))])
     layer = 4 + 2 * ratio
     weights = [count * layer * width * width for count, width, _ in stages]
     merging = [2 * width * width for _, width, _ in stages[1:]]
@@ -91,7 +92,7 @@ def _swin(config: Config, name: str) -> Model:
 def _convnext(config: Config, name: str) -> Model:
     """Reads ConvNeXt (Liu et al. 2022, 2201.03545): convolutions of 7 x 7 by channel, and FFNs four times as wide."""
     widths = numbers(config, "hidden_sizes")
-    stages = _stages(config, "depths", widths)
+    stages = _stages(config, widths)
     weights = [count * (49 * width + 8 * width * width) for count, width, _ in stages]
     merging = [4 * before * width for before, width in pairwise(widths)]
     return _network(name, "cnn", _of_stages(config, stages, (weights, merging, 0), 6, 3), _image_of(config))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask, either, taken
 from service.domain.bill.charges import Charges, charges_of
-from service.domain.bill.interruption import NO_PRIOR, Checkpoints, Expected, Rates, expected, gang_rate, spot_rates
+from service.domain.bill.interruption import NO_PRIOR, Checkpoints, Expected, Rates, expected, gang_factor, spot_rates
 from service.domain.bill.run import ONE_MACHINE, Run
 from service.domain.bill.unit_costs import MILLION
 from service.domain.catalog.catalog import Catalog, premiums_of
@@ -344,7 +344,7 @@ def _options_of_amount(planner: Planner, single: SingleInstance, charges: Charge
         hours = run.elapsed_high
         limited_usd = price * single.price_high * charges.of_machines(run.paid_high) + charges.of_data(hours, machines)
     ends = single.works & np.isfinite(run.paid) & np.isfinite(run.paid_high)
-    per_hour = rates.likely * gang_rate(1.0, single.nodes, rates.lost_together) * instances
+    per_hour = rates.likely * gang_factor(single.nodes, rates.lost_together) * instances
     work = single.likely * single.hours
     figures = replace(
         options.figures,

@@ -23,7 +23,7 @@ from service.domain.bill.interruption import (
     expect_by_prior,
     expected,
     expected_seconds,
-    gang_rate,
+    gang_factor,
     interval_of,
     young_interval,
 )
@@ -54,7 +54,7 @@ def test_example_b_a_spot_machine() -> None:
 
 
 def test_example_b_as_a_gang_of_eight() -> None:
-    per_hour = gang_rate(1 / 8, 8)
+    per_hour = 1 / 8 * gang_factor(8)
     assert per_hour == 1.0
     interval = young_interval(30, HOUR)
     assert f"{interval:.0f}" == "465"
@@ -141,9 +141,9 @@ def test_nothing_to_do_takes_no_time() -> None:
 
 
 def test_nodes_that_are_lost_together_count_once() -> None:
-    assert gang_rate(0.2, 8, lost_together=1.0) == pytest.approx(0.2)
-    assert gang_rate(0.2, 1, lost_together=0.3) == pytest.approx(0.2)
-    assert gang_rate(0.2, 8, lost_together=0.5) == pytest.approx(0.9)
+    assert 0.2 * gang_factor(8, lost_together=1.0) == pytest.approx(0.2)
+    assert 0.2 * gang_factor(1, lost_together=0.3) == pytest.approx(0.2)
+    assert 0.2 * gang_factor(8, lost_together=0.5) == pytest.approx(0.9)
 
 
 @given(st.floats(1, 200), st.floats(0.2, 0.95), st.sampled_from([0.0, 0.5, 20.0]))
@@ -219,7 +219,7 @@ def test_it_equals_the_formulas_of_one_run(
     rates = Rates(same * rate, same * rate * times, same * together, same * available)
     found = expected(hours, hours * spread, nodes, rates, saves)
     for place, (work, wider, count) in enumerate(runs):
-        per_hour = Band(rate / times, rate, rate * times).times(gang_rate(1.0, count, together))
+        per_hour = Band(rate / times, rate, rate * times).times(gang_factor(count, together))
         alone = expect(Band(work, work, work * wider), per_hour, saves, available)
         paid = found.paid[place], found.paid_high[place]
         if isinstance(alone, Unknown):

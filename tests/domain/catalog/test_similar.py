@@ -12,7 +12,7 @@ A100_RATES = rate("fp32", "native", 19.5), rate("bf16", "accelerated", 312.0)
 
 def similar(*others: InstanceType, limit: int = 10) -> dict[str, Similar]:
     known = catalog(instance_types=[HERE, *others])
-    found = similar_types(known, known.index_of[HERE.id], ["available"], limit)
+    found = similar_types(known, known.index_of[HERE.id], limit)
     return {known.instance_types[each.index].name: each for each in found}
 
 

@@ -73,7 +73,7 @@ def test_a_region_of_its_own_stands_before_all_regions_and_the_newest_day_before
 def test_the_known_classes_are_listed() -> None:
     prices = [stored_at(), stored_at(storage_class="s3-standard"), stored_at(provider="gcp", storage_class="pd-ssd")]
     assert storage_classes(prices) == ("gp3", "pd-ssd", "s3-standard")
-    assert storage_classes(prices, "gcp") == ("pd-ssd",)
+    assert storage_classes(price for price in prices if price.provider == "gcp") == ("pd-ssd",)
 
 
 @pytest.mark.parametrize(
