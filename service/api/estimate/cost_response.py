@@ -316,6 +316,8 @@ class VerdictResponse(Described):
         """Returns the answer in one sentence, with the figures of the bill that it rests on."""
         entry = answer.verdict_on
         offer = None if entry is None or entry.option is None else entry.option.offer
+        # An entry without an offer is a described machine, whose hours count as on demand.
+        without_offer = None if entry is None else "on_demand"
         month = None
         if entry is not None and entry.usd is None and entry.month is not None and answer.served is not None:
             month = month_text(entry)
@@ -323,7 +325,7 @@ class VerdictResponse(Described):
             sentence=verdict_text(verdict, month),
             usd=shown(verdict.usd),
             change_percent=rounded(verdict.change_percent),
-            market=offer.market if offer is not None else None if entry is None else "on_demand",
+            market=without_offer if offer is None else offer.market,
             **shown_fields(offer, "term", "region"),
         )
 

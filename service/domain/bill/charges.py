@@ -30,6 +30,15 @@ class DataCost(NamedTuple):
     """1 where a price is unknown, else 0."""
 
 
+COST_OF_STORED_DATA = {
+    (False, False): "per_hour",
+    (False, True): "once",
+    (True, False): "per_machine_hour",
+    (True, True): "once_per_machine",
+}
+"""The field of `DataCost` by whether each machine has its own storage, and whether the data has hours of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Charges:
     """The terms of sellers for a run, one entry per candidate. An unknown charge is 0, so sums are lower bounds."""
@@ -159,18 +168,18 @@ def _data_cost(
     sent: tuple[TransferredData, ...],
 ) -> DataCost:  # fmt: skip
     storage, transfer = data_prices(catalog.reference, provider, region, stored, sent, catalog.day)
-    cost = [0.0] * len(DataCost._fields)
+    cost = dict.fromkeys(DataCost._fields, 0.0)
     for data, price in zip(stored, storage, strict=True):
         if isinstance(price, Unknown):
-            cost[-1] = 1.0
+            cost["unknown"] = 1.0
             continue
         hours = Exact.same(1 if data.hours is None else data.hours)
-        column = 2 * (price.kind == "block") + (data.hours is not None)
-        cost[column] += price.cost(data.gib, hours, machines=1).likely
+        field = COST_OF_STORED_DATA[price.kind == "block", data.hours is not None]
+        cost[field] += price.cost(data.gib, hours, machines=1).likely
     for sending, tiers in zip(sent, transfer, strict=True):
         usd = tiers if isinstance(tiers, Unknown) else transfer_cost(tiers, sending.gb, sending.already_gb)
         if isinstance(usd, Unknown):
-            cost[-1] = 1.0
+            cost["unknown"] = 1.0
         else:
-            cost[1] += usd.likely
-    return DataCost(*cost)
+            cost["once"] += usd.likely
+    return DataCost(**cost)

@@ -366,10 +366,8 @@ def _elsewhere(question: EstimateQuestion, bills: Sequence[MarketBill], catalog:
     if cluster is None:
         return ()
     plain = next((bill for bill in bills if bill.on_demand), None)
-    own = None if plain is None or plain.usd_micros_per_hour is None else plain.usd_micros_per_hour / 1e6
+    micros = None if plain is None else plain.usd_micros_per_hour
+    own = micros / 1e6 / cluster.gpus_per_node if micros else None
     besides = None if instance_type is None else instance_type.id
     hours = cheapest_gpu_hours(catalog, cluster.gpu.id, besides, in_cluster=cluster.nodes > 1)
-    return tuple(
-        Elsewhere(hour, 100 - hour.usd_per_gpu_hour / (own / cluster.gpus_per_node) * 100 if own else None)
-        for hour in hours
-    )
+    return tuple(Elsewhere(hour, 100 - hour.usd_per_gpu_hour / own * 100 if own else None) for hour in hours)

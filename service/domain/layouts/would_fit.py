@@ -74,7 +74,9 @@ def largest_batch(calibration: Calibration, config: TrainingConfig, cluster: Clu
         return estimate is not None and estimate.fits_surely
 
     # Doubled until it does not fit, then narrowed down to the last batch that does.
-    above = next(1 << power for power in range(MOST_DOUBLINGS + 1) if power == MOST_DOUBLINGS or not fits(1 << power))
+    above = 1
+    while above < 1 << MOST_DOUBLINGS and fits(above):
+        above *= 2
     return bisect_left(range(above // 2 + 1, above), x=True, key=lambda batch: not fits(batch)) + above // 2
 
 

@@ -55,17 +55,17 @@ Its second argument is the types that do not run the job now."""
 class Blockers(NamedTuple):
     """Instance types that cannot run the job on any number of nodes, grouped by the first reason."""
 
-    gpu: TypeSet
-    figures: TypeSet
+    gpu: TypeSet = 0
+    figures: TypeSet = 0
     """Types whose GPU lacks a figure that estimates need."""
-    precision: TypeSet
-    layout: TypeSet
+    precision: TypeSet = 0
+    layout: TypeSet = 0
     """Types over whose GPUs no layout divides the batch, or none with its fixed parts divides the job."""
-    gpu_memory: TypeSet
-    kv_cache: TypeSet
+    gpu_memory: TypeSet = 0
+    kv_cache: TypeSet = 0
     """Types that hold the weights, but not the cache of a single request."""
-    host_memory: TypeSet
-    concurrency: TypeSet
+    host_memory: TypeSet = 0
+    concurrency: TypeSet = 0
     """Types that hold the job, but run fewer requests at once than it asks for."""
 
     @classmethod
@@ -526,7 +526,7 @@ def _estimate_by_name(
     if counts[0] == 1:
         _fill(options[0], rates, work)
     of_one = {(index, 1): rate for index, rate in rates.items()}
-    return FleetEstimate(work, counts, options, (), Blockers(0, 0, 0, 0, 0, 0, 0, 0), of_one)
+    return FleetEstimate(work, counts, options, (), Blockers(), of_one)
 
 
 def _fill(columns: EstimateColumns, rates: Mapping[int, NamedRate], work: NamedWork) -> None:

@@ -157,9 +157,11 @@ def _leading(
 ) -> _Leading:
     types, limit, priors = admitted.types, question.limit, applying_priors(question, catalog)
     if not (question.per_offer or question.diversify):
+        asked = (question.work, basis, admitted, priors, limit)
+        if limit > MOST_KEPT:
+            return _best_types(catalog, *asked)
         # Cached, because many questions differ only in limits and admit the same offers.
-        best, kept = (question.work, basis, admitted, priors, limit), limit <= MOST_KEPT
-        return catalog.derive(_best_types, *best, cache=catalog.outlooks) if kept else _best_types(catalog, *best)
+        return catalog.derive(_best_types, *asked, cache=catalog.outlooks)
     offers = passing_offers(constraints.of_offers, types, constraints.max_usd_per_hour, catalog)
     ranked = rank_by(basis, offers, catalog).keeping_limits()
     if question.diversify:

@@ -34,8 +34,9 @@ def fetch(get: Get, _part: str) -> Iterator[bytes]:
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
     """Returns a listing with the median price for each market, hardware and place, and one for each unusable offer."""
     offers = items_of(object_of(bodies[0], "offers")["offers"], "offers")
-    unusable = [listing for offer in offers if (listing := _refused(offer))]
-    return Content(listings=[*unusable, *_medians(offers)])
+    refused = [_refused(offer) for offer in offers]
+    usable = [offer for offer, listing in zip(offers, refused, strict=True) if listing is None]
+    return Content(listings=[*filter(None, refused), *_medians(usable)])
 
 
 def _count(offer: dict[str, Any]) -> float:
@@ -64,7 +65,7 @@ def _medians(offers: Sequence[dict[str, Any]]) -> Iterator[Listing]:
     for offer in offers:
         for market, column in COLUMNS:
             price, reason = price_in(offer.get(column))
-            if price is not None and reason is None and _refused(offer) is None:
+            if price is not None and reason is None:
                 prices[market, _name(offer), vast_place(str(offer["geolocation"]))].append(price)
                 memory = number_in(offer.get("gpu_ram"))
                 hardware[_name(offer)] = Specification(
