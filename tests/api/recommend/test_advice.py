@@ -264,7 +264,7 @@ def test_nodes_without_a_fast_network_warn(client: TestClient) -> None:
     job = {"model": "llama-3.1-8b", "method": "lora", "as_of": "2024-06-01"}
     slow = ask(client, "training", {"instance": ["g5.4xlarge"], "min_nodes": 2, "max_nodes": 2}, **job)
     fast = ask(client, "training", {"instance": ["p4d.24xlarge"], "min_nodes": 2, "max_nodes": 2}, **job)
-    assert "25 Gbps without RDMA" in warnings(slow["choices"][0])["slow_network"]
+    assert "10 Gbps without RDMA" in warnings(slow["choices"][0])["slow_network"]
     assert "slow_network" not in warnings(fast["choices"][0])
 
 
