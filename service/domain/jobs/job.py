@@ -345,7 +345,7 @@ def output_length(job: Job) -> float:
 
 
 def assumed_lengths(job: Job) -> dict[str, float]:
-    """Returns the tokens of `input` and `output` of inference that are assumed: neither stated nor fixed by the model."""
+    """Returns the tokens of `input` and `output` of inference that are assumed, if not stated or fixed."""
     model = job.model
     if job.task != "inference" or model.transformer is None:
         return {}
