@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from service.domain.band import Band
-from service.domain.bill.interruption import Checkpoints, expect_by_prior
+from service.domain.bill.interruption import Checkpoints, expect_by_prior, saving_band
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.tariffs import InterruptionPrior, prior_of
@@ -137,7 +137,8 @@ def plan_on_offer(
         return PlainPlan(nodes, count, rate, hours, hours, price, price, price, hours)
     share = estimate.hours / instances
     undisturbed = Band(share * estimate.likely / estimate.high, share, share * estimate.likely / estimate.low)
-    paid = elapsed = undisturbed
+    saving = saving_band(undisturbed, checkpoints)
+    paid = elapsed = Band(*(getattr(undisturbed, end) + getattr(saving, end) for end in ("low", "likely", "high")))
     if market == "spot":
         gpu = None if instance_type.gpu is None else instance_type.gpu.id
         prior = prior_of(catalog.reference.interruption_priors, instance_type.provider, "spot", gpu, catalog.day)

@@ -35,8 +35,8 @@ class CostPartResponse(Described):
     """One part of the bill. The parts add up exactly to the total, to a millionth, in both currencies."""
 
     name: PartName
-    """The kind of charge; there is one part `storage` for each entry of the request's `storage`, and one `transfer` for
-    each destination of data."""
+    """The kind of charge. `checkpoints` is the time to write checkpoints at the interval of the request. There is one
+    part `storage` for each entry of the request's `storage`, and one `transfer` for each destination of data."""
     usd: MoneyResponse | None
     """Dollars; null: unknown, and `reason` says why. `low`, `likely` and `high` are parts of those of the total;
     rounding up can add more to the likely hours than to longer ones."""
@@ -233,7 +233,7 @@ class CostResponse(Described):
     price: PriceUsedResponse
     """The price of one machine that the bill uses."""
     hours: BandResponse | None
-    """Hours that each machine is in use: work, interruptions, set-up and idle time."""
+    """Hours that each machine is in use: work, checkpoints, interruptions, set-up and idle time."""
     billed_hours: BandResponse | None
     """Hours that are paid for each machine."""
     elapsed_hours: BandResponse | None

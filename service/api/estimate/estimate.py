@@ -32,7 +32,7 @@ from service.api.http.examples import ESTIMATES
 from service.api.http.fields import BUILT_AT_FIRST_USE, Described, StatementResponse
 from service.api.http.figures import rounded
 from service.api.http.query import refuse_query
-from service.api.workload.checkpoints import assumed_of
+from service.api.workload.checkpoints import assumed_of, unused_of
 from service.db.live_catalog import PinnedCatalog
 from service.domain.bill.estimate import EstimateAnswer, estimate
 from service.domain.bill.market_bills import WITHOUT_DATA
@@ -234,11 +234,14 @@ def _lacks_work_of_hours(body: EstimateRequest, estimate: JobEstimate | None) ->
 def _notes(body: EstimateRequest, answer: EstimateAnswer) -> list[str]:
     notes = [OWN_MACHINE] if answer.question.instance_type is None else []
     notes += [] if answer.measured is None else [answer.measured.text]
-    assumed = assumed_of(body.checkpoint_of(body.workload), body.workload)
+    checkpoint = body.checkpoint_of(body.workload)
+    assumed = assumed_of(checkpoint, body.workload)
     notes += [NO_WORK_IN_HOURS] if _lacks_work_of_hours(body, answer.job) else []
     notes += [COMMITMENT_UNUSED] if answer.holds_unused_commitments else []
     notes += [NOTHING_SENT] if body.data_transfer_already_gb and not body.data_transfer_out_gb else []
     notes += [WITHOUT_DATA] if answer.served is not None and answer.question.run.has_data else []
     billed = [bill.option for bill in answer.bills if bill.bill is not None]
     at_spot = any(option is not None and option.offer.market == "spot" for option in billed)
+    unused = unused_of(checkpoint, answer.question.checkpoints, at_spot=at_spot) if billed else None
+    notes += [] if unused is None else [unused]
     return [*notes, assumed] if assumed is not None and at_spot else notes

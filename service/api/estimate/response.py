@@ -122,7 +122,7 @@ class ModelledEstimateResponse(Described):
     """Tokens whose keys and values fit on one replica."""
     hours: BandResponse | None
     """Hours that one instance needs for the amount of all runs; null without an amount. A bill has the hours of several
-    instances."""
+    instances, with the time to write checkpoints."""
     overhead_beyond_steps: float | None
     """Time for evaluation, saving and start-up, as a share of the time of the steps, as in published runs."""
     joules_per_sample: float | None

@@ -30,6 +30,7 @@ NO_WORK_IN_HOURS = (
 )
 NOTHING_SENT = "`data_transfer_already_gb` changes no price, because `data_transfer_out_gb` is 0."
 COMMITMENT_UNUSED = "No offer of this machine is under the commitments held, so they change no price."
+
 MARKET_WORDS = {"on_demand": "on demand", "spot": "at spot", "reserved": "reserved"}
 ENDED = {"closed_to_new": "has admitted no new customers", "retired": "has not been offered"}
 DESTINATION_WORDS = {"internet": "the internet", "region": "another region", "zone": "another zone"}

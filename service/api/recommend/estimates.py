@@ -19,7 +19,9 @@ from service.api.http.figures import rounded
 from service.domain.band import Band
 from service.domain.recommend.answer import PeakEstimate, SpotEstimate, WorkEstimate
 
-HOURS = "Hours until the whole amount is done, with interruptions, waiting for capacity, set-up and idle time."
+HOURS = (
+    "Hours until the whole amount is done, with checkpoints, interruptions, waiting for capacity, set-up and idle time."
+)
 USD = "Dollars of the whole job, as in `cost.usd`; null without a price or an amount of work."
 
 
@@ -75,9 +77,9 @@ class SpotResponse(Described):
     checkpoint_interval_minutes: float
     """Minutes of work between checkpoints: the caller's, or those that cost the least time."""
     stretch: float
-    """Paid hours over the hours of a run without interruptions."""
+    """Paid hours over the hours of a run without interruptions, which saves at the interval of the request, if any."""
     paid_hours: BandResponse
-    """Hours of work and interruptions that each machine is paid for, without set-up and idle time."""
+    """Hours of work, checkpoints and interruptions that each machine is paid for, without set-up and idle time."""
     notice_seconds: int | None
     """Seconds between the warning and the end of a machine."""
     break_even_interruptions_per_hour: float | None

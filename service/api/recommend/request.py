@@ -372,14 +372,15 @@ def _precisions(work: WorkloadRequest, catalog: Catalog, *, has_job: bool, needs
 
 
 def _given_fields(request: RecommendRequest) -> frozenset[str]:
-    """Returns the paths of the fields that the caller set, down to those of the host, the load and the amount.
+    """Returns the paths of the fields that the caller set, down to those of the host, the load, the amount and the
+    checkpoints.
 
     Null leaves a field out, except in a load, where it removes the limit that a time has by default.
     """
     work = request.workload
     parts = {
         "": request, "workload.": work, "workload.host.": work.host, "workload.amount.": work.amount,
-        "constraints.": request.constraints,
+        "constraints.": request.constraints, "workload.checkpoint.": work.checkpoint, "checkpoint.": request.checkpoint,
     }  # fmt: skip
     given = [
         path + name

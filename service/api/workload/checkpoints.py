@@ -32,3 +32,15 @@ def assumed_of(sent: CheckpointRequest, work: WorkloadRequest | None) -> str | N
         "No checkpoint settings were given. For spot, these are assumed, without a source: "
         f"{assumed.save_seconds:g} s to save and {assumed.restart_seconds:g} s to restart, at the best interval."
     )
+
+
+def unused_of(sent: CheckpointRequest, checkpoints: Checkpoints, *, at_spot: bool) -> str | None:
+    """Returns a sentence on the fields that the caller states without an effect on a bill; None if there are none."""
+    fields = sorted(sent.model_fields_set.intersection(checkpoints.unused(at_spot=at_spot)))
+    if not fields:
+        return None
+    why = "only spot machines are expected to be interrupted"
+    if "save_seconds" in fields:
+        why += ", and elsewhere the time to save counts only with `checkpoint.interval_minutes`"
+    named = " and ".join(f"`checkpoint.{name}`" for name in fields)
+    return f"{named} {'changes' if len(fields) == 1 else 'change'} no bill here: {why}."

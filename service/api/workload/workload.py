@@ -51,11 +51,12 @@ class CheckpointRequest(BodyModel):
     """How the workload saves and resumes."""
 
     interval_minutes: Positive | None = None
-    """Minutes of work between two checkpoints. Default: the interval with the lowest expected cost."""
+    """Minutes of work between two checkpoints; writing them then takes time in every market. Default: at spot, the
+    interval with the lowest expected cost; elsewhere, the time to write checkpoints is not counted."""
     save_seconds: Amount | None = None
-    """Seconds to write a checkpoint. Default: 30, an assumption without a source."""
+    """Seconds to write a checkpoint, in which the work waits. Default: 30, an assumption without a source."""
     restart_seconds: Amount | None = None
-    """Seconds from an interruption until the run goes on. Default: 300, an assumption without a source."""
+    """Seconds from an interruption at spot until the run goes on. Default: 300, an assumption without a source."""
 
 
 class HoursOnRequest(BodyModel):

@@ -40,6 +40,7 @@ class PartName(StrEnum):
     """The parts of a bill, in their order."""
 
     COMPUTE = "compute"
+    CHECKPOINTS = "checkpoints"
     INTERRUPTION = "interruption"
     SETUP = "setup"
     IDLE = "idle"
@@ -230,12 +231,12 @@ def bill_of(run: BilledRun, terms: SellerTerms) -> Bill:
 
 def _machine_hours(run: BilledRun, terms: SellerTerms) -> tuple[dict[PartName, Exact | Unknown], Exact]:
     """Returns the hours for which one machine is paid, by purpose, and those for which it is used."""
-    work, interruptions, rule = Exact.of(run.hours), terms.interruptions, terms.rule
+    work, saving, interruptions, rule = Exact.of(run.hours), Exact.of(run.saving), terms.interruptions, terms.rule
     lost: Exact | Unknown = NOTHING
     if interruptions is not None:
-        lost = interruptions if isinstance(interruptions, Unknown) else Exact.of(interruptions.hours) - work
+        lost = interruptions if isinstance(interruptions, Unknown) else Exact.of(interruptions.hours) - work - saving
     setup = Exact.same(run.setup_minutes).times(A_MINUTE)
-    busy = total_of(time for time in (work, lost, setup) if isinstance(time, Exact))
+    busy = total_of(time for time in (work, saving, lost, setup) if isinstance(time, Exact))
     # The idle fraction is a share of all hours, idle ones included. A managed service stops its machines when idle.
     share, whole = exact_ratio(0 if terms.managed else run.idle_fraction)
     idle = busy.times(Fraction(share, whole - share)) if share else NOTHING
@@ -245,6 +246,7 @@ def _machine_hours(run: BilledRun, terms: SellerTerms) -> tuple[dict[PartName, E
         rounding = rule if isinstance(rule, Unknown) else rule.billed_hours(used) - used
     hours = {
         PartName.COMPUTE: work,
+        PartName.CHECKPOINTS: saving,
         PartName.INTERRUPTION: lost,
         PartName.SETUP: setup,
         PartName.IDLE: idle,

@@ -9,7 +9,7 @@ higher order estimate of the optimum checkpoint interval for restart dumps" (FGC
 """
 
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +45,17 @@ class Checkpoints(NamedTuple):
     """Seconds from an interruption until the run goes on. The default is an assumption without a source."""
     interval_seconds: float | None = None
 
+    @property
+    def states_interval(self) -> bool:
+        """Whether the run saves at an interval of the caller, which it does on every machine, interrupted or not."""
+        return self.interval_seconds not in (None, inf)
+
+    def unused(self, *, at_spot: bool) -> tuple[str, ...]:
+        """Returns the fields that do not affect the time of a run, by whether it may be interrupted."""
+        if at_spot:
+            return ()
+        return ("restart_seconds",) if self.states_interval else ("restart_seconds", "save_seconds")
+
 
 # The formulas take floats or columns
 
@@ -78,6 +89,19 @@ def interval_of(checkpoints: Checkpoints, work_seconds: Number, per_hour: Number
         best = daly_interval(checkpoints.save_seconds, np.divide(SECONDS_AN_HOUR, per_hour))
         interval = np.where(np.equal(per_hour, 0.0), np.inf, best)[()]
     return np.minimum(np.maximum(interval, SHORTEST_INTERVAL_SECONDS), work_seconds)
+
+
+@np.errstate(all="ignore")
+def saving_hours(work_hours: Number, checkpoints: Checkpoints) -> Any:
+    """Returns the hours in which a run without interruptions saves: 0 unless the caller states an interval.
+
+    Without one, a run saves for the sake of interruptions alone.
+    """
+    if not checkpoints.states_interval or not checkpoints.save_seconds:
+        return np.zeros(np.shape(work_hours))[()]
+    work = np.multiply(work_hours, SECONDS_AN_HOUR)
+    interval = interval_of(checkpoints, work, 0.0)
+    return np.where(np.equal(work, 0.0), 0.0, work_hours * np.divide(checkpoints.save_seconds, interval))[()]
 
 
 @np.errstate(all="ignore")
@@ -125,13 +149,19 @@ def hours_with_luck(
 # One run
 
 
+def saving_band(hours: Band, checkpoints: Checkpoints) -> Band:
+    """Returns the `saving_hours` of a run."""
+    return Band(*(float(saving_hours(each, checkpoints)) for each in (hours.low, hours.likely, hours.high)))
+
+
 @dataclass(frozen=True, slots=True)
 class Expectation:
     """A run with its interruptions. `hours` are of one machine of the gang, and all of them are paid for.
 
     The likely figures are means at the likely rate. Low and high take the ends of the rate, and the fastest and slowest
     run in ten. `elapsed` adds the unpaid hours of waiting for capacity; it is None where the share of the time in which
-    capacity is available is unknown. `stretch` is the likely hours divided by the uninterrupted ones.
+    capacity is available is unknown. `stretch` is the likely hours divided by the uninterrupted ones, in which the run
+    saves at the caller's interval, if there is one.
     """
 
     hours: Band
@@ -169,7 +199,7 @@ def expect(
         interruptions=Band(low * per_hour.low, likely * per_hour.likely, high * per_hour.high),
         interval_seconds=interval,
         per_hour=per_hour,
-        stretch=likely / hours.likely,
+        stretch=likely / (hours.likely + float(saving_hours(hours.likely, checkpoints))),
         basis=basis,
         source=source,
     )
@@ -191,9 +221,11 @@ def break_even_rate(
     """Interruptions per hour of the gang at which spot costs as much as on-demand without any.
 
     `price_ratio` is the price of spot divided by that of on-demand, and `setup_hours` are paid in both markets. At each
-    rate the interval is the caller's, or else the best one. None where spot is no cheaper even without interruptions.
+    rate the interval is the caller's, which holds in both markets, or else the best one. None where spot is no cheaper
+    even without interruptions.
     """
     work, setup = work_hours * SECONDS_AN_HOUR, setup_hours * SECONDS_AN_HOUR
+    on_demand = work + float(saving_hours(work_hours, checkpoints)) * SECONDS_AN_HOUR + setup
 
     def more_than_on_demand(per_hour: Floats) -> Floats:
         """Returns the cost at spot minus the cost on demand, both in seconds at the on-demand price.
@@ -202,7 +234,7 @@ def break_even_rate(
         """
         interval = interval_of(checkpoints, work, per_hour)
         at_spot = expected_seconds(work, interval, checkpoints, per_hour) + setup
-        return np.asarray(price_ratio * at_spot - (work + setup))
+        return np.asarray(price_ratio * at_spot - on_demand)
 
     if work_hours <= 0:
         return None
@@ -269,11 +301,12 @@ class Expected:
 def expected(hours: Floats, hours_high: Floats, nodes: Floats, rates: Rates, checkpoints: Checkpoints) -> Expected:
     """Returns the expectation for columns of uninterrupted hours on gangs of nodes; see `expect_by_prior`.
 
-    Hours are infinite where a run would not end, and unchanged where the rates are unknown: an unknown rate must not
-    make known hours unknown.
+    Hours are infinite where a run would not end. Where the rates are unknown, only the time to save is added: an
+    unknown rate must not make known hours unknown.
     """
     known = np.flatnonzero(~np.isnan(rates.likely + rates.lost_together))
-    paid, paid_high, some = hours.copy(), hours_high.copy(), taken(rates, known)
+    paid, paid_high = (np.array(each + saving_hours(each, checkpoints)) for each in (hours, hours_high))
+    some = taken(rates, known)
     gang = gang_factor(nodes[..., known], some.lost_together)
     likely, high = some.likely * gang, some.high * gang
     interval = interval_of(checkpoints, hours[..., known] * SECONDS_AN_HOUR, likely)

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from service.domain.band import Band
 from service.domain.bill.bill import Bill, HourlyPrice, SellerTerms, bill_of, with_premium
 from service.domain.bill.commitments import CommittedCost, committed_cost
-from service.domain.bill.interruption import Checkpoints, break_even_rate
+from service.domain.bill.interruption import Checkpoints, break_even_rate, saving_band
 from service.domain.bill.payment_options import PaymentOption, on_demand_offer
 from service.domain.bill.run import BilledRun, Run, RunAmount
 from service.domain.bill.seller_terms import hourly_price, known_storage_class, terms_of
@@ -36,10 +37,12 @@ class PricedRun:
     @classmethod
     def of(cls, run: Run, amount: RunAmount, checkpoints: Checkpoints, served: ServedLoad | None) -> "PricedRun":
         """Gives a run without hours those of an amount of work, and the run of a load as many instances as it needs."""
+        if isinstance(amount.hours, Band):
+            amount = replace(amount, saving=saving_band(amount.hours, checkpoints))
         hours = amount.billable_hours
         if served is not None:
             run = replace(run, instances=round(served.instances.likely))
-        timed = run if isinstance(hours, Unknown) else run.lasting(hours, amount.basis)
+        timed = run if isinstance(hours, Unknown) else run.lasting(hours, amount.basis, amount.saving)
         return cls(timed, amount, checkpoints, served)
 
 

@@ -7,6 +7,7 @@ from service.domain.band import Band
 from service.domain.errors import ImpossibleRun
 from service.domain.money import Unknown
 
+NO_TIME = Band(0.0, 0.0, 0.0)
 LONGEST_HOURS = 1_000_000.0
 """Limit on the hours of a run, above a century: a larger number is a typing error."""
 
@@ -43,11 +44,13 @@ class RunAmount:
     samples_per_second: Band | None = None
     input_tokens_per_second: Band | None = None
     output_tokens_per_second: Band | None = None
+    saving: Band = NO_TIME
+    """Hours in which each machine saves at the caller's interval, besides those of its work."""
 
     @property
     def billable_hours(self) -> Band | Unknown:
         """Returns the hours of the run, which are unknown beyond a century."""
-        if isinstance(self.hours, Band) and self.hours.high > LONGEST_HOURS:
+        if isinstance(self.hours, Band) and self.hours.high + self.saving.high > LONGEST_HOURS:
             return Unknown(f"The run would take more than {LONGEST_HOURS:,.0f} hours, which is more than a century.")
         return self.hours
 
@@ -76,9 +79,9 @@ class Run:
         """Whether storage or transfer is part of the bill."""
         return bool(self.stored or self.sent)
 
-    def lasting(self, hours: Band, basis: str = "given") -> "BilledRun":
+    def lasting(self, hours: Band, basis: str = "given", saving: Band = NO_TIME) -> "BilledRun":
         """Returns the run with its hours."""
-        return BilledRun(*(getattr(self, field.name) for field in fields(Run)), hours=hours, basis=basis)
+        return BilledRun(*(getattr(self, field.name) for field in fields(Run)), hours=hours, basis=basis, saving=saving)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,8 @@ class BilledRun(Run):
 
     hours: Band
     """Hours of uninterrupted work on each machine."""
+    saving: Band = NO_TIME
+    """Hours in which each machine saves at the caller's interval, whether it is interrupted or not."""
     basis: str = "given"
 
 

@@ -213,6 +213,7 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
     for name in sorted(given & _without_effect(question, given)):
         yield f"workload.{name}"
     yield from (name for name in CHARGES if name in question.given and not question.work.has_amount)
+    yield from _unused_of_checkpoints(question)
     if question.work.has_amount and "data_transfer_out_gb" not in question.given:
         # Data sent earlier only decides the price tier of data that the run sends.
         yield from question.given & {"data_transfer_already_gb"}
@@ -230,6 +231,17 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
         *(LIMITS_WITH_A_LOAD if question.limits.load else ()),
     )
     yield from (f"constraints.{name}" for name in limits if name not in applied)
+
+
+def _unused_of_checkpoints(question: Question) -> Iterator[str]:
+    """Yields the fields of checkpoints that do not affect the time of a run with an amount of work."""
+    if not question.work.has_amount:
+        return
+    path = "checkpoint" if "checkpoint" in question.given else "workload.checkpoint"
+    if path == "checkpoint":  # it takes the place of the other one
+        yield from question.given & {"workload.checkpoint"}
+    unused = question.checkpoints.unused(at_spot="spot" in question.constraints.market)
+    yield from (field for name in unused if (field := f"{path}.{name}") in question.given)
 
 
 def _without_effect(question: Question, given: frozenset[str]) -> frozenset[str]:

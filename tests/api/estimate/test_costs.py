@@ -15,7 +15,8 @@ from tests.builders.request_bodies import NETWORK, SERVING, TRAINING, Body, chan
 HOURS: Body = {"hours": 10, "machine": "aws/p4d.24xlarge", "region": "us-east-1"}
 CASES = ("low", "likely", "high")
 NAMES = [
-    "compute", "interruption", "setup", "idle", "billing_rounding", "management_fee", "storage", "transfer", "rounding",
+    "compute", "checkpoints", "interruption", "setup", "idle", "billing_rounding", "management_fee", "storage",
+    "transfer", "rounding",
 ]  # fmt: skip
 
 
@@ -230,6 +231,34 @@ def test_spot_is_priced_in_expectation_by_its_checkpoints(client: TestClient) ->
     assert one["break_even"]["interruptions_per_hour"] > other["break_even"]["interruptions_per_hour"]
     assert post_estimate(client, often)["notes"] == []
     assert "assumed" in post_estimate(client, changed(HOURS, market="spot"))["notes"][0]
+
+
+def test_saving_at_a_stated_interval_takes_its_share_of_the_time_in_every_market(client: TestClient) -> None:
+    """Ten minutes of every twenty."""
+    saves = {"interval_minutes": 10, "save_seconds": 600}
+    plain, slow = (post_estimate(client, changed(HOURS, checkpoint=each)) for each in (None, saves))
+    for before, after in zip(plain["cost"], slow["cost"], strict=True):
+        assert part(before, "checkpoints")["usd"]["likely"] == 0
+        assert part(after, "checkpoints")["usd"] == part(after, "compute")["usd"]
+        if before["market"] != "spot":
+            assert after["hours"]["likely"] == 20
+    assert entry(slow)["usd"]["likely"] == pytest.approx(2 * entry(plain)["usd"]["likely"])
+    at_spot = entry(slow, "spot")
+    assert 0 < part(at_spot, "interruption")["usd"]["likely"] < part(at_spot, "compute")["usd"]["likely"]
+    hours = {name: cost["hours"]["likely"] for name, cost in (("spot", at_spot), ("on_demand", entry(slow)))}
+    assert at_spot["break_even"]["interruptions_per_hour"] > 0 < hours["spot"] - hours["on_demand"]
+    endless = post_estimate(client, changed(HOURS, checkpoint={"interval_minutes": 1, "save_seconds": 1e12}))
+    assert "century" in entry(endless)["missing"][0]
+
+
+def test_fields_of_checkpoints_without_an_effect_are_named(client: TestClient) -> None:
+    def notes(market: str, **sent: float) -> str:
+        return " ".join(post_estimate(client, changed(HOURS, market=market, checkpoint=sent))["notes"])
+
+    both = {"save_seconds": 60, "restart_seconds": 60}
+    assert "`checkpoint.restart_seconds` and `checkpoint.save_seconds` change no bill" in notes("on_demand", **both)
+    assert "`checkpoint.restart_seconds` changes no bill" in notes("on_demand", **both, interval_minutes=60)
+    assert notes("on_demand", save_seconds=60, interval_minutes=60) == notes("spot", **both) == ""
 
 
 def test_at_spot_work_that_is_not_fault_tolerant_hardly_ends(client: TestClient) -> None:

@@ -22,7 +22,7 @@ SHARES = 4
 IN_ONE_BATCH = 25
 PLACE = ("market", "term", "region", "zone", "price")
 """Fields of a bill that identify its offer."""
-MACHINE_PARTS = ["compute", "interruption", "setup", "idle", "billing_rounding"]
+MACHINE_PARTS = ["compute", "checkpoints", "interruption", "setup", "idle", "billing_rounding"]
 BILLED = (
     "managed_service", "storage", "data_transfer_out_gb", "data_transfer_already_gb",
     "data_transfer_between_regions_gb", "data_transfer_between_zones_gb", "setup_minutes", "idle_fraction",
@@ -401,6 +401,32 @@ def test_charges_without_an_amount_of_work_are_named_as_not_weighed(client: Test
         answer = post_recommend(client, {**SHORT, "limit": 1, "data_transfer_already_gb": 10, **sent})
         notes = {note["code"]: note["fields"] for note in answer["notes"]}
         assert ("data_transfer_already_gb" in notes.get("not_weighed", [])) is not bool(sent)
+
+
+def test_saving_at_a_stated_interval_is_in_the_hours_that_rank(client: TestClient) -> None:
+    """Ten minutes of every twenty."""
+    asked = changed(SHORT, constraints__provider=["aws"], constraints__market=["on_demand"], limit=1)
+    plain, slow = (
+        post_recommend(client, {**asked, **more})["choices"][0]
+        for more in ({}, {"checkpoint": {"interval_minutes": 0.1, "save_seconds": 6}})
+    )
+    assert slow["instance"] == plain["instance"]
+    assert slow["estimate"]["hours"]["likely"] == pytest.approx(2 * plain["estimate"]["hours"]["likely"], rel=1e-5)
+    assert slow["cost"]["hours"] == slow["estimate"]["hours"]
+
+
+def test_fields_of_checkpoints_that_only_spot_takes_are_named_as_not_weighed(client: TestClient) -> None:
+    def unused(market: list[str], **sent: Any) -> set[str]:
+        answer = post_recommend(client, changed(SHORT, constraints__market=market, limit=1, **sent))
+        notes = {note["code"]: note["fields"] for note in answer["notes"]}
+        return set(notes.get("not_weighed", ()))
+
+    both = {"save_seconds": 60, "restart_seconds": 60}
+    assert unused(["on_demand"], workload__checkpoint=both) == {
+        "workload.checkpoint.restart_seconds", "workload.checkpoint.save_seconds",
+    }  # fmt: skip
+    assert unused(["on_demand"], checkpoint={**both, "interval_minutes": 60}) == {"checkpoint.restart_seconds"}
+    assert unused(["on_demand", "spot"], workload__checkpoint=both) == set()
 
 
 def test_a_deadline_counts_the_set_up(client: TestClient) -> None:

@@ -25,6 +25,7 @@ from service.domain.bill.interruption import (
     expected_seconds,
     gang_factor,
     interval_of,
+    saving_hours,
     young_interval,
 )
 from service.domain.catalog.tariffs import InterruptionPrior, prior_of
@@ -69,7 +70,7 @@ def test_example_c_billed_and_elapsed() -> None:
     assert f"{found.hours.likely:.1f}" == "26.9"
     assert found.elapsed is not None
     assert f"{found.elapsed.likely:.1f}" == "34.1"
-    assert f"{100 * 0.35 * found.stretch:.0f}" == "39"
+    assert f"{100 * 0.35 * found.hours.likely / 24:.0f}" == "39"
 
 
 def test_the_formula_and_its_spread_agree_with_a_simulation() -> None:
@@ -132,6 +133,23 @@ def test_saving_is_paid_for_even_without_interruptions() -> None:
     assert isinstance(found, Expectation)
     assert found.hours.likely == pytest.approx(10 * (1 + 60 / 1200))
     assert found.interruptions == Band(0, 0, 0)
+
+
+@given(st.floats(0.01, 500), st.floats(1.0, 1e5), st.floats(0.0, 1e4))
+def test_a_run_saves_at_the_interval_of_the_caller_without_interruptions_too(
+    work: float, interval: float, save: float
+) -> None:
+    """Every interval, and at least once; without an interval, it saves for interruptions alone."""
+    saves = Checkpoints(save, 300.0, interval)
+    rounds = max(1.0, work * HOUR / interval)
+    assert saving_hours(work, saves) == pytest.approx(rounds * save / HOUR)
+    alone = expect(hours(work), Band(0, 0, 0), saves)
+    assert isinstance(alone, Expectation)
+    assert alone.hours.likely == pytest.approx(work + saving_hours(work, saves))
+    assert alone.stretch == pytest.approx(1)
+    for unstated in (None, inf):
+        assert saving_hours(work, saves._replace(interval_seconds=unstated)) == 0
+    assert saving_hours(np.array([0.0, inf]), saves).tolist() == [0, inf if save else 0]
 
 
 def test_nothing_to_do_takes_no_time() -> None:
