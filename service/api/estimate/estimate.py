@@ -135,7 +135,8 @@ class EstimateResponse(Described):
     """Changes that would make the job fit, the smallest first; if it probably fits already, only changes of its layout.
     Null in a batch, and if it fits with the requested confidence."""
     largest_batch: int | None
-    """Most training samples per GPU and pass that fit; null in a batch, and if not requested."""
+    """Most training samples of a micro-batch that fit with the degrees and the ZeRO stage of `layout`; activation
+    checkpointing is chosen anew unless the request fixes it. Null in a batch, and if not requested."""
     notes: list[str]
     """Assumptions about the cost."""
 

@@ -104,7 +104,7 @@ class EstimateRequest(CostRequest):
     layout: LayoutRequest = LayoutRequest()
     """How the job is divided over the GPUs. Default: the fastest layout that fits."""
     largest_batch: bool = False
-    """Also find the largest number of training samples per GPU and pass that fits. Not in a batch."""
+    """Also find the largest micro-batch of training that fits in the layout of the answer. Not in a batch."""
     as_of: AsOf = None
     known_at: KnownAt = None
 

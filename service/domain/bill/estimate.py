@@ -113,7 +113,7 @@ class EstimateAnswer:
     verdict_on: MarketBill | None
     nearest_changes: tuple[FitChange, ...] | None = None
     largest_batch: int | None = None
-    """Samples per GPU and pass; None where the question does not ask for it."""
+    """Samples of a micro-batch in the layout of the job; None where the question does not ask for it."""
     measured: NamedRate | None = None
     """The rate by measured runs under the name of the work, in place of the modelled one."""
     code_change: str | None = None
@@ -164,7 +164,7 @@ def estimate(
             best = job.estimate if work.choose == "fastest" else None
             fit_changes = nearest_changes(calibration, job.config, work.cluster, work.job.fixed, best)
         if question.finds_largest_batch and isinstance(job.config, TrainingConfig):
-            batch = largest_batch(calibration, job.config, work.cluster, work.job.fixed)
+            batch = largest_batch(calibration, job.config, work.cluster, job.estimate.layout, work.job.fixed)
     return EstimateAnswer(
         question=question,
         job=job,

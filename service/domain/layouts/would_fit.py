@@ -31,6 +31,9 @@ MOST_PAIRS = 3
 MOST_DOUBLINGS = 20
 """Doublings in the search for the largest batch, up to a million samples on a GPU."""
 
+DIVISION = ("tensor", "pipeline", "data", "context", "expert", "zero_stage")
+"""Parts of a layout that say how a model is divided over GPUs."""
+
 
 @dataclass(frozen=True, slots=True)
 class FitChange:
@@ -64,13 +67,18 @@ def nearest_changes(
     return tuple(_Changes(calibration, config, cluster, fixed, lacks_host).all(now))
 
 
-def largest_batch(calibration: Calibration, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE) -> int:
-    """Returns the most samples per GPU and pass that fit in their best layout; 0 if no sample fits."""
+def largest_batch(
+    calibration: Calibration, config: TrainingConfig, cluster: Cluster, layout: Layout, fixed: FixedLayout = FREE
+) -> int:
+    """Returns the most samples of a micro-batch that fit with the degrees and the ZeRO stage of a layout; 0 if no sample
+    fits. What is not fixed of checkpointing and of virtual stages is chosen for each size.
+    """
     changes = _Changes(calibration, config, cluster, fixed)
+    same = replace(fixed, accumulation=layout.accumulation, **{name: getattr(layout, name) for name in DIVISION})
 
     def fits(batch: int) -> bool:
-        of_batch = replace(config, global_batch=batch * cluster.gpus)
-        estimate = changes.best(of_batch, replace(fixed, micro_batch=batch))
+        of_batch = replace(config, global_batch=batch * layout.data * layout.accumulation)
+        estimate = changes.best(of_batch, replace(same, micro_batch=batch))
         return estimate is not None and estimate.fits_surely
 
     # Doubled until it does not fit, then narrowed down to the last batch that does.

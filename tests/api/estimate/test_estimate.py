@@ -453,6 +453,18 @@ def test_the_largest_batch_is_the_last_that_fits(client: TestClient) -> None:
     assert on_g5()["largest_batch"] is None
 
 
+def test_the_largest_batch_is_of_the_layout_beside_it(client: TestClient) -> None:
+    work = {"task": "training", "model": "llama-3.2-1b", "precision": "bf16", "sequence_length": 8192}
+    body: Body = {"workload": work, "machine": "aws/p5.48xlarge", "largest_batch": True}
+    free = post_estimate(client, body)
+    layout = free["estimate"]["layout"]
+    assert layout["tensor"] == 1
+    degrees = {name: layout[name] for name in ("tensor", "pipeline", "context", "zero_stage")}
+    assert post_estimate(client, {**body, "layout": degrees})["largest_batch"] == free["largest_batch"] < 10
+    divided = post_estimate(client, {**body, "layout": {**degrees, "tensor": 8}})
+    assert divided["largest_batch"] > 4 * free["largest_batch"]
+
+
 def test_the_name_of_a_gpu_is_no_machine_although_a_seller_calls_one_so(client: TestClient) -> None:
     answer = client.post("/estimate", json={"hours": 1, "machine": "A100"})
     assert answer.status_code == 422
