@@ -95,6 +95,7 @@ class WarningCode(MeaningfulCode):
     SLOW_FIRST_TOKEN = auto(), "The first token takes more than 2 s, and the load names no limit on that time."
     DRAFTS_DO_NOT_PAY = auto(), "Drafts take longer than they save, even for one request at a time."
     TENSOR_OVER_SLOW_LINKS = auto(), "Tensor parallelism crosses slow links, so every layer waits for them."
+    BATCH_NOT_FILLED = auto(), "Steps of the layout have room for more samples than the global batch has."
     DIMENSIONS_ASSUMED = (
         auto(),
         "Only the parameters of the language model are known; layers and heads are those of a model of about its size.",

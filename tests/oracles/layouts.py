@@ -52,8 +52,15 @@ def samples_per_second(estimate: Estimate) -> float:
 
 def every_training_layout(
     config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE, *, across: bool = False
+) -> list[Layout]:
+    """Those that make the global batch exactly, or all where none does. Raises `QuestionError` as the search does."""
+    every = list(_every_training_layout(config, cluster, fixed, across=across))
+    return [each for each in every if config.global_batch in (None, each.slots)] or every
+
+
+def _every_training_layout(
+    config: TrainingConfig, cluster: Cluster, fixed: FixedLayout, *, across: bool
 ) -> Iterator[Layout]:
-    """Raises `QuestionError` when the fixed degrees are impossible."""
     check_fixed(fixed, config, cluster)
     for cut in _training_cuts(config, cluster.gpus, cluster.linked_gpus, fixed, across=across):
         tensor, pipeline, context, data, expert = cut

@@ -201,6 +201,10 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
         "No `global_batch_size` was given, so an optimizer step is taken to have "
         f"{samples:,.0f} sample{'' if samples == 1 else 's'}."
     ),
+    WarningCode.BATCH_NOT_FILLED: lambda asked, slots: (
+        f"Steps of this layout have room for {slots:,} samples, and the global batch has {asked:,}: the others take "
+        f"their time and are empty. Most trainers, such as Megatron-LM, refuse such a batch, and take one of {slots:,}."
+    ),
     WarningCode.LENGTHS_ASSUMED: lengths_assumed,
     WarningCode.HOST_BOUND: _host_bound,
     WarningCode.IMAGES_PER_VCPU: lambda rate, vcpus, usual: (

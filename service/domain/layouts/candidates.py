@@ -171,19 +171,20 @@ def training_candidates(
     degrees["group"] = 2 * degrees.pop("shape") + degrees.pop("crossing")
     by_group = np.argsort(degrees["group"], kind="stable")
     batch, degrees = batch[by_group], {name: column[by_group] for name, column in degrees.items()}
+    share, rounds = np.ceil(batch / degrees["data"]), float(fixed.accumulation or 0)
+    micro = np.broadcast_to(fixed.micro_batch or (np.ceil(share / rounds) if rounds else 1.0), share.shape)
+    accumulation = np.broadcast_to(rounds or np.ceil(share / micro), share.shape)
     divides = degrees["data"] <= batch
     if config.global_batch and fixed.micro_batch and fixed.accumulation:
         # The last round may be filled in part, and no round may be empty.
         of_round = degrees["data"] * fixed.micro_batch
         divides &= (of_round * (fixed.accumulation - 1.0) < batch) & (batch <= of_round * fixed.accumulation)
-    row, saving = _with_savings(degrees, np.flatnonzero(divides), fixed, savings)
-    batch, rows = batch[row], {name: column[row] for name, column in degrees.items()}
-    share, ones = np.ceil(batch / rows["data"]), np.ones(len(row))
-    rounds = float(fixed.accumulation or 0)
-    micro = ones * (fixed.micro_batch or (np.ceil(share / rounds) if rounds else 1.0))
-    accumulation = ones * (rounds or np.ceil(share / micro))
     # An assumed batch fills all slots.
-    empty = rows["data"] * micro * accumulation - batch if config.global_batch else np.zeros(len(row))
+    empty = degrees["data"] * micro * accumulation - batch if config.global_batch else np.zeros(len(batch))
+    kept = _exact_if_any(np.flatnonzero(divides), degrees["group"], empty == 0)
+    row, saving = _with_savings(degrees, kept, fixed, savings)
+    rows = {name: column[row] for name, column in degrees.items()}
+    micro, accumulation, empty, ones = micro[row], accumulation[row], empty[row], np.ones(len(row))
     starts = np.searchsorted(rows.pop("group"), np.arange(2 * len(shapes) + 1))
     linked_gpus = rows.pop("linked_gpus")
     layouts = LayoutTable(
@@ -196,6 +197,15 @@ def training_candidates(
         virtual_stages=ones * (fixed.virtual_stages or 1),
     )
     return LayoutCandidates(layouts, linked_gpus, starts)
+
+
+def _exact_if_any(rows: Indices, group: Indices, exact: Mask) -> Indices:
+    """Returns these rows without those that leave slots of a step empty, in groups that have rows without empty slots.
+
+    Most trainers refuse a batch that their ranks do not divide, such as Megatron-LM and DeepSpeed.
+    """
+    groups_with_exact = np.unique(group[rows[exact[rows]]])
+    return rows[exact[rows] | ~np.isin(group[rows], groups_with_exact)]
 
 
 def with_all_steps(config: TrainingConfig, candidates: LayoutCandidates, fixed: FixedLayout) -> LayoutCandidates:

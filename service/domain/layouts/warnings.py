@@ -41,6 +41,7 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     if (cluster.crosses_network or disaggregated) and not cluster.network_known:
         gbps = cluster.network_gbps
         yield statement(WarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated)
+    yield from _step_warnings(job_estimate)
     yield from _length_warnings(job_estimate)
     yield from _load_warnings(job_estimate)
     yield from _draft_warnings(job_estimate)
@@ -98,6 +99,16 @@ def _software_warnings(job: Job) -> Iterator[Statement[WarningCode]]:
     if job.software.stack.embeds_only and job.model.generates:
         figures = {"engine": job.software.line, "model": job.model.name}
         yield statement(WarningCode.ENGINE_OF_EMBEDDINGS, **figures)
+
+
+def _step_warnings(job_estimate: JobEstimate) -> Iterator[Statement[WarningCode]]:
+    """Yields steps that the global batch of the caller does not fill: no layout of the cluster makes it exactly, or the
+    caller fixes another one.
+    """
+    config, slots = job_estimate.config, job_estimate.estimate.layout.slots
+    asked = config.global_batch if isinstance(config, TrainingConfig) else None
+    if asked and slots > asked:
+        yield statement(WarningCode.BATCH_NOT_FILLED, asked=asked, slots=slots)
 
 
 def _length_warnings(job_estimate: JobEstimate) -> Iterator[Statement[WarningCode]]:

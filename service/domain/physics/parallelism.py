@@ -44,9 +44,14 @@ class Layout:
         return self.model_ranks > 1 or self.expert > 1
 
     @property
+    def slots(self) -> int:
+        """Samples for which a step has room."""
+        return self.data * self.micro_batch * self.accumulation
+
+    @property
     def global_batch(self) -> int:
         """Samples of one step."""
-        return self.data * self.micro_batch * self.accumulation - self.empty_samples
+        return self.slots - self.empty_samples
 
     def checkpoints(self, how: Checkpointing) -> bool:
         """Whether activations are checkpointed in this way."""

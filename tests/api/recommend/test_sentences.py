@@ -190,6 +190,9 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "slow links": lambda: ask(
         replace(SERVING, model=LARGE_MODEL, memory_confidence=0.5), task="inference", machines=(PCIE,)
     ),
+    "a batch that eight GPUs do not divide": lambda: ask(
+        replace(SMALL_JOB, model=PICTURES, global_batch=60), machines=(P4D,)
+    ),
     "no batch": lambda: ask(replace(SMALL_JOB, global_batch=None)),
     "too large": lambda: ask(HUGE_JOB, current_instance=P4D.id),
     "too large for the host": lambda: ask(

@@ -258,6 +258,15 @@ def test_only_megatron_divides_an_encoder_and_a_decoder_over_stages(stack: str, 
     assert bool(max(degrees["pipeline"]) > 1) is has_stages
 
 
+@pytest.mark.parametrize(("nodes", "slots"), [(4, 64), (5, 65), (6, 64), (7, 70)])
+def test_a_batch_that_some_layout_makes_exactly_leaves_no_slot_empty(nodes: int, slots: int) -> None:
+    """Megatron-LM refuses a batch that its ranks do not divide; 5 or 7 nodes divide neither 64 samples nor 32 layers."""
+    stack = SoftwareStack("megatron-lm")
+    work = training(LLAMA_3_8B, global_batch=64, sequence_length=8192, software=stack)
+    layout = best_layout(FITTED, work, cluster(nodes=nodes)).layout
+    assert (layout.slots, layout.global_batch) == (slots, 64)
+
+
 def test_what_is_fixed_stays() -> None:
     fixed = FixedLayout(tensor=2, zero_stage=1, micro_batch=2, activation_checkpointing="full")
     found = best_layout(FITTED, training(), cluster(), fixed).layout
