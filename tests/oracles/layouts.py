@@ -102,7 +102,7 @@ def every_inference_layout(
         (tensor, pipeline)
         for tensor in tensors
         if fixed.tensor or _crosses_slow_links(tensor, cluster.linked_gpus) == across
-        for pipeline in ([fixed.pipeline] if fixed.pipeline else _divisors(gpus // tensor))
+        for pipeline in _stages_of_a_replica(config, gpus // tensor, fixed)
         if gpus % (tensor * pipeline) == 0 and (fixed.pipeline or pipeline <= (t.layers if t else 1))
     ]
     found = [Layout(tensor, pipeline, gpus // (tensor * pipeline)) for tensor, pipeline in cuts]
@@ -114,6 +114,13 @@ def every_inference_layout(
             spreads_experts = fixed.expert is None and layout.data > 1 and not whole_layers
             if spreads_experts and t and t.experts and t.experts % ranks == 0:
                 yield replace(layout, expert=ranks)
+
+
+def _stages_of_a_replica(config: InferenceConfig, gpus: int, fixed: FixedLayout) -> list[int]:
+    drafts = config.serving is not None and config.serving.speculative_acceptance > 0
+    if drafts and config.software.stack.drafts_exclude_stages:
+        return [1]
+    return [fixed.pipeline] if fixed.pipeline else _divisors(gpus)
 
 
 def _divides_heads(t: Transformer, tensor: int) -> bool:

@@ -32,13 +32,14 @@ from service.domain.catalog.software_support import classical_libraries
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.checks import check_job
-from service.domain.jobs.config import PREFERENCE_LOSSES
+from service.domain.jobs.config import LOSSES_ON_PAIRS, LOSSES_ON_SCORES, PREFERENCE_LOSSES
 from service.domain.jobs.job import IN_STEPS, JOB_PRECISIONS, Amount, Job, Task
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
 from service.domain.jobs.similar_stacks import similar_stacks
 from service.domain.jobs.software_names import software_name
 from service.domain.jobs.stacks import UNKNOWN, software_called
+from service.domain.models.counts import scoring
 from service.domain.models.described import DIMENSIONS, described, model_like, recognised, with_dimensions_of
 from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model
@@ -106,6 +107,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog, layout: FixedLayoutRequest |
     model = _in_named_format(_of_size(published_model(_model(work.model, catalog), catalog), work), work)
     like = model_like(model, catalog.reference.models.values()) if _lacks_dimensions(model, work) else None
     model = model if like is None else with_dimensions_of(like, model)
+    model = scoring(model) if work.purpose in LOSSES_ON_SCORES else model
     serving = serving_of(work, model, catalog)
     unrecognised = tuple(name for name in named if name and software_called(name) is UNKNOWN)
     job = Job(
@@ -119,6 +121,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog, layout: FixedLayoutRequest |
         optimizer=optimizer,
         purpose="finetune" if work.purpose in PREFERENCE_LOSSES else work.purpose,  # type: ignore[arg-type]
         has_reference=PREFERENCE_LOSSES.get(work.purpose or "", False),
+        samples_together=2 if work.purpose in LOSSES_ON_PAIRS else 1,
         global_batch=work.global_batch_size,
         micro_batch=work.batch_size if work.task == "training" else None,
         layout=fixed_layout(layout),
@@ -316,8 +319,7 @@ def _check_preferences(work: WorkloadRequest, model: Model) -> None:
 
 def _check_pairs(work: WorkloadRequest) -> None:
     """Raises `QuestionError` for an amount in samples if a sample could mean a pair or one sequence of it."""
-    # KTO trains on single examples, not on pairs.
-    if work.purpose in PREFERENCE_LOSSES and work.purpose != "kto" and work.amount and work.amount.samples is not None:
+    if work.purpose in LOSSES_ON_PAIRS and work.amount and work.amount.samples is not None:
         raise QuestionError(
             f"{str(work.purpose).upper()} trains on pairs of sequences: give workload.amount.pairs.",
             field="workload.amount.samples",

@@ -234,8 +234,9 @@ class WorkloadRequest(BodyModel):
     ] = None
     purpose: Annotated[Purpose | None, BeforeValidator(not_on_policy)] = None
     """Kind of training: `pretrain` on long packed sequences, `finetune` on short examples, or a loss on preferences
-    (DPO, IPO and KTO also hold a frozen reference model). A sample is one sequence. Default: as the `method` says, and
-    for `full` `pretrain`."""
+    (DPO, IPO and KTO also hold a frozen reference model; `reward` has one score in place of logits). A sample is one
+    sequence, and a pair of answers is two: batches count sequences, and hold whole pairs. Default: as the `method`
+    says, and for `full` `pretrain`."""
     precision: Precisions = ()
     """Number formats in order of preference. Default: for inference as the model is published, otherwise the best usual
     one of each GPU."""

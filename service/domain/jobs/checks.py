@@ -79,13 +79,25 @@ def _check_mean(job: Job) -> None:
 
 
 def _check_batch(job: Job) -> None:
-    """Raises `QuestionError` for a global batch that is smaller than the batch of one GPU."""
+    """Raises `QuestionError` for a global batch below the batch of one GPU, and for a batch with a part of a pair."""
     if job.micro_batch and job.global_batch and job.micro_batch > job.global_batch:
         raise QuestionError(
             f"batch_size counts the samples of one GPU in one pass, so it cannot exceed the {job.global_batch:,} of "
             "global_batch_size, which all GPUs share.",
             field="workload.batch_size",
         )
+    batches = {
+        "workload.global_batch_size": job.global_batch,
+        "workload.batch_size": job.micro_batch,
+        "layout": job.layout.micro_batch,
+    }
+    for field, samples in batches.items():
+        if samples and samples % job.samples_together:
+            raise QuestionError(
+                "Both sequences of a pair are read in one pass, and batches count sequences: send an even number, "
+                f"such as {samples + 1} in place of {samples}.",
+                field=field,
+            )
 
 
 ROUNDED_UP = 1.05
@@ -158,6 +170,12 @@ def _faults_of_layout(job: Job) -> Iterator[str]:
                 yield f"{model.name} can only be spread by data: {name} {getattr(fixed, name)} needs a transformer."
     if t is None:
         return
+    drafts_alone = job.serving is not None and not job.serving.has_stages_on(job.software.stack)
+    if drafts_alone and (fixed.pipeline or 1) > 1:
+        yield (
+            f"{job.software.line} does not run speculative decoding with pipeline stages: fix pipeline 1, or leave "
+            "speculative_acceptance out."
+        )
     if fixed.pipeline and fixed.pipeline > t.layers:
         yield f"{t.layers} layers cannot be cut into {fixed.pipeline} pipeline stages."
     elif (fixed.virtual_stages or 1) > ceil(t.layers / (fixed.pipeline or 1)):

@@ -33,6 +33,12 @@ PREFERENCE_LOSSES: Mapping[str, bool] = {
 """Loss on preferred and rejected answers → whether it needs a reference: a frozen copy of the model that also reads
 each answer (Rafailov et al. 2023, arXiv 2305.18290; Hong et al. 2024, arXiv 2403.07691; the trainers of TRL)."""
 
+LOSSES_ON_PAIRS = frozenset(PREFERENCE_LOSSES) - {"kto"}
+"""Losses that compare the two answers of a pair, which trainers read in one pass (`concatenated_forward` of TRL)."""
+
+LOSSES_ON_SCORES = frozenset({"reward"})
+"""Losses on one score of a sequence, with which the model has no output projection (`RewardTrainer` of TRL)."""
+
 USUAL_CONFIDENCE = 0.9
 """Default probability with which memory has to suffice: one run in ten exceeds the high end of a band."""
 
@@ -55,6 +61,8 @@ class TrainingConfig:
     trainable_parameters: float | None = None
     has_reference: bool = False
     """Whether a frozen copy of the model reads each sequence once; with adapters, it is the base model itself."""
+    samples_together: int = 1
+    """Samples that a GPU reads in one pass at the least, such as the two sequences of a pair."""
     sequence_length: int = 0
     mean_length: float | None = None
     written_length: float | None = None

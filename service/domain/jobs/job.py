@@ -88,6 +88,8 @@ class Job:
     optimizer: str = "adamw"
     purpose: Literal["pretrain", "finetune"] | None = None
     has_reference: bool = False
+    samples_together: int = 1
+    """Training samples that a pass reads together, such as the two sequences of a pair."""
     trainable_parameters: float | None = None
     sequence_length: int | None = None
     mean_length: float | None = None
@@ -434,6 +436,7 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
         optimizer=job.optimizer,
         trainable_parameters=job.trainable_parameters,
         has_reference=job.has_reference,
+        samples_together=job.samples_together,
         sequence_length=sequence_length(job),
         mean_length=_mean_length(job),
         written_length=written_length(job),

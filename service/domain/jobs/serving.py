@@ -9,6 +9,7 @@ import numpy as np
 
 from service.domain.arrays import Floats, Number
 from service.domain.band import NORMAL
+from service.domain.jobs.stacks import Stack
 from service.domain.models.model import Model
 from service.domain.units import HOURS_A_DAY, HOURS_A_MONTH
 
@@ -134,6 +135,10 @@ class Serving:
     def up_to(self, most: Floats | float) -> Floats:
         """Returns limits on instances, rounded down to a multiple of the zones."""
         return np.asarray(np.floor(most / self.availability_zones) * self.availability_zones)
+
+    def has_stages_on(self, stack: Stack) -> bool:
+        """Returns whether a stack serves this load in pipeline stages, which the drafts of some stacks exclude."""
+        return not (self.speculative_acceptance and stack.drafts_exclude_stages)
 
     @property
     def tokens_verified(self) -> float:

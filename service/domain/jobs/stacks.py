@@ -56,6 +56,8 @@ _EAGER = StackClass("eager", has_model_parallelism=False, checkpointings=_WHOLE_
 _GRAPH = StackClass(
     "graph", zero_stages=(0,), has_model_parallelism=False, checkpointings=_WHOLE_LAYERS, unpacks_weights=True
 )
+# Paddle's Fleet shards optimizer states, gradients and weights (`group_sharded_parallel`).
+_SHARDING_GRAPH = replace(_GRAPH, zero_stages=(0, 1, 2, 3))
 _ENGINE = StackClass("engine", batches_continuously=True)
 # The GPU waits for the server and the scheduler in each step.
 _EARLY_ENGINE = StackClass("early_engine", batches_continuously=True)
@@ -124,6 +126,8 @@ class Stack:
     """By default, each GPU has whole layers, and the GPUs work one after another."""
     disaggregates: bool = False
     """Separate instances for prompts and for answers (disaggregated serving) are supported."""
+    drafts_exclude_stages: bool = False
+    """Speculative decoding does not run with pipeline stages."""
     embeds_only: bool = False
     """It embeds and ranks texts, and writes none."""
     most_in_flight: float = 2048.0
@@ -256,6 +260,8 @@ STACKS = (
         fuses_kernels=True,
         static_batches=True,
     ),
+    # With drafts and stages, vLLM does not start (its issues 14117, 52069 and 57755), nor does SGLang (the check of
+    # pp_size in its server_args.py).
     Stack(
         "vllm",
         _ENGINE,
@@ -265,8 +271,15 @@ STACKS = (
         grows_cache=True,
         most_in_flight=1024.0,  # the default of max_num_seqs on GPUs of 70 GB
         disaggregates=True,
+        drafts_exclude_stages=True,
     ),
-    Stack("early-vllm", _EARLY_ENGINE, grows_cache=True, most_in_flight=256.0),  # the default of max_num_seqs then
+    Stack(
+        "early-vllm",
+        _EARLY_ENGINE,
+        grows_cache=True,
+        most_in_flight=256.0,  # the default of max_num_seqs then
+        drafts_exclude_stages=True,
+    ),
     Stack(
         "sglang",
         _ENGINE,
@@ -274,12 +287,13 @@ STACKS = (
         selects_tokens_on=(*_SINCE_HOPPER_AND_CDNA_3, "da-vinci-3.0"),
         grows_cache=True,
         disaggregates=True,
+        drafts_exclude_stages=True,
     ),
     # Its TurboMind batches continuously. Most requests at once are its default on an H100, and 128 to 384 on other GPUs
     # (lmdeploy/utils.py). LMDeploy-DistServe separates prompts from answers.
     Stack("lmdeploy", _ENGINE, ("turbomind",), grows_cache=True, most_in_flight=1024.0, disaggregates=True),
     Stack("mlperf-serving", _ENGINE, fp8_cache_with=("fp8", "fp4", "nvfp4")),
-    Stack("vllm-ascend", _ENGINE, selects_tokens_on=("da-vinci-3.0",), grows_cache=True),
+    Stack("vllm-ascend", _ENGINE, selects_tokens_on=("da-vinci-3.0",), grows_cache=True, drafts_exclude_stages=True),
     Stack("mindie", _ENGINE),
     Stack("tgi", _ENGINE, ("text-generation-inference", "huggingface-tgi", "hf-tgi")),
     # cuBLAS computes in 16 bits (CUBLAS_COMPUTE_16F) unless llama.cpp is built otherwise (its pull request 19697).
@@ -358,7 +372,7 @@ STACKS = (
     Stack("deeplearningexamples", _EAGER, ("nvidia-deeplearningexamples",), before_flash=True, static_batches=True),
     Stack("mxnet", _GRAPH, before_flash=True, static_batches=True),
     Stack("tensorflow", _GRAPH, ("tf", "tf1", "tf2", "keras"), before_flash=True, static_batches=True),
-    Stack("paddle", _GRAPH, ("paddlepaddle",), before_flash=True, static_batches=True),
+    Stack("paddle", _SHARDING_GRAPH, ("paddlepaddle",), before_flash=True, static_batches=True),
     Stack("pytorch-1", _EAGER, ("torch7",), before_flash=True, static_batches=True),
     # PyTorch records a network once and starts its kernels without Python.
     Stack("torchscript", _GRAPH, ("torch-script",), before_flash=True, static_batches=True),

@@ -130,14 +130,16 @@ def assumed_batch(config: TrainingConfig, gpus: Number, sharing: Number) -> Numb
     """Returns the global batch of a layout on this number of GPUs, of which each group of `sharing` works on the same
     samples: the caller's, else one micro-batch of the caller's size for each group, else a usual one.
 
-    A usual batch is rounded so that every GPU gets the same number of samples.
+    A usual batch is rounded so that every GPU gets the same number of samples, and whole groups of those that are read
+    together.
     """
     if config.global_batch:
         return float(config.global_batch)
     if config.batch_per_gpu:
         return gpus / sharing * config.batch_per_gpu
     usual = usual_batch(config.model, config.method, config.task, config.sequence_length)
-    of_each: Number = np.maximum(1.0, np.round(usual / gpus))
+    together = config.samples_together
+    of_each: Number = together * np.maximum(1.0, np.round(usual / gpus / together))
     return gpus * of_each
 
 
@@ -161,7 +163,7 @@ def training_candidates(
     savings: Callable[[int], Sequence[MemorySaving]],
 ) -> LayoutCandidates:
     """Returns the layouts of a training job for every shape, with the micro-batches and stages that need the least
-    memory: micro-batches of one sample, and whole stages. What the caller fixes stays.
+    memory: micro-batches of the samples that are read together, and whole stages. What the caller fixes stays.
 
     `savings` returns the pairs of ZeRO stage and checkpointing to try, up to a highest stage.
     """
@@ -171,14 +173,16 @@ def training_candidates(
     degrees["group"] = 2 * degrees.pop("shape") + degrees.pop("crossing")
     by_group = np.argsort(degrees["group"], kind="stable")
     batch, degrees = batch[by_group], {name: column[by_group] for name, column in degrees.items()}
-    share, rounds = np.ceil(batch / degrees["data"]), float(fixed.accumulation or 0)
-    micro = np.broadcast_to(fixed.micro_batch or (np.ceil(share / rounds) if rounds else 1.0), share.shape)
+    together, rounds = config.samples_together, float(fixed.accumulation or 0)
+    share = together * np.ceil(batch / degrees["data"] / together)
+    of_round = together * np.ceil(share / rounds / together) if rounds else float(together)
+    micro = np.broadcast_to(fixed.micro_batch or of_round, share.shape)
     accumulation = np.broadcast_to(rounds or np.ceil(share / micro), share.shape)
-    divides = degrees["data"] <= batch
+    divides = degrees["data"] * together <= batch
     if config.global_batch and fixed.micro_batch and fixed.accumulation:
         # The last round may be filled in part, and no round may be empty.
-        of_round = degrees["data"] * fixed.micro_batch
-        divides &= (of_round * (fixed.accumulation - 1.0) < batch) & (batch <= of_round * fixed.accumulation)
+        slots = degrees["data"] * fixed.micro_batch
+        divides &= (slots * (fixed.accumulation - 1.0) < batch) & (batch <= slots * fixed.accumulation)
     # An assumed batch fills all slots.
     empty = degrees["data"] * micro * accumulation - batch if config.global_batch else np.zeros(len(batch))
     kept = _exact_if_any(np.flatnonzero(divides), degrees["group"], empty == 0)
@@ -280,7 +284,8 @@ def _limits(config: Config) -> DegreeLimits:
     if isinstance(config, InferenceConfig):
         if config.software.stack.splits_layers:
             return DegreeLimits(layers=t.layers)
-        return DegreeLimits(divides, t.layers, experts=t.experts)
+        has_stages = config.any_load.has_stages_on(config.software.stack)
+        return DegreeLimits(divides, t.layers if has_stages else 1, experts=t.experts)
     contexts = max(1, config.sequence_length // LONG_SEQUENCE)
     if divides_layers(config):
         # Stages that end within an encoder or a decoder have to pass on the result of the encoder, as Megatron-LM does.
@@ -350,15 +355,16 @@ def _with_experts(config: Config, limits: DegreeLimits, degrees: Columns, fixed:
 
 
 def _micro_batches(config: TrainingConfig, layouts: LayoutTable, fixed: FixedLayout) -> tuple[Indices, Floats]:
-    """Returns each row of the layouts, which have micro-batches of one sample, with every size of micro-batch."""
+    """Returns each row of the layouts, which have the smallest micro-batches, with every size of micro-batch."""
     if fixed.micro_batch is not None or fixed.accumulation is not None:
         return np.arange(len(layouts.tensor)), layouts.micro_batch
     shares, share = np.unique(layouts.accumulation, return_inverse=True)
     divisors = [_divisors(int(samples)) for samples in shares.tolist()]
     sizes = np.unique(np.concatenate([np.zeros(0, np.int64), *divisors]))
-    sizes = sizes[sizes <= most_samples_per_micro_batch(config)]
+    together = config.samples_together
+    sizes = sizes[sizes * together <= max(together, most_samples_per_micro_batch(config))]
     row, size = np.nonzero((shares[:, None] % sizes == 0)[share])
-    return row, sizes[size].astype(np.float64)
+    return row, sizes[size].astype(np.float64) * together
 
 
 def _virtual_stages(

@@ -83,7 +83,8 @@ def usual_inference_layout(config: InferenceConfig, cluster: Cluster, fixed: Fix
         of_node = _divisors(gcd(cluster.gpus_per_node, max(1, cluster.gpus // pipeline)))
         tensor = _gpus_that_hold(weights, cluster, [each for each in of_node if _divides_heads(config, each)])
         weights = weights / tensor
-    if config.software.stack.splits_layers or fixed.tensor is None:
+    has_stages = config.any_load.has_stages_on(config.software.stack)
+    if config.software.stack.splits_layers or (fixed.tensor is None and has_stages):
         pipeline = fixed.pipeline or _gpus_that_hold(weights, cluster, _divisors(cluster.gpus_per_node // tensor))
     data = fixed.data or max(1, cluster.gpus // (tensor * pipeline))
     return Layout(tensor=tensor, pipeline=pipeline, data=data, expert=fixed.expert or 1)
@@ -133,6 +134,7 @@ def _usual_micro_batch(config: TrainingConfig, data: int) -> int:
     usual = 1 if t is not None and t.decoder else USUAL_MICRO_BATCH.get(config.model.family, 32)
     if config.global_batch and t is None:
         return min(most_samples_per_micro_batch(config), max(1, config.global_batch // data))
+    usual = max(usual, config.samples_together)
     return min(usual, max(1, (config.global_batch or usual * data) // data))
 
 

@@ -70,13 +70,17 @@ def nearest_changes(
 def largest_batch(
     calibration: Calibration, config: TrainingConfig, cluster: Cluster, layout: Layout, fixed: FixedLayout = FREE
 ) -> int:
-    """Returns the most samples of a micro-batch that fit with the degrees and the ZeRO stage of a layout; 0 if no sample
-    fits. What is not fixed of checkpointing and of virtual stages is chosen for each size.
+    """Returns the most samples of a micro-batch that fit with the degrees and the ZeRO stage of a layout; 0: none fits.
+
+    What is not fixed of checkpointing and of virtual stages is chosen for each size.
     """
     changes = _Changes(calibration, config, cluster, fixed)
     same = replace(fixed, accumulation=layout.accumulation, **{name: getattr(layout, name) for name in DIVISION})
 
-    def fits(batch: int) -> bool:
+    together = config.samples_together
+
+    def fits(groups: int) -> bool:
+        batch = groups * together
         of_batch = replace(config, global_batch=batch * layout.data * layout.accumulation)
         estimate = changes.best(of_batch, replace(same, micro_batch=batch))
         return estimate is not None and estimate.fits_surely
@@ -85,7 +89,8 @@ def largest_batch(
     above = 1
     while above < 1 << MOST_DOUBLINGS and fits(above):
         above *= 2
-    return bisect_left(range(above // 2 + 1, above), x=True, key=lambda batch: not fits(batch)) + above // 2
+    most = bisect_left(range(above // 2 + 1, above), x=True, key=lambda groups: not fits(groups)) + above // 2
+    return most * together
 
 
 @dataclass(frozen=True, slots=True)

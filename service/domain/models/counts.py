@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from service.domain.arrays import Number
-from service.domain.models.model import Model, Transformer
+from service.domain.models.model import Model, ScoringTransformer, Transformer
 
 PRODUCTS_OF_A_LAYER = 4
 """Matrix products of a transformer layer: into attention (three at once), out of it, and into and out of the FFN."""
@@ -69,7 +69,20 @@ def parameter_parts(t: Transformer, routed_experts: int | None = None) -> Parame
         router=t.moe_layers * t.hidden * t.experts,
         state_space=t.ssm_layers * _ssm_parameters(t),
         norms=(norms_per_layer * t.layers + t.cross_layers + 1) * t.hidden,
-        head=0 if t.tied else table,
+        head=0 if t.tied or not t.has_logits else table,
+    )
+
+
+def scoring(model: Model) -> Model:
+    """Returns a model with a score for each sequence in place of the output projection, as reward models have it."""
+    if model.transformer is None:
+        return model
+    head = parameter_parts(model.transformer).head
+    return replace(
+        model,
+        transformer=ScoringTransformer.of(model.transformer),
+        parameters=model.parameters - head,
+        active_parameters=model.active_parameters - head,
     )
 
 
@@ -358,9 +371,9 @@ def training_flops_per_sample(model: Model, tokens: float, passes: float, traver
 def logits_per_token(t: Transformer) -> int:
     """Returns the number of logits per token: the vocabulary of a decoder.
 
-    It is 0 for an encoder, which has no output projection, or applies it to few tokens.
+    It is 0 for an encoder, which has no output projection, or applies it to few tokens, and for a model of scores.
     """
-    return t.vocabulary if t.decoder else 0
+    return t.vocabulary if t.decoder and t.has_logits else 0
 
 
 def _matrix_parameters(t: Transformer) -> int:

@@ -120,6 +120,11 @@ class Transformer:
         _check_all_or_none(self, *_OF_INDEXERS)
 
     @property
+    def has_logits(self) -> bool:
+        """Whether an output projection makes logits of the tokens."""
+        return True
+
+    @property
     def routed_size(self) -> int:
         """Values of a token that are sent to a routed expert and back."""
         return self.expert_latent or self.hidden
@@ -194,6 +199,21 @@ class Transformer:
     def ssm_inner(self) -> int:
         """Width of a state-space layer: heads x head size."""
         return self.ssm_heads * self.ssm_head_size
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringTransformer(Transformer):
+    """A transformer whose output is one score of a sequence, as that of a reward model."""
+
+    @property
+    def has_logits(self) -> bool:
+        """Whether tokens have logits: they have none here."""
+        return False
+
+    @staticmethod
+    def of(t: Transformer) -> "ScoringTransformer":
+        """Returns the same layers with a score as their output."""
+        return ScoringTransformer(**{field.name: getattr(t, field.name) for field in fields(Transformer)})
 
 
 POSITIVE = (

@@ -153,7 +153,7 @@ def stored_weight_bytes(model: Model, bits: Number) -> Number:
     t = model.transformer
     if t is None:
         return model.parameters * bits / 8
-    wide = t.vocabulary * t.hidden * (1 if t.tied else 2)
+    wide = t.vocabulary * t.hidden * (1 if t.tied or not t.has_logits else 2)
     narrow = max(0.0, model.parameters - wide) * bits / 8 + wide * 2.0
     return np.where(bits >= 8, model.parameters * bits / 8, narrow)
 

@@ -128,6 +128,16 @@ def test_drafts_are_at_16_bits_below_a_model_of_4_bits(client: TestClient) -> No
     assert answer["load"]["seconds_per_output_token"] > (4 * 2.47 + 5.0) / 300 / tokens
 
 
+def test_drafts_of_vllm_exclude_pipeline_stages(client: TestClient) -> None:
+    """Issue 57755 of vLLM. It was given two stages."""
+    drafts = {"requests_per_second": 10, "input_length": 2000, "output_length": 300, "speculative_acceptance": 0.8}
+    work = {"task": "inference", "model": "llama-3.1-70b", "precision": ["fp8"], "serving": drafts}
+    body = {"workload": {**work, "software": {"engine": "vllm"}}, "machine": "aws/p5.48xlarge"}
+    assert post_estimate(client, body)["estimate"]["layout"]["pipeline"] == 1
+    refused = client.post("/estimate", json={**body, "layout": {"pipeline": 2}})
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "layout")
+
+
 @pytest.mark.parametrize(
     ("model", "acceptance", "says"),
     [

@@ -204,7 +204,7 @@ def test_videos_and_images_take_the_seconds_that_are_known(
 
 def hours(client: TestClient, **fields: Any) -> float:
     work = {"task": "training", "model": "qwen3-8b", "sequence_length": 2048, "global_batch_size": 64, **fields}
-    layout = {"data": 8, "zero_stage": 3, "micro_batch": 1, "activation_checkpointing": "full"}
+    layout = {"data": 8, "zero_stage": 3, "micro_batch": 2, "activation_checkpointing": "full"}
     answer = post_estimate(client, {"workload": work, "machine": "aws/p5.48xlarge", "layout": layout})
     return float(answer["estimate"]["hours"]["likely"])
 
@@ -245,13 +245,49 @@ def test_a_reference_model_is_a_copy_unless_adapters_can_be_switched_off(
     assert dpo - plain == pytest.approx(15.3 * copies, abs=0.3)
 
 
+@pytest.mark.parametrize(("purpose", "least"), [("dpo", 2), ("kto", 1), ("finetune", 1)])
+def test_both_sequences_of_a_pair_are_in_one_pass(client: TestClient, purpose: str, least: int) -> None:
+    """Trainers concatenate them (`concatenated_forward` of TRL), and KTO learns from single answers."""
+    work: dict[str, Any] = {
+        "task": "training",
+        "model": "qwen2.5-7b",
+        "method": "lora",
+        "purpose": purpose,
+        "sequence_length": 2048,
+    }
+    work["software"] = {"framework": "trl"}
+    body: dict[str, Any] = {"workload": work, "machine": "vast/rtx-3090"}
+    assert post_estimate(client, body)["estimate"]["layout"]["micro_batch"] == least
+    for more in ({"workload": {**work, "batch_size": 3}}, {"layout": {"micro_batch": 3}}):
+        refused = client.post("/estimate", json={**body, **more})
+        assert refused.status_code == (422 if least == 2 else 200)
+        assert ("batches count sequences: send an even number, such as 4" in refused.text) == (least == 2)
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "llama-3.2-1b"])
+def test_a_reward_model_has_a_score_in_place_of_logits(client: TestClient, model: str) -> None:
+    """The output projection of Llama 3.1 8B has 525 million weights; that of Llama 3.2 1B is its embedding."""
+    work = {"task": "training", "model": model, "sequence_length": 2048, "global_batch_size": 64}
+    layout = {"data": 8, "zero_stage": 1, "micro_batch": 2, "activation_checkpointing": "full"}
+    plain, reward = (
+        post_estimate(client, {"workload": {**work, "purpose": each}, "machine": "aws/p5.48xlarge", "layout": layout})
+        for each in ("simpo", "reward")
+    )
+    before, after = (answer["estimate"]["memory"]["parts"] for answer in (plain, reward))
+    assert before["logits"] > 1 > after.get("logits", 0) == 0
+    head = 128_256 * 4096 * 2 / 2**30 if model == "llama-3.1-8b" else 0
+    assert before["weights"] - after["weights"] == pytest.approx(head, abs=0.01)
+    rates = [answer["estimate"]["samples_per_second"]["likely"] for answer in (plain, reward)]
+    assert rates[1] > 1.03 * rates[0]
+
+
 @pytest.mark.parametrize("field", ["task", "method", "purpose"])
 @pytest.mark.parametrize(("name", "says"), [("dpo", "is a purpose"), ("GRPO", "answers as task inference")])
 def test_training_on_preferences_is_refused_with_what_to_ask_instead(
     client: TestClient, field: str, name: str, says: str
 ) -> None:
     response = client.post(
-        "/estimate", json={"workload": training("qwen3-8b", **{field: name}), "machine": "p5.48xlarge"}
+        "/estimate", json={"workload": training("qwen3-8b", batch_size=2, **{field: name}), "machine": "p5.48xlarge"}
     )
     if (field, name) == ("purpose", "dpo"):
         assert response.status_code == 200
@@ -662,7 +698,7 @@ def test_an_estimate_says_which_toolkit_or_library_does_not_run_there(
 
 @pytest.mark.parametrize(("model", "refused"), [("resnet-50", True), ("bert-base", False), ("flux.1-dev", False)])
 def test_preferences_need_a_model_that_gives_answers(client: TestClient, model: str, *, refused: bool) -> None:
-    work = training(model, purpose="dpo", method="lora", amount={"pairs": 1000})
+    work = training(model, purpose="dpo", method="lora", amount={"pairs": 1000}, batch_size=2)
     answer = client.post("/estimate", json={"workload": work, "machine": "aws/p5.48xlarge"})
     assert answer.status_code == (422 if refused else 200)
     if refused:

@@ -69,6 +69,22 @@ def test_samples_that_are_longer_without_their_padding_are_refused_with_both_fie
 MIXTRAL = replace(LLAMA_3_8B, experts=8, experts_per_token=2, expert_ffn=14336)
 
 
+@pytest.mark.parametrize(("engine", "refused"), [("vllm", True), ("sglang", True), ("tensorrt-llm", False)])
+def test_stages_with_drafts_are_refused_for_engines_that_do_not_start_with_both(engine: str, *, refused: bool) -> None:
+    """Issue 57755 of vLLM."""
+    drafts = Serving(1.0, speculative_acceptance=0.8, draft_length=4)
+    asked = Job("inference", model(), ("bf16",), serving=drafts, input_length=100.0, output_length=100.0,
+                software=software_called(engine), layout=FixedLayout(pipeline=2))  # fmt: skip
+    check_job(replace(asked, layout=FixedLayout(pipeline=1)))
+    check_job(replace(asked, serving=replace(drafts, speculative_acceptance=0.0)))
+    if not refused:
+        check_job(asked)
+        return
+    with pytest.raises(QuestionError, match="does not run speculative decoding with pipeline stages") as refusal:
+        check_job(asked)
+    assert refusal.value.field == "layout"
+
+
 @pytest.mark.parametrize(
     ("of_model", "fixed", "sentence"),
     [

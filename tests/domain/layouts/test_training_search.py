@@ -225,8 +225,8 @@ def test_another_number_of_ranks_than_gpus_needs_another_degree(ranks: int) -> N
         best_layout(FITTED, work, cluster(), FixedLayout(data=ranks))
 
 
-@pytest.mark.parametrize(("stack", "most"), [("neuronx-distributed", 1), ("torchtitan", 3)])
-def test_trainium_shards_no_weights(stack: str, most: int) -> None:
+@pytest.mark.parametrize(("stack", "most"), [("neuronx-distributed", 1), ("torchtitan", 3), ("paddle", 3)])
+def test_trainium_shards_no_weights_and_paddle_does(stack: str, most: int) -> None:
     work = training(global_batch=256, software=SoftwareStack(stack))
     savings = memory_savings(work, FixedLayout(), 3)
     assert max(stage for stage, _ in savings) == most
@@ -260,11 +260,19 @@ def test_only_megatron_divides_an_encoder_and_a_decoder_over_stages(stack: str, 
 
 @pytest.mark.parametrize(("nodes", "slots"), [(4, 64), (5, 65), (6, 64), (7, 70)])
 def test_a_batch_that_some_layout_makes_exactly_leaves_no_slot_empty(nodes: int, slots: int) -> None:
-    """Megatron-LM refuses a batch that its ranks do not divide; 5 or 7 nodes divide neither 64 samples nor 32 layers."""
+    """Megatron-LM refuses a batch that its ranks do not divide. 32 layers have no 5 or 7 equal stages."""
     stack = SoftwareStack("megatron-lm")
-    work = training(LLAMA_3_8B, global_batch=64, sequence_length=8192, software=stack)
+    work = training(global_batch=64, sequence_length=8192, software=stack)
     layout = best_layout(FITTED, work, cluster(nodes=nodes)).layout
     assert (layout.slots, layout.global_batch) == (slots, 64)
+
+
+@given(calibration, training_configs(), clusters())
+def test_micro_batches_hold_whole_pairs(with_: Calibration, work: TrainingConfig, where: Cluster) -> None:
+    pairs = replace(work, samples_together=2, global_batch=work.global_batch and 2 * work.global_batch)
+    layout = found_for(with_, pairs, where).layout
+    assert layout.micro_batch % 2 == 0
+    assert layout.global_batch == (pairs.global_batch or layout.slots)
 
 
 def test_what_is_fixed_stays() -> None:
