@@ -15,6 +15,7 @@ from service.domain.catalog.names import either, with_near
 from service.domain.catalog.reference import Fee
 from service.domain.codes import WarningCode
 from service.domain.jobs.stacks import UNKNOWN
+from service.domain.layouts.job_estimate import FasterLayout
 from service.domain.layouts.would_fit import FitChange
 from service.domain.money import MICRO, Micros, number
 from service.domain.physics.estimate import MemoryNeed
@@ -47,7 +48,7 @@ def text_of(sentence: Sentence, figures: Mapping[str, Any]) -> str:
 # The estimate
 
 
-def _gpu_memory(memory: MemoryNeed, of_cpus: bool) -> str:
+def _gpu_memory(memory: MemoryNeed, of_cpus: bool, faster: FasterLayout | None) -> str:
     per_gpu = "" if of_cpus else " per GPU"
     shown, least = memory_response(memory), memory.above_weights(memory.least_band).times(1 / GIB)
     if memory.fits:
@@ -56,9 +57,17 @@ def _gpu_memory(memory: MemoryNeed, of_cpus: bool) -> str:
         return (
             f"The job fits with a probability of {100 * shown.fit_probability:g}%{asked}: in eight of ten runs {needs} "
             f"{least.low:.1f} to {least.high:.1f} GiB{per_gpu}, and {shown.usable_gib_per_gpu:.1f} can be used."
+            f"{'' if faster is None else _faster(faster)}"
         )
     needed = f"{shown.needed_gib_per_gpu:.1f}: {_largest_first(shown.parts)}"
     return f"{shown.usable_gib_per_gpu:.1f} GiB{per_gpu} can be used; the job needs {needed}."
+
+
+def _faster(faster: FasterLayout) -> str:
+    return (
+        " The layout is the one that needs the least memory, because none fits as asked: with memory_confidence "
+        f"{faster.confidence:g}, another one is {faster.times:.3g} times as fast."
+    )
 
 
 def _host_memory(host: HostNeed) -> str:

@@ -19,7 +19,7 @@ from service.api.http.fields import (
 )
 from service.api.workload.described_model import ModelDimensionsRequest
 from service.api.workload.software import SoftwareRequest, Words
-from service.domain.jobs.config import PREFERENCE_LOSSES, USUAL_CONFIDENCE
+from service.domain.jobs.config import LEAST_CONFIDENCE, PREFERENCE_LOSSES, USUAL_CONFIDENCE
 from service.domain.physics.memory import OPTIMIZER_STATES
 
 Percentile = Annotated[float, Field(ge=50, le=99.9)]
@@ -331,7 +331,7 @@ class WorkloadRequest(BodyModel):
     assume_network_gbps: Gbps | None = None
     """Network of a node in Gbps, where the catalog states none. Default: 10 Gbps, and only data parallelism crosses
     nodes."""
-    memory_confidence: Annotated[float, Field(ge=0.5, le=0.99)] = USUAL_CONFIDENCE
+    memory_confidence: Annotated[float, Field(ge=LEAST_CONFIDENCE, le=0.99)] = USUAL_CONFIDENCE
     """Probability with which a layout must fit in the memory of the GPUs. Recommendations reject machines on which no
     layout does."""
     fault_tolerant: bool | None = None

@@ -42,6 +42,9 @@ LOSSES_ON_SCORES = frozenset({"reward"})
 USUAL_CONFIDENCE = 0.9
 """Default probability with which memory has to suffice: one run in ten exceeds the high end of a band."""
 
+LEAST_CONFIDENCE = 0.5
+"""Least probability that may be asked for: that of the likely bytes."""
+
 PLAIN_LOAD = Serving()
 """The default load, used where a config has none."""
 

@@ -1,11 +1,12 @@
 """A job on a cluster: its configuration and layout, and the figures of the whole of it."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from math import floor
+from typing import Literal, NamedTuple
 
 from service.domain.band import Band
 from service.domain.calibration.calibration import Calibration
-from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
+from service.domain.jobs.config import LEAST_CONFIDENCE, Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.fixed_layout import FixedLayout
 from service.domain.jobs.job import Job, Samples, required_config_on, samples_of
 from service.domain.layouts.checks import check_degrees, check_fixed
@@ -37,8 +38,20 @@ Choose = Literal["fastest", "usual", "usual_if_it_fits"]
 """How the free parts of a layout are chosen. `usual_if_it_fits` is the usual layout if that fits, else the fastest."""
 
 
+NOTABLY_FASTER = 1.02
+"""Least ratio of two rates at which the faster layout is named."""
+
 FLOPS = ("model_flops_per_second_per_gpu", "hardware_flops_per_second_per_gpu", "model_flops_utilisation")
 """Figures of an estimate that are in proportion to its rate."""
+
+
+class FasterLayout(NamedTuple):
+    """The fastest layout that likely fits, where none fits with the confidence that is asked for."""
+
+    confidence: float
+    """Highest confidence in whole percents with which it fits."""
+    times: float
+    """Its rate divided by that of the layout that needs the least memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +82,8 @@ class JobEstimate:
     job: Job
     measured: bool = False
     """Whether the rate was measured with the same work on this cluster, which proves that the job fits."""
+    faster: FasterLayout | None = None
+    """A layout that is faster than the one of the estimate and fits with less confidence."""
 
     @property
     def fits(self) -> bool:
@@ -98,7 +113,11 @@ def estimate_job(calibration: Calibration, job: Job, cluster: Cluster, choose: C
     """
     config = required_config_on(job, cluster.gpu)
     check_fixed(job.fixed, config, cluster)
-    return _of_whole(calibration, job, config, cluster, _chosen(calibration, config, cluster, job.fixed, choose))
+    chosen = _chosen(calibration, config, cluster, job.fixed, choose)
+    estimated = _of_whole(calibration, job, config, cluster, chosen)
+    if choose != "fastest" or not isinstance(config, TrainingConfig):
+        return estimated
+    return replace(estimated, faster=_faster(calibration, config, cluster, job.fixed, chosen))
 
 
 def estimate_job_in(calibration: Calibration, job: Job, cluster: Cluster, layout: Layout) -> JobEstimate:
@@ -145,6 +164,22 @@ def _chosen(calibration: Calibration, config: Config, cluster: Cluster, fixed: F
         if estimate.fits or choose == "usual" or not is_free:
             return estimate
     return best_layout(calibration, config, cluster, fixed)
+
+
+def _faster(
+    calibration: Calibration, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout, lightest: Estimate
+) -> FasterLayout | None:
+    """Returns a layout that fits with less confidence than asked for and is faster than the one that is the lightest,
+    because none fits with the confidence; None if there is none.
+    """
+    if not lightest.fits or lightest.fits_surely or lightest.samples_per_second is None:
+        return None
+    likely = best_layout(calibration, replace(config, memory_confidence=LEAST_CONFIDENCE), cluster, fixed)
+    if likely.samples_per_second is None:
+        return None
+    times = likely.samples_per_second.likely / lightest.samples_per_second.likely
+    confidence = floor(100 * likely.memory.fit_probability) / 100
+    return FasterLayout(confidence, times) if times >= NOTABLY_FASTER and confidence >= LEAST_CONFIDENCE else None
 
 
 def _of_whole(calibration: Calibration, job: Job, config: Config, cluster: Cluster, estimate: Estimate) -> JobEstimate:

@@ -29,7 +29,9 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     estimate, gpu = job_estimate.estimate, cluster.gpu
     unsure = not estimate.memory.fits_surely or estimate.memory.fit_probability < USUAL_CONFIDENCE
     if unsure and not job_estimate.measured:
-        yield statement(WarningCode.GPU_MEMORY, memory=estimate.memory, of_cpus=gpu.kind == CPU)
+        yield statement(
+            WarningCode.GPU_MEMORY, memory=estimate.memory, of_cpus=gpu.kind == CPU, faster=job_estimate.faster
+        )
     if not estimate.host.fits:
         yield statement(WarningCode.HOST_MEMORY, host=estimate.host)
     tensor = estimate.layout.tensor

@@ -1,6 +1,7 @@
 """POST /estimate and /estimate/batch: arithmetic that adds up, sentences for what cannot be, one bad item alone."""
 
 import math
+import re
 
 import pytest
 from fastapi.testclient import TestClient
@@ -150,6 +151,20 @@ def test_a_layout_fits_with_the_confidence_that_is_asked_for(client: TestClient,
     assert answer["estimate"]["memory"]["fit_probability"] >= confidence
     assert answer["fits"]
     assert answer["nearest_changes"] is None
+
+
+def test_the_lightest_layout_says_how_much_faster_one_with_less_confidence_is(client: TestClient) -> None:
+    work = {"task": "training", "model": "llama-3.1-405b", "precision": "bf16", "sequence_length": 8192,
+            "global_batch_size": 256, "software": {"framework": "maxtext"}}  # fmt: skip
+    asked = {"workload": work, "machine": "gcp/ct6e-standard-4t", "nodes": 64}
+    answer = post_estimate(client, asked)
+    (sentence,) = [each["text"] for each in answer["warnings"] if each["code"] == "gpu_memory"]
+    assert "needs the least memory, because none fits as asked" in sentence
+    confidence, times = re.search(r"memory_confidence ([\d.]+), another one is ([\d.]+) times", sentence).groups()  # type: ignore[union-attr]
+    other = post_estimate(client, changed(asked, workload__memory_confidence=float(confidence)))
+    rates = [each["estimate"]["samples_per_second"]["likely"] for each in (answer, other)]
+    assert rates[1] / rates[0] == pytest.approx(float(times), rel=0.01)
+    assert not any("least memory" in each["text"] for each in other["warnings"])
 
 
 def test_less_confidence_is_the_nearest_change_where_a_job_likely_fits(client: TestClient) -> None:

@@ -69,5 +69,5 @@ def test_a_probability_just_below_the_one_asked_for_is_not_shown_as_that_one() -
     # The ends of a band are the quantiles of 10 and 90 %.
     usable = 20.0 * 2 ** (NormalDist().inv_cdf(0.89996) / NormalDist().inv_cdf(0.9)) * GIB
     memory = MemoryNeed(band.likely, usable, {"weights": band.likely}, band, band.likely, confidence=0.9)
-    text = warning_text(statement(WarningCode.GPU_MEMORY, memory=memory, of_cpus=False))
+    text = warning_text(statement(WarningCode.GPU_MEMORY, memory=memory, of_cpus=False, faster=None))
     assert text.startswith("The job fits with a probability of 89.9% and not of 90% as asked: in eight of ten runs")
