@@ -153,9 +153,10 @@ def _rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
-def _network_unknown(*, gbps: float, disaggregated: bool) -> str:
+def _network_unknown(*, gbps: float, disaggregated: bool, linked: int | None) -> str:
     crosses = "the cache of each prompt" if disaggregated else "only data parallelism"
-    return f"The network between the machines is not stated: {gbps:g} Gbps are assumed, and {crosses} crosses it."
+    between, of = ("the machines", "") if linked is None else (f"groups of {linked:,} linked GPUs", " of each machine")
+    return f"The network between {between} is not stated: {gbps:g} Gbps{of} are assumed, and {crosses} crosses it."
 
 
 def _beyond_context(*, model: str, most: int, tokens: float, trains: bool) -> str:

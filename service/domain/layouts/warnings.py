@@ -42,7 +42,8 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     disaggregated = serving is not None and serving.disaggregated
     if (cluster.crosses_network or disaggregated) and not cluster.network_known:
         gbps = cluster.network_gbps
-        yield statement(WarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated)
+        linked = cluster.linked_gpus if cluster.linked_gpus > cluster.gpus_per_node and not disaggregated else None
+        yield statement(WarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated, linked=linked)
     yield from _step_warnings(job_estimate)
     yield from _length_warnings(job_estimate)
     yield from _load_warnings(job_estimate)

@@ -320,6 +320,21 @@ def test_the_nearest_published_runs_are_evidence(client: TestClient) -> None:
     assert {each["id"] for each in answer["evidence"]} <= {item["id"] for item in listed}
 
 
+def test_an_unknown_network_of_tpus_joins_their_slices(client: TestClient) -> None:
+    work = {"task": "training", "model": "palm-540b", "sequence_length": 2048, "global_batch_size": 2048}
+    asked = {"workload": work, "machine": {"gpu": "tpu-v4", "gpu_count": 4}}
+    (pods, pod) = (
+        [
+            each["text"]
+            for each in post_estimate(client, {**asked, "nodes": nodes})["warnings"]
+            if "network" in each["code"]
+        ]
+        for nodes in (1536, 768)
+    )
+    assert pod == []
+    assert pods[0].startswith("The network between groups of 3,072 linked GPUs is not stated: 10 Gbps of each machine")
+
+
 def test_an_unknown_network_is_a_warning(client: TestClient) -> None:
     answer = post_estimate(client, changed(TRAINING, machine={"gpu": "h100-sxm5-80gb", "gpu_count": 8}, nodes=2))
     stated = changed(TRAINING, machine={"gpu": "h100-sxm5-80gb", "gpu_count": 8, "network_gbps": 3200}, nodes=2)
