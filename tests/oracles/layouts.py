@@ -117,10 +117,10 @@ def every_inference_layout(
 
 
 def _stages_of_a_replica(config: InferenceConfig, gpus: int, fixed: FixedLayout) -> list[int]:
+    if fixed.pipeline:
+        return [fixed.pipeline]
     drafts = config.serving is not None and config.serving.speculative_acceptance > 0
-    if drafts and config.software.stack.drafts_exclude_stages:
-        return [1]
-    return [fixed.pipeline] if fixed.pipeline else _divisors(gpus)
+    return [1] if drafts and config.software.stack.drafts_exclude_stages else _divisors(gpus)
 
 
 def _divides_heads(t: Transformer, tensor: int) -> bool:
