@@ -174,7 +174,9 @@ class Gpu:
 
     def rate_at(self, precision: str) -> Rate | None:
         """Returns the rate in a precision, else in the precision whose arithmetic multiplies it; None if unknown."""
-        return self.rates.get(precision) or self.rates.get(runs_as(precision))
+        if precision in self.rates or format_of(precision).has_own_rates:
+            return self.rates.get(precision)
+        return self.rates.get(runs_as(precision))
 
     def runs(self, precision: str, asked: SupportAsked = "native") -> bool:
         """Returns whether the GPU is known to run a precision with at least the level of support that is asked for."""

@@ -37,6 +37,9 @@ class NumberFormat:
     """Precisions to derive a missing peak from, the best first, each with the ratio of the missing peak to its peak."""
     runs_as: str = ""
     """The precision whose arithmetic multiplies values of this format, if not its own."""
+    has_own_rates: bool = False
+    """Whether a GPU runs the format only if the catalog has a rate of the GPU in it: matrix engines that multiply in
+    `runs_as` may lack the scales of its blocks."""
     stored_only: bool = False
     """Whether weights are only stored in this format, and multiplied at 16 bits because no GPU multiplies in it."""
     expanded: bool = False
@@ -61,7 +64,7 @@ FORMATS = {
     "fp16": NumberFormat(16.0, (("bf16", 1.0), ("fp4", 0.25), ("fp8", 0.5), ("fp32", 1.0))),
     "bf16": NumberFormat(16.0, (("fp16", 1.0), ("fp4", 0.25), ("fp8", 0.5), ("fp32", 1.0))),
     "fp8": NumberFormat(8.0, (("fp4", 0.5), ("int8", 1.0), ("bf16", 1.0), ("fp16", 1.0))),
-    "mxfp8": NumberFormat(8.25, runs_as="fp8"),  # scales of blocks of 32
+    "mxfp8": NumberFormat(8.25, runs_as="fp8", has_own_rates=True),  # scales of blocks of 32
     "int8": NumberFormat(8.0, (("fp8", 1.0), ("fp4", 0.5), ("fp16", 1.0), ("bf16", 1.0))),
     "int4": NumberFormat(4.25, _OF_INT8, stored_only=True, has_kernels=True),  # GPTQ and AWQ: scales of groups of 128
     "int1": NumberFormat(1.0, (("int4", 1.0), *_OF_INT8)),

@@ -43,6 +43,24 @@ def test_a_published_run_finds_its_model(client: TestClient, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "tokens"),
+    [
+        ("zai-org/GLM-4.5", 131_072),
+        ("zai-org/GLM-4.6", 202_752),
+        ("zai-org/GLM-4.7", 202_752),
+        ("Qwen/Qwen3-235B-A22B", 40_960),
+        ("Qwen/Qwen3-235B-A22B-Thinking-2507", 262_144),
+        ("Qwen/Qwen3-30B-A3B", 40_960),
+        ("Qwen/Qwen3-Coder-30B-A3B-Instruct", 262_144),
+    ],
+)
+def test_each_release_of_a_model_has_its_own_context(client: TestClient, asked: str, tokens: int) -> None:
+    model = get_json(client, f"/models/{asked}")
+    model = model["items"][0] if "items" in model else model
+    assert model["dimensions"]["context_tokens"] == tokens
+
+
+@pytest.mark.parametrize(
     ("asked", "found"),
     [
         ("llama-3.1-8b", "llama-3.1-8b"),

@@ -286,6 +286,18 @@ def test_formats_that_store_blocks_say_their_bits_and_at_which_rate_they_are_mul
     assert not gpus & {"mi355x-288gb", "h100-sxm5-80gb"}  # MX formats alone, and no format of 4 bits
 
 
+def test_only_gpus_with_a_rate_in_mxfp8_run_it(client: TestClient) -> None:
+    gpus = all_items(client, "/gpus?precision=mxfp8")
+    assert {gpu["architecture"] for gpu in gpus} == {"blackwell", "blackwell-ultra", "cdna-4", "neuroncore-v4"}
+    assert not {gpu["id"] for gpu in gpus} & {"rtx-5090-32gb", "rtx-pro-6000-server-96gb"}  # compute capability 12.0
+    work = {"task": "training", "model": "llama-3.1-8b", "precision": ["mxfp8"], "amount": {"tokens": 1e9}}
+    answer = post(client, "/recommend", workload=work, objective="cheapest", limit=20)
+    assert {choice["gpu"]["id"] for choice in answer["choices"]} <= {gpu["id"] for gpu in gpus}
+    serves = {"task": "inference", "model": "llama-3.1-8b", "precision": ["mxfp8"], "software": {"engine": "vllm"}}
+    stored = post(client, "/estimate", workload=serves, machine="aws/p5.48xlarge")
+    assert "precision_stored" in {each["code"] for each in stored["warnings"]}
+
+
 @pytest.mark.parametrize("framework", [{}, {"versions": "2.3"}, {"name": 3}, {"name": "pytorch", "version": "2.3"}])
 def test_software_as_an_object_needs_its_name_and_no_other_fields(client: TestClient, framework: Any) -> None:
     work = {"task": "training", "software": {"framework": framework}}
