@@ -89,6 +89,14 @@ class WarningCode(MeaningfulCode):
     SUPERSEDED = auto(), "A newer machine of the provider is faster, costs no more and has at least as much memory."
     NO_FRAMEWORK = auto(), "Deep-learning frameworks are known not to run on the GPU, and none is known to."
     SOFTWARE_UNSUPPORTED = auto(), "The software is not known to run there; an estimate assumes that it does."
+    SOFTWARE_MODEL = (
+        auto(),
+        "The software there is not known to do the task with models of this family; an estimate assumes that it does.",
+    )
+    SOFTWARE_FORMAT = (
+        auto(),
+        "The software is not known to run weights in this format there; an estimate assumes that it does.",
+    )
     SOFTWARE_PARTLY = auto(), "The software runs there only in part, or an optional library does not run there."
     NETWORK_UNKNOWN = auto(), "The network between the nodes is not stated, so that a usual slow one is assumed."
     BEYOND_CONTEXT = auto(), "The longest sequences have more tokens than the model is published for."

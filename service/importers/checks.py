@@ -114,14 +114,23 @@ def _disorder(name: str, starts: dict[str, date]) -> Problems:
 
 def _software_rules_apply_to_something(batch: Batch) -> Problems:
     values_of = _scope_values(batch)
+    known_words = {
+        "families": {model["family"] for model in batch.tables["model"]},
+        "formats": {precision["id"] for precision in batch.tables["precision"]},
+    }
     for rule in batch.tables["framework_support"]:
         name = name_of("framework_support", rule)
         if rule["scope_value"] not in values_of.get(rule["scope"], ()):
             yield f"{name}: the catalog has no {rule['scope']} called {rule['scope_value']!r}."
-        try:
-            SpecifierSet(rule["versions"] or "")
-        except InvalidSpecifier:
-            yield f"{name}: {rule['versions']!r} is not a PEP 440 specifier."
+        for column in ("versions", "cuda"):
+            try:
+                SpecifierSet(rule[column] or "")
+            except InvalidSpecifier:
+                yield f"{name}: {rule[column]!r} is not a PEP 440 specifier."
+        for column, known in known_words.items():
+            unknown = sorted(set((rule[column] or "").split(",")) - known - {""})
+            if unknown:
+                yield f"{name}: the catalog has no {' and no '.join(unknown)}, which {column} names."
 
 
 def _scope_values(batch: Batch) -> dict[str, set[str]]:

@@ -208,6 +208,18 @@ CHANGES = {
         {"versions": "11.1 or so"},
         "software_support.csv, cuda/gpu/a40-48gb: '11.1 or so' is not a PEP 440 specifier.",
     ),
+    "builds": (
+        "software_support",
+        {"software": "cuda", "scope": "gpu", "scope_value": "a40-48gb"},
+        {"cuda": "the newest"},
+        "software_support.csv, cuda/gpu/a40-48gb: 'the newest' is not a PEP 440 specifier.",
+    ),
+    "families": (
+        "software_support",
+        {"software": "cuda", "scope": "gpu", "scope_value": "a40-48gb"},
+        {"families": "cnn,abacus"},
+        "software_support.csv, cuda/gpu/a40-48gb: the catalog has no abacus, which families names.",
+    ),
     "rule that ends first": (
         "software_support",
         {"software": "custom-cuda-kernels", "scope": "kind", "scope_value": "tpu"},

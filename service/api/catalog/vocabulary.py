@@ -183,7 +183,10 @@ class FrameworksRequest(PageRequest):
 
 
 class SoftwareRuleResponse(copy_of(SoftwareRule, "software", "kind")):  # type: ignore[misc]
-    """A rule in force on how the software runs on some hardware. Where several apply, the narrowest scope decides."""
+    """A rule in force on how the software runs on some hardware. Where several apply, the narrowest scope decides.
+
+    Rules about families or formats restrict the others, and decide among themselves by the same order.
+    """
 
 
 class PlatformSupportResponse(ResponseModel):
@@ -214,7 +217,7 @@ class FrameworkResponse(ResponseModel):
     def of(cls, name: str, catalog: Catalog) -> "FrameworkResponse":
         """Returns the software with the rules that are in force."""
         rules = [rule for rule in catalog.software if rule.software == name]
-        platforms = platforms_of(rules, catalog)
+        platforms = platforms_of((rule for rule in rules if rule.is_about_all_work), catalog)
         return cls(
             id=name,
             kind=next(rule.kind for rule in catalog.reference.software if rule.software == name),

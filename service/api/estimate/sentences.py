@@ -135,6 +135,20 @@ def _software_unrecognised(names: Sequence[str], near: Sequence[str]) -> str:
     return with_near(assumed, near)
 
 
+def _software_model(software: str, gpu: str, task: str, words: Sequence[str], note: str | None) -> str:
+    does_not = f"{software} is not known to do {task} with models of the family {either(words)} on the {gpu}"
+    return f"{does_not}{_in_brackets(note)}: the figures assume that it does."
+
+
+def _software_format(software: str, gpu: str, task: str, words: Sequence[str], note: str | None) -> str:
+    does_not = f"{software} is not known to do {task} with weights in {either(words)} on the {gpu}"
+    return f"{does_not}{_in_brackets(note)}: the figures assume that it does."
+
+
+def _in_brackets(note: str | None) -> str:
+    return "" if note is None else f" ({note})"
+
+
 def _software_partly(software: Sequence[tuple[str, str | None]]) -> str:
     names = ", ".join(name if remark is None else f"{name} ({remark})" for name, remark in software)
     return f"Runs here in part, or with less than on other machines: {names}."
@@ -247,6 +261,8 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
         "time and memory."
     ),
     WarningCode.SOFTWARE_PARTLY: _software_partly,
+    WarningCode.SOFTWARE_MODEL: _software_model,
+    WarningCode.SOFTWARE_FORMAT: _software_format,
     WarningCode.SOFTWARE_UNSUPPORTED: ("{software} is not known to run on the {gpu}: the figures assume that it does."),
     WarningCode.TASK_UNSUPPORTED: (
         "No software is known to do {task} on {instance}: the figures assume that some does."

@@ -17,7 +17,10 @@ REJECTIONS: dict[str, str] = {
     "framework": "The framework is not known to run there.",
     "software_framework": "The workload's framework, in the given versions, is not known to run there.",
     "software_engine": "The workload's engine, in the given versions, is not known to run there.",
-    "software_cuda": "The given CUDA toolkit does not build for the GPU: too old, too new, or not an NVIDIA GPU.",
+    "software_model": "The software there is not known to do the task with models of the workload's family.",
+    "software_format": "The workload's engine is not known to run weights in their format there.",
+    "software_cuda": "The given CUDA toolkit does not build for the GPU: too old, too new, or not an NVIDIA GPU. Or "
+    "the framework has no build with it for the GPU.",
     "software_platforms": "The code is written for none of the platforms that run there.",
     "software_libraries": "A library or feature that the workload requires is not known to run there.",
     "custom_cuda_kernels": "The workload's own CUDA kernels do not run there as they are.",

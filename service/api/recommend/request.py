@@ -38,9 +38,10 @@ from service.domain.catalog.names import (
     unknown,
 )
 from service.domain.catalog.precision import USUAL_PRECISIONS
-from service.domain.catalog.software_support import usual_library
+from service.domain.catalog.software_support import WorkKind, usual_library
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job, tokens_per_sample
+from service.domain.jobs.kind_of_work import kind_of
 from service.domain.jobs.serving import MOST_INSTANCES
 from service.domain.recommend.answer import Limits, Question, WorkContext
 from service.domain.recommend.objective import CRITERIA, OBJECTIVES, Criterion, Objective
@@ -239,9 +240,10 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     platform = None if names_hardware else platform_named_by(work, catalog, has_job=job is not None)
     formats, family = ((), None) if job is None else (job.weight_formats, job.model.family)
     library = usual_library(work.task, work.method, formats, family)
+    kind = kind_of(job)
     constraints = _constraints(
         request, given, objective, precisions.preferred, run, catalog,
-        has_job=named is not None, mainstream=platform == frozenset(), library=library,
+        has_job=named is not None, mainstream=platform == frozenset(), library=library, kind=kind,
     )  # fmt: skip
     _check_hours_per_day(job, constraints.market, run)
     context = WorkContext(
@@ -249,7 +251,13 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         job=named,
         framework=work.software.framework,
         needs=requirements_of(
-            work, precisions.required, catalog, has_job=job is not None, platform_named_by=platform, library=library
+            work,
+            precisions.required,
+            catalog,
+            has_job=job is not None,
+            platform_named_by=platform,
+            library=library,
+            kind=kind,
         ),
         loading=loading_of(work, None) if job is None else job.loading,
         samples=None if work.amount is None else work.amount.samples,
@@ -403,7 +411,7 @@ def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:
 
 def _constraints(
     request: RecommendRequest, given: Mapping[str, Any], objective: Objective, precisions: tuple[str, ...],
-    run: Run, catalog: Catalog, *, has_job: bool, mainstream: bool, library: str | None,
+    run: Run, catalog: Catalog, *, has_job: bool, mainstream: bool, library: str | None, kind: WorkKind,
 ) -> Constraints:  # fmt: skip
     limits, work = request.constraints, request.workload
     if limits.min_nodes > limits.max_nodes:
@@ -425,6 +433,7 @@ def _constraints(
         task=work.task if work.task in TASKS_OF_RULES else None,
         mainstream=mainstream,
         library=library,
+        kind=kind,
         of_a_job=has_job,
         platforms=platforms_of(work, catalog),
         grows=work.growth is not None,

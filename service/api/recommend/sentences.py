@@ -29,10 +29,13 @@ def note_response(note: Note) -> NoteResponse:
 
 
 def rejection_text(rejection: Rejection) -> str:
-    """Returns the meaning of a rejection, and how many instance types it rejects."""
+    """Returns the meaning of a rejection with the words that it is about, and how many instance types it rejects."""
     types = "1 instance type was" if rejection.rejects == 1 else f"{rejection.rejects} instance types were"
     alone = f", {rejection.only_this} of them by this alone" if rejection.only_this else ""
-    return f"{REJECTIONS[rejection.code]} {types} rejected{alone}."
+    meaning = REJECTIONS[rejection.code]
+    if rejection.about:
+        meaning = f"{meaning.removesuffix('.')}, {either(rejection.about)}."
+    return f"{meaning} {types} rejected{alone}."
 
 
 def placement_text(choice: Choice, *, together: bool) -> str:

@@ -7,10 +7,14 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import resolve
 from service.domain.catalog.precision import FASTER_PRECISIONS, SINGLE_PRECISIONS, USUAL_PRECISIONS
-from service.domain.catalog.software_support import NEEDS_A_FRAMEWORK, software_names
+from service.domain.catalog.software_support import (
+    ANY_WORK,
+    NEEDS_A_FRAMEWORK,
+    WorkKind,
+    software_names,
+)
 from service.domain.jobs.stacks import software_called
 from service.domain.selection.requirements import (
-    NOTHING,
     TASKS_WITHOUT_GPU,
     Numerics,
     PrecisionRequirement,
@@ -32,18 +36,20 @@ def requirements_of(
     has_job: bool,
     platform_named_by: frozenset[str] | None,
     library: str | None = None,
+    kind: WorkKind = ANY_WORK,
 ) -> Requirements:
     """Returns the requirements of a workload, without software that has no rules. Raises `QuestionError`.
 
-    `library` is one that the work usually takes.
+    `library` is one that the work usually takes, and `kind` what rules of software may be about.
     """
     if precision is None and not work.model_fields_set & {"software", "host"}:
-        return NOTHING
+        return Requirements(kind=kind)
     software = work.software
     libraries = list(_libraries(work, catalog))
+    framework, engine = (_stack_requirement(work, name, catalog) for name in STACK_FIELDS)
     return Requirements(
-        framework=requirement(software.framework, "workload.software.framework", catalog),
-        engine=requirement(software.engine, "workload.software.engine", catalog),
+        framework=framework,
+        engine=engine,
         cuda=_toolkit(work),
         platforms=platforms_of(work, catalog),
         libraries=tuple(each for each, required in libraries if each and required),
@@ -58,6 +64,7 @@ def requirements_of(
         platform_named_by=platform_named_by,
         cpu_suffices=work.task in TASKS_WITHOUT_GPU,
         library=library,
+        kind=kind,
         # If the question names hardware or a platform, its code is written for it.
         library_must_run=bool(
             work.task == "training"
@@ -112,8 +119,14 @@ def platforms_of(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ...]:
 
 def software_of(work: WorkloadRequest, catalog: Catalog) -> tuple[Requirement, ...]:
     """Returns the framework and then the engine, each if it has rules."""
-    named = (requirement(getattr(work.software, name), f"workload.software.{name}", catalog) for name in STACK_FIELDS)
+    named = (_stack_requirement(work, name, catalog) for name in STACK_FIELDS)
     return tuple(software for software in named if software is not None)
+
+
+def _stack_requirement(work: WorkloadRequest, name: str, catalog: Catalog) -> Requirement | None:
+    """Returns the framework or the engine, in a build for the CUDA of the question; None without rules."""
+    software, toolkit = requirement(getattr(work.software, name), f"workload.software.{name}", catalog), _toolkit(work)
+    return software if software is None or toolkit is None else software._replace(cuda=toolkit.versions)
 
 
 def needed_by_code(work: WorkloadRequest, catalog: Catalog) -> tuple[Requirement, ...]:

@@ -21,8 +21,11 @@ from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import ENDED, InstanceType
 from service.domain.catalog.offer import Market
 from service.domain.catalog.software_support import (
+    MAINSTREAM,
     RUNS,
     code_change,
+    remark_by,
+    restrictions_on_gpu,
     rules_on_gpu,
     support_by,
     task_mask,
@@ -34,6 +37,7 @@ from service.domain.evidence.named import ModelledRate, NamedMeasurements, Named
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.job import Job, assumed_lengths
+from service.domain.jobs.kind_of_work import kind_of, restriction_warnings
 from service.domain.layouts.job_estimate import Choose, JobEstimate, at_rate, estimate_job
 from service.domain.layouts.warnings import estimate_warnings
 from service.domain.layouts.would_fit import FitChange, largest_batch, nearest_changes
@@ -78,9 +82,10 @@ class EstimateQuestion:
     usd_per_hour: Mapping[Market, float] = field(default_factory=dict)
     """The caller's own prices by market, in place of the catalog's."""
     finds_largest_batch: bool = False
-    software: tuple[tuple[str, Versions], ...] = ()
-    """The framework and the engine, by the catalog's names and with versions; the last one runs the code."""
-    libraries: tuple[tuple[str, Versions], ...] = ()
+    software: tuple[tuple[str, Versions, Versions], ...] = ()
+    """The framework and the engine, by the catalog's names and with versions, their own and those of CUDA; the last one
+    runs the code."""
+    libraries: tuple[tuple[str, Versions, Versions], ...] = ()
     """The CUDA toolkit, kernels and libraries without which the code does not run."""
     platforms: tuple[str, ...] = ()
     """Platforms for which the code is written, by the question."""
@@ -269,16 +274,29 @@ def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> _Warning
         return
     gpu = question.cluster.gpu
     usual, needed = _usual_library(question.work), (*question.software, *question.libraries)
-    takes_usual = usual is not None and usual not in dict(needed)
-    for software, versions in (*needed, *([(usual, EVERY)] if usual and takes_usual else [])):
+    takes_usual = usual is not None and all(software != usual for software, *_ in needed)
+    for software, versions, cuda in (*needed, *([(usual, EVERY, EVERY)] if usual and takes_usual else [])):
         rules = catalog.derive(rules_on_gpu, software, gpu.id)
-        level = support_by(rules, versions)
+        level = support_by(rules, versions, cuda)
         if level not in RUNS and software != usual:
             named = f"{software} {versions}".strip()
             yield statement(WarningCode.SOFTWARE_UNSUPPORTED, software=named, gpu=gpu.name)
         elif level != RUNS[0]:
-            remark = next((rule.note for rule in rules if rule.note), None)
+            remark = remark_by(rules, versions, cuda)
             yield statement(WarningCode.SOFTWARE_PARTLY, software=((software, remark),))
+    yield from _kind_warnings(question, catalog)
+
+
+def _kind_warnings(question: EstimateQuestion, catalog: Catalog) -> _Warnings:
+    """Yields software that does not work with the family of the model or the format of its weights, or in part."""
+    if not isinstance(question.work, JobQuestion):
+        return
+    kind, gpu = kind_of(question.work.job), question.work.cluster.gpu
+    software, versions, _cuda = question.software[-1] if question.software else (MAINSTREAM, EVERY, EVERY)
+    restricted = catalog.derive(restrictions_on_gpu, software, versions, kind, gpu.id)
+    yield from restriction_warnings(restricted, kind, gpu.name)
+    if partly := tuple((each.software, each.note) for each in restricted if each.supported in RUNS):
+        yield statement(WarningCode.SOFTWARE_PARTLY, software=partly)
 
 
 def _usual_library(work: object) -> str | None:

@@ -230,8 +230,14 @@ class SoftwareRule:
     """Value of the scope that the rule is about, such as `cuda` for the scope `platform`."""
     task: str | None
     """The only task for which the rule holds; None for every task."""
+    families: str | None
+    """Families of models, with commas, for which alone the rule holds; None for all models."""
+    formats: str | None
+    """Number formats of weights, with commas, for which alone the rule holds; None for all formats."""
+    cuda: str | None
+    """Versions of the CUDA toolkit for which the rule is stated, such as `<12.7`; None for all."""
     supported: str
-    """`yes`, `partly` or `no`."""
+    """`yes`, `partly` or `no`. A rule about families or formats restricts the rules about all work."""
     valid_from: date | None
     """The first day on which the rule is in force; None for an open start."""
     valid_to: date | None
@@ -240,6 +246,19 @@ class SoftwareRule:
     """The change that code written for CUDA needs before it runs here; None if it runs unchanged."""
     source: str
     note: str | None
+
+    @property
+    def is_about_all_work(self) -> bool:
+        """Whether the rule holds for models of every family and weights of every format."""
+        return self.families is None and self.formats is None
+
+    def names_family(self, family: str | None) -> bool:
+        """Returns whether the rule holds for models of a family."""
+        return self.families is None or family in self.families.split(",")
+
+    def names_format(self, number_format: str) -> bool:
+        """Returns whether the rule is about weights of a number format."""
+        return self.formats is not None and number_format in self.formats.split(",")
 
     def is_in_force_on(self, day: date) -> bool:
         """Returns whether the rule is in force on a day."""

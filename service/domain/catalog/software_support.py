@@ -1,10 +1,12 @@
 """The software that runs on each instance type, by the rules in force on the catalog's day.
 
-Of the rules that apply to a machine, those of the narrowest scope decide.
+Of the rules that apply to a machine, those of the narrowest scope decide. Rules about families of models or formats of
+weights restrict what the rules about all work say.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -22,6 +24,9 @@ SCOPES_OF_HOSTS = ("family", "instance")
 
 RUNS = ("yes", "partly")
 """Levels of support with which software runs, the best first."""
+
+LEVELS = (*RUNS, "no")
+"""Levels of support, the best first."""
 
 NEEDS_A_FRAMEWORK = frozenset({"training", "inference", "development"})
 """Tasks of deep learning: a GPU on which no framework is known to run does none of them."""
@@ -42,6 +47,30 @@ LIBRARY_OF_FORMAT: Mapping[str, str] = dict.fromkeys(("nf4", "nf4-dq"), "bitsand
 FEATURE_OF_FAMILY: Mapping[str, str] = {"detection": "dynamic-shapes"}
 """Family of models → the feature that its training needs in the mainstream framework. The sizes of images, the regions
 of R-CNN and the boxes to find differ from batch to batch, and compilers for fixed shapes compile each of them again."""
+
+
+class WorkKind(NamedTuple):
+    """The work on which rules of software may depend, besides hardware and versions. The default is any work."""
+
+    task: str | None = None
+    family: str | None = None
+    """The family of the model; None without one."""
+    formats: tuple[str, ...] = ()
+    """Number formats in which the weights may be stored; any of them is enough."""
+
+
+ANY_WORK = WorkKind()
+
+
+class Restriction(NamedTuple):
+    """Software that does not do a kind of work on some hardware, or does it in part."""
+
+    software: str
+    about: Literal["model", "format"]
+    """Whether the family of the model is restricted, or the format of its weights."""
+    supported: str
+    """`partly` or `no`."""
+    note: str | None
 
 
 def usual_library(task: str, method: str | None, formats: Iterable[str], family: str | None = None) -> str | None:
@@ -79,13 +108,76 @@ def applies_to_gpu(rule: SoftwareRule, gpu: Gpu | None) -> bool:
     return gpu is not None and rule.scope not in SCOPES_OF_HOSTS and rule.scope_value == getattr(gpu, rule.scope)
 
 
-def support_by(rules: Collection[SoftwareRule], versions: Versions = EVERY) -> str | None:
+def support_by(rules: Collection[SoftwareRule], versions: Versions = EVERY, cuda: Versions = EVERY) -> str | None:
     """Returns the best support (`yes`, `partly` or `no`) of some versions by the rules that decide.
 
-    It is `no` for versions that none of the rules covers, and None without rules.
+    It is `no` for versions, of the software or of CUDA, that none of the rules covers, and None without rules.
     """
-    supported = {rule.supported for rule in rules if known_versions(rule.versions).overlaps(versions)}
+    supported = {rule.supported for rule in rules if _covers(rule, versions, cuda)}
     return next((word for word in RUNS if word in supported), "no" if rules else None)
+
+
+def remark_by(rules: Collection[SoftwareRule], versions: Versions = EVERY, cuda: Versions = EVERY) -> str | None:
+    """Returns the note of the rules that decide about some versions; None if they have none."""
+    level = support_by(rules, versions, cuda)
+    notes = (rule.note for rule in rules if rule.supported == level and _covers(rule, versions, cuda))
+    return next(filter(None, notes), None)
+
+
+def _covers(rule: SoftwareRule, versions: Versions, cuda: Versions) -> bool:
+    return known_versions(rule.versions).overlaps(versions) and known_versions(rule.cuda).overlaps(cuda)
+
+
+def restrictions_by_type(
+    catalog: Catalog, software: str, versions: Versions, kind: WorkKind
+) -> list[tuple[Restriction, ...]]:
+    """Returns what restricts a kind of work on each instance type: the software that does it, and the toolkits."""
+    return _restrictions(catalog, software, versions, kind, lambda rules: _deciding_by_type(rules, catalog))
+
+
+def restrictions_on_gpu(
+    catalog: Catalog, software: str, versions: Versions, kind: WorkKind, gpu_id: str | None
+) -> tuple[Restriction, ...]:
+    """Returns what restricts a kind of work on a GPU, or on CPUs (None), without the rules about hosts."""
+    gpu = None if gpu_id is None else catalog.reference.gpus.get(gpu_id)
+    (there,) = _restrictions(
+        catalog, software, versions, kind, lambda rules: [_narrowest(r for r in rules if applies_to_gpu(r, gpu))]
+    )
+    return there
+
+
+def _restrictions(
+    catalog: Catalog, software: str, versions: Versions, kind: WorkKind,
+    deciding: Callable[[Collection[SoftwareRule]], list[tuple[SoftwareRule, ...]]],
+) -> list[tuple[Restriction, ...]]:  # fmt: skip
+    """Returns the restrictions in several places; `deciding` returns, for each place, those of some rules that decide.
+
+    Where several formats are possible, the one with the best support counts.
+    """
+    concerning = {software: versions} | dict.fromkeys(software_names(catalog, ("toolkit",)), EVERY)
+    rules = [
+        rule
+        for rule in catalog.software
+        if not rule.is_about_all_work
+        and rule.software in concerning
+        and rule.task in (None, kind.task)
+        and rule.names_family(kind.family)
+        and known_versions(rule.versions).overlaps(concerning[rule.software])
+    ]
+    restrictions: list[tuple[Restriction, ...]] = [()] * len(deciding(()))
+    for name in sorted({rule.software for rule in rules}):
+        of_name = [rule for rule in rules if rule.software == name]
+        options: dict[Literal["model", "format"], list[list[SoftwareRule]]] = {
+            "model": [[rule for rule in of_name if rule.formats is None]],
+            "format": [[rule for rule in of_name if rule.names_format(each)] for each in kind.formats],
+        }
+        for about, alternatives in options.items():
+            for place, decided in enumerate(zip(*map(deciding, alternatives), strict=True)):
+                best = min(decided, key=lambda rules: LEVELS.index(support_by(rules) or LEVELS[0]))
+                level = support_by(best)
+                if level is not None and level != LEVELS[0]:
+                    restrictions[place] += (Restriction(name, about, level, remark_by(best)),)
+    return restrictions
 
 
 def rules_by_type(catalog: Catalog, software: str) -> list[tuple[SoftwareRule, ...]]:
@@ -121,8 +213,8 @@ def has_one_code(framework: str, platform: str, catalog: Catalog) -> bool:
     return in_full and not any(code_change(framework, (), gpu, catalog) for gpu in gpus)
 
 
-def mainstream_gpus_mask(catalog: Catalog, library: str | None = None) -> Mask:
-    """Returns a mask of the types whose GPU, or CPUs, run the mainstream framework in full.
+def mainstream_gpus_mask(catalog: Catalog, library: str | None = None, kind: WorkKind = ANY_WORK) -> Mask:
+    """Returns a mask of the types whose GPU, or CPUs, run the mainstream framework in full for a kind of work.
 
     If the work needs a library, it must run at least in part. Rules about hosts do not count.
     """
@@ -130,16 +222,23 @@ def mainstream_gpus_mask(catalog: Catalog, library: str | None = None) -> Mask:
     cards = [None if type_.gpu is None else type_.gpu.id for type_ in catalog.instance_types]
     runs = {
         card: all(support_by(rules_on_gpu(catalog, name, card)) in enough for name, enough in levels.items())
+        and not restrictions_on_gpu(catalog, MAINSTREAM, EVERY, kind, card)
         for card in set(cards)
     }
     return np.array([runs[card] for card in cards], np.bool_)
 
 
-def software_mask(catalog: Catalog, software: str, versions: Versions = EVERY, enough: tuple[str, ...] = RUNS) -> Mask:
+def software_mask(
+    catalog: Catalog,
+    software: str,
+    versions: Versions = EVERY,
+    cuda: Versions = EVERY,
+    enough: tuple[str, ...] = RUNS,
+) -> Mask:
     """Returns a mask of the types on which software is known to run in one of these versions, with enough support."""
     rules_of_types = catalog.derive(rules_by_type, software)
     # Many types share the rules that decide, so versions are compared once for each set of rules.
-    runs = {rules: support_by(rules, versions) in enough for rules in set(rules_of_types)}
+    runs = {rules: support_by(rules, versions, cuda) in enough for rules in set(rules_of_types)}
     return np.array([runs[rules] for rules in rules_of_types], np.bool_)
 
 
@@ -160,7 +259,8 @@ def no_framework_mask(catalog: Catalog) -> Mask:
 
 def task_mask(catalog: Catalog, task: str) -> Mask:
     """Returns a mask of the types that can do a task, which are all types without a rule to the contrary."""
-    deciding = _deciding_by_type([rule for rule in catalog.software if rule.task == task], catalog)
+    about = [rule for rule in catalog.software if rule.task == task and rule.is_about_all_work]
+    deciding = _deciding_by_type(about, catalog)
     able = np.array([support_by(rules) != "no" for rules in deciding], np.bool_)
     return able & ~catalog.derive(no_framework_mask) if task in NEEDS_A_FRAMEWORK else able
 
@@ -203,7 +303,8 @@ def classical_libraries(catalog: Catalog) -> frozenset[str]:
 
 
 def _rules_about(software: str, catalog: Catalog) -> list[SoftwareRule]:
-    return [rule for rule in catalog.software if rule.software == software and rule.task is None]
+    about = (rule for rule in catalog.software if rule.software == software and rule.is_about_all_work)
+    return [rule for rule in about if rule.task is None]
 
 
 def _deciding_by_type(rules: Collection[SoftwareRule], catalog: Catalog) -> list[tuple[SoftwareRule, ...]]:

@@ -389,6 +389,8 @@ class Rejection(NamedTuple):
     relaxation: RelaxationOutcome | None
     instances: tuple[str, ...] = ()
     """Some of the rejected types; those that this constraint alone rejects come first."""
+    about: tuple[str, ...] = ()
+    """Words of the question that these types lack, such as the family of a model; empty: the code says it all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,6 +152,7 @@ def _rejection(
         only_this=alone.bit_count(),
         relaxation=None if relaxation is None else _outcome(basis, relaxation, catalog),
         instances=tuple([catalog.ids[index] for index in first_of(alone or constraint.fails, SOME)]),
+        about=constraint.about,
     )
 
 

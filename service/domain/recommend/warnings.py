@@ -17,6 +17,7 @@ from service.domain.catalog.tariffs import Commitment
 from service.domain.codes import WarningCode
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedRate
+from service.domain.jobs.kind_of_work import restriction_warnings
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.layouts.warnings import estimate_warnings
@@ -32,7 +33,7 @@ from service.domain.physics.input_pipeline import (
 )
 from service.domain.physics.training_roofline import FAMILIES_OF_IMAGES
 from service.domain.recommend.answer import UNTIED, HostNeeds, RankedOffer, WorkContext, WorkEstimate
-from service.domain.selection.requirements import Requirement, not_run, partly_run
+from service.domain.selection.requirements import Requirement, not_run, partly_run, restrictions_there
 from service.domain.selection.successors import successor
 from service.domain.statement import Statement, statement
 from service.domain.units import BITS_PER_BYTE, GIB, SECONDS_AN_HOUR
@@ -154,8 +155,11 @@ def _software_warnings(subject: _Subject) -> Warnings:
     if gpu and subject.context.task in TASKS_THAT_LOAD and subject.catalog.derive(no_framework_mask)[index]:
         yield statement(WarningCode.NO_FRAMEWORK, gpu=gpu.name)
         return
+    name = gpu.name if gpu else "CPU"
     for software in not_run(subject.context.needs, index, subject.catalog):
-        yield statement(WarningCode.SOFTWARE_UNSUPPORTED, software=software, gpu=gpu.name if gpu else "CPU")
+        yield statement(WarningCode.SOFTWARE_UNSUPPORTED, software=software, gpu=name)
+    restricted = restrictions_there(subject.context.needs, index, subject.catalog)
+    yield from restriction_warnings(restricted, subject.context.needs.kind, name)
     if partly := partly_run(subject.context.needs, index, subject.catalog):
         yield statement(WarningCode.SOFTWARE_PARTLY, software=partly)
 

@@ -10,7 +10,9 @@ from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import CPU, SLOW_LINKS, InstanceType
 from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, USUAL_PRECISIONS, SupportAsked, format_of
 from service.domain.catalog.software_support import (
+    ANY_WORK,
     MAINSTREAM,
+    WorkKind,
     frameworks_mask,
     has_one_code,
     mainstream_gpus_mask,
@@ -42,6 +44,8 @@ class Constraints(NamedTuple):
     """Whether only GPUs that run the mainstream framework in full pass, because the question names no other."""
     library: str | None = None
     """A library that the work needs, and which also has to run on these GPUs."""
+    kind: WorkKind = ANY_WORK
+    """The kind of work that the mainstream framework has to do on these GPUs."""
     with_gpu: bool = False
     """Whether machines without a GPU are rejected, because the question does not ask for them."""
     of_a_job: bool = False
@@ -96,7 +100,7 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
         yield catalog.derive(_task_check, asked.task)
     optional: tuple[tuple[object, Callable[..., Check], tuple[object, ...]], ...] = (
         (asked.framework, _framework_check, (asked.framework,)),
-        (asked.mainstream, _mainstream_check, (asked.platforms, asked.library, _admits_previews(asked))),
+        (asked.mainstream, _mainstream_check, (asked.platforms, asked.library, asked.kind, _admits_previews(asked))),
         (asked.with_gpu, _without_gpu_check, (asked.platforms, asked.of_a_job)),
         (asked.grows, _growth_check, ()),
         (asked.in_clusters, _cluster_check, ()),
@@ -174,14 +178,16 @@ def _admits_previews(asked: Constraints) -> bool:
     return "preview" in asked.words.get("lifecycle", ())
 
 
-def _mainstream_check(catalog: Catalog, platforms: tuple[str, ...], library: str | None, previews: bool) -> Check:
-    """Checks that the mainstream framework runs in full on the GPU.
+def _mainstream_check(
+    catalog: Catalog, platforms: tuple[str, ...], library: str | None, kind: WorkKind, previews: bool
+) -> Check:
+    """Checks that the mainstream framework runs in full on the GPU for a kind of work.
 
     The relaxation adds platforms to those that the question names, which admits GPUs that run the framework only in
     part, or another one. Software for GPUs in preview is in preview too, so with `previews` they pass if the framework
     runs in part.
     """
-    types, in_full = catalog.instance_types, catalog.derive(mainstream_gpus_mask, library)
+    types, in_full = catalog.instance_types, catalog.derive(mainstream_gpus_mask, library, kind)
     fails = types_where(~in_full)
     if previews:
         in_preview = catalog.types_that(lambda type_: type_.state_on(catalog.day) == "preview")

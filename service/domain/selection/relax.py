@@ -85,6 +85,8 @@ class Check(NamedTuple):
     """Whether its relaxation changes the plans of a job, so that types may then keep several limits at once."""
     last_resort: bool = False
     """Whether it is relaxed only where nothing is admitted: its relaxation takes estimates of its own."""
+    about: tuple[str, ...] = ()
+    """Words of the question that types lack, such as the family of a model; empty: the code says it all."""
 
 
 class FailedConstraint(NamedTuple):
@@ -101,6 +103,8 @@ class FailedConstraint(NamedTuple):
     """Offers of the types that a relaxation of this constraint may admit; None: those of `rejected`."""
     kept: TypeSet | None = None
     """Types that keep the limits on the whole job with an offer of `rejected`; None: these count for no type."""
+    about: tuple[str, ...] = ()
+    """Words of the question that the types lack, as in the check of the constraint."""
 
     @property
     def fails_alone(self) -> TypeSet:

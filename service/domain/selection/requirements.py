@@ -14,9 +14,14 @@ from service.domain.catalog.columns import WORDS
 from service.domain.catalog.hardware import CPU
 from service.domain.catalog.precision import FORMATS, SupportAsked
 from service.domain.catalog.software_support import (
+    ANY_WORK,
     MAINSTREAM,
     RUNS,
+    Restriction,
+    WorkKind,
     mainstream_gpus_mask,
+    remark_by,
+    restrictions_by_type,
     rules_by_type,
     software_mask,
     software_names,
@@ -49,10 +54,11 @@ WORDS_OF_MACHINES = ("family", "series", "instance")
 
 
 class Requirement(NamedTuple):
-    """A piece of software, as the catalog names it, in some of its versions."""
+    """A piece of software, as the catalog names it, in some of its versions, built for some versions of CUDA."""
 
     software: str
     versions: Versions = EVERY
+    cuda: Versions = EVERY
 
     @classmethod
     def of(cls, text: str, field: str, known: Collection[str]) -> "Requirement":
@@ -141,6 +147,8 @@ class Requirements:
     """Whether the task needs no GPU, so that code for CPUs does it on any machine."""
     library: str | None = None
     """A library or feature that the work needs in the mainstream framework."""
+    kind: WorkKind = ANY_WORK
+    """The kind of work that the software does."""
     library_must_run: bool = False
     """Whether this library must run: the code is written in the mainstream framework, and for no other platform."""
 
@@ -148,6 +156,11 @@ class Requirements:
     def software(self) -> tuple[Requirement, ...]:
         """The framework, the engine and the libraries that must run."""
         return tuple(needed for needed in (self.framework, self.engine, *self.libraries) if needed)
+
+    @property
+    def runs_the_work(self) -> Requirement:
+        """The software that does the work: the engine, or else the framework, or else the mainstream framework."""
+        return self.engine or self.framework or Requirement(MAINSTREAM)
 
     def can_drop(self, name: str) -> bool:
         """Returns whether the platform is named by another field too, or need not be named."""
@@ -187,7 +200,9 @@ def not_run(needs: Requirements, index: int, catalog: Catalog) -> list[str]:
 
 
 def run_in_full(needs: Requirements, index: int, catalog: Catalog) -> list[str]:
-    """Returns the framework and the engine that run in full on an instance type."""
+    """Returns the framework and the engine that run in full on an instance type, and do this kind of work there."""
+    if restrictions_there(needs, index, catalog):
+        return []
     named = (needed for needed in (needs.framework, needs.engine) if needed)
     return [needed.software for needed in named if _support(needed, index, catalog) == "yes"]
 
@@ -197,11 +212,23 @@ def partly_run(needs: Requirements, index: int, catalog: Catalog) -> list[tuple[
     partly = [needed for needed in needs.software if _support(needed, index, catalog) == "partly"]
     lacking = [needed for needed in needs.optional if _support(needed, index, catalog) != "yes"]
     rules = {needed: catalog.derive(rules_by_type, needed.software)[index] for needed in (*partly, *lacking)}
-    return [(needed.software, next((rule.note for rule in rules[needed] if rule.note), None)) for needed in rules]
+    remarks = [(needed.software, remark_by(rules[needed], needed.versions, needed.cuda)) for needed in rules]
+    restricted = restrictions_there(needs, index, catalog)
+    return [*remarks, *((each.software, each.note) for each in restricted if each.supported == "partly")]
+
+
+def restrictions_there(needs: Requirements, index: int, catalog: Catalog) -> tuple[Restriction, ...]:
+    """Returns what restricts the kind of work on an instance type."""
+    return _restrictions(needs, catalog)[index]
+
+
+def _restrictions(needs: Requirements, catalog: Catalog) -> list[tuple[Restriction, ...]]:
+    work = needs.runs_the_work
+    return catalog.derive(restrictions_by_type, work.software, work.versions, needs.kind)
 
 
 def _support(needed: Requirement, index: int, catalog: Catalog) -> str | None:
-    return support_by(catalog.derive(rules_by_type, needed.software)[index], needed.versions)
+    return support_by(catalog.derive(rules_by_type, needed.software)[index], needed.versions, needed.cuda)
 
 
 def requirement_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
@@ -224,12 +251,17 @@ def requirement_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]
 def _software_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
     for name, requirement in (("framework", needs.framework), ("engine", needs.engine), ("cuda", needs.cuda)):
         if requirement is not None:
-            fails = catalog.all_types & ~_runs(requirement, catalog)
+            # Software that has no build with the given CUDA fails the check of CUDA, which can be relaxed.
+            built = tuple(each for each in (needs.framework, needs.engine) if each) if name == "cuda" else ()
+            fails = catalog.all_types & ~_runs_with(requirement, built, catalog)
             # The estimate depends on the framework and the engine, but not on the version of CUDA.
             is_fixed = needs.of_a_job and name != "cuda"
             change = _without(name, fails, needs, catalog)
-            rule = None if is_fixed else WidenVersions(f"workload.software.{name}", requirement, fails, change)
+            rule = None if is_fixed else WidenVersions(f"workload.software.{name}", requirement, fails, change, built)
             yield Check(f"software_{name}", "software", fails, rule)
+    if needs.kind != ANY_WORK:
+        work = needs.runs_the_work
+        yield from catalog.derive(_kind_checks, work.software, work.versions, needs.kind)
     needed = Requirement(needs.library) if needs.library and needs.library_must_run else None
     if needs.libraries or needed:
         # The relaxation drops all libraries, because different ones are missing on different types.
@@ -246,6 +278,23 @@ def _software_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
         yield Check("custom_cuda_kernels", "software", fails, drop(to, fails))
 
 
+def _kind_checks(catalog: Catalog, software: str, versions: Versions, kind: WorkKind) -> tuple[Check, ...]:
+    """Returns the checks of the family of the model, and of the format of its weights.
+
+    No change of the question helps, except for another model, format or engine, on which the estimate depends.
+    """
+    by_type = restrictions_by_type(catalog, software, versions, kind)
+
+    def fails(about: str) -> TypeSet:
+        lacks = [any(each.about == about and each.supported not in RUNS for each in there) for there in by_type]
+        return types_where(np.array(lacks, np.bool_))
+
+    return (
+        Check("software_model", "software", fails("model"), about=(kind.family,) if kind.family else ()),
+        Check("software_format", "software", fails("format"), about=kind.formats),
+    )
+
+
 Change = tuple[Mapping[str, object], TypeSet]
 """A change of the question, and the types that it admits."""
 
@@ -259,7 +308,7 @@ def _without(name: str, fails: TypeSet, needs: Requirements, catalog: Catalog, e
     field, passing = f"workload.software.{name}", catalog.all_types & ~fails
     if needs.can_drop(name):
         return {field: empty}, fails
-    in_full = types_where(catalog.derive(mainstream_gpus_mask, needs.library))
+    in_full = types_where(catalog.derive(mainstream_gpus_mask, needs.library, needs.kind))
     if not passing & ~in_full:
         return {field: empty}, fails & in_full
     mainstream = _runs(Requirement(MAINSTREAM), catalog)
@@ -272,6 +321,15 @@ def _runs(requirement: Requirement, catalog: Catalog, enough: tuple[str, ...] = 
     return types_where(catalog.derive(software_mask, *requirement, enough))
 
 
+def _runs_with(requirement: Requirement, built: tuple[Requirement, ...], catalog: Catalog) -> TypeSet:
+    """Returns the types on which software runs, without those where other software has no build with it."""
+    lacks = union(
+        _runs(each._replace(cuda=EVERY), catalog) & ~_runs(each._replace(cuda=requirement.versions), catalog)
+        for each in built
+    )
+    return _runs(requirement._replace(cuda=EVERY), catalog) & ~lacks
+
+
 class WidenVersions(NamedTuple):
     """Widens the versions of software to the range that admits the most types; drops it if no version runs."""
 
@@ -279,13 +337,18 @@ class WidenVersions(NamedTuple):
     requirement: Requirement
     fails: TypeSet
     without: Change
+    built: tuple[Requirement, ...] = ()
+    """Software that must have a build with the required one, which is CUDA."""
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         """Returns the wider range of versions that admits the most types, or the change that drops the requirement."""
         software = self.requirement.software
         name = "" if self.field.endswith(".cuda") else software  # the field `cuda` holds versions only
         options = tuple(
-            ({self.field: f"{name}{versions}"}, self.fails & _runs(Requirement(software, versions), catalog))
+            (
+                {self.field: f"{name}{versions}"},
+                self.fails & _runs_with(self.requirement._replace(versions=versions), self.built, catalog),
+            )
             for versions in self._wider_versions(rejected.types, catalog)
         )
         wider = BestOption(self.fails, options).relax(rejected, catalog)
@@ -295,9 +358,13 @@ class WidenVersions(NamedTuple):
         """Returns the required versions, each time extended to one of the ranges that run on rejected types."""
         if self.requirement.versions == EVERY:
             return []
-        rules = catalog.derive(rules_by_type, self.requirement.software)
         indices = np.flatnonzero(catalog.mask(types & self.fails)).tolist()
+        rules = catalog.derive(rules_by_type, self.requirement.software)
         ranges = {known_versions(rule.versions) for i in indices for rule in rules[i] if rule.supported in RUNS}
+        for each in self.built:
+            rules = catalog.derive(rules_by_type, each.software)
+            ranges |= {known_versions(rule.cuda) for i in indices for rule in rules[i] if rule.supported in RUNS}
+        ranges = {known for known in ranges if not known.overlaps(self.requirement.versions)}
         # Sorted, because the order of a set differs between processes, and the first of equal options is taken.
         return sorted({self.requirement.versions.extended_to(known) for known in ranges}, key=str)
 

@@ -414,3 +414,121 @@ def test_code_that_runs_nowhere_is_best_written_for_the_platform_of_most_gpus(
         post(client, "/recommend", workload=work)["counts"]["admitted"] for work in (ask["workload"], workload)
     )
     assert after - before == relax["admits"]
+
+
+# Families of models and formats of weights
+
+
+def gpus(answer: Answer) -> set[str]:
+    return {choice["gpu"]["id"] for choice in answer["choices"]}
+
+
+def warned(answer: Answer) -> set[str]:
+    return {warning["code"] for warning in answer["warnings"]}
+
+
+@pytest.mark.parametrize("model", ["resnet-50", "unet-2d", "stable-diffusion-1.5", "faster-rcnn-resnet50-fpn"])
+def test_trainium_2_trains_no_networks_of_convolutions(client: TestClient, model: str) -> None:
+    work = {"task": "training", "model": model, "software": {"framework": "pytorch"}}
+    answer = post(client, "/recommend", workload=work, constraints={"provider": "aws"}, objective="fastest", limit=100)
+    assert not gpus(answer) & {"trainium2-96gb", "trainium3-144gb"}
+    assert rejected(answer)["software_model"]["count"] >= 4
+    estimate = post(client, "/estimate", workload={"task": "training", "model": model}, machine="aws/trn2.48xlarge")
+    assert "software_model" in warned(estimate)
+
+
+def test_trainium_1_trains_a_resnet_in_part_and_language_models_in_full(client: TestClient) -> None:
+    for model, code in {"resnet-50": {"software_partly"}, "gpt2": set()}.items():
+        work = {"task": "training", "model": model, "software": {"framework": "pytorch"}}
+        answer = post(client, "/recommend", workload=work, constraints={"family": ["trn1"]}, limit=1)
+        assert warned(answer["choices"][0]) & {"software_partly"} == code
+        mainstream = post(client, "/recommend", workload={"task": "training", "model": model}, limit=100)
+        assert ("neuron" in platforms(mainstream)) <= (not code)
+
+
+@pytest.mark.parametrize(
+    ("model", "on_inferentia_1", "on_inferentia_2"),
+    [
+        ("gpt2", "software_model", None),
+        ("stable-diffusion-1.5", "software_model", None),
+        ("t5-small", "software_partly", None),
+        ("whisper-base", "software_partly", None),
+        ("bert-base", None, None),
+    ],
+)
+def test_inferentia_1_serves_encoders_and_inferentia_2_decoders_too(
+    client: TestClient, model: str, on_inferentia_1: str | None, on_inferentia_2: str | None
+) -> None:
+    work, codes = {"task": "inference", "model": model}, {"software_model", "software_partly"}
+    for machine, code in {"aws/inf1.6xlarge": on_inferentia_1, "aws/inf2.xlarge": on_inferentia_2}.items():
+        answer = post(client, "/estimate", workload=work, machine=machine)
+        assert warned(answer) & codes == ({code} if code else set())
+        family = {"family": [machine.removeprefix("aws/").split(".")[0]]}
+        counts = post(client, "/recommend", workload=work, constraints=family)["counts"]
+        assert (counts["admitted"] == 0) == (code == "software_model")
+
+
+LOAD = {"requests_per_second": 2, "input_length": 1000, "output_length": 300}
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "precision", "runs", "lacks"),
+    [
+        ("tensorrt-llm", "gpt-oss-20b", None, {"h100", "b200", "rtx 5090"}, {"a6000", "a100", "rtx 4090", "l40s"}),
+        ("tensorrt-llm", "llama-3.1-8b", "nvfp4", {"b200", "rtx 5090"}, {"a6000", "a100", "rtx 3090"}),
+        ("tensorrt-llm", "llama-3.1-8b", "fp8", {"l4", "h100"}, {"a100", "t4"}),
+        ("tensorrt-llm", "llama-3.1-8b", "int4", {"a100", "h100"}, {"b200"}),
+        ("vllm", "gpt-oss-20b", None, {"a100", "l4", "mi300x"}, {"t4"}),
+        ("vllm", "llama-3.1-8b", "nf4", {"a100", "t4"}, {"mi300x"}),
+        ("lmdeploy", "llama-3.1-8b", "fp8", {"l4", "h100"}, {"a100", "t4", "v100"}),
+        ("tgi", "gpt-oss-20b", None, set(), {"a100", "h100", "b200"}),
+        ("llama.cpp", "gpt-oss-20b", None, {"t4", "a100"}, set()),
+    ],
+)
+def test_engines_run_formats_on_the_architectures_that_they_list(
+    client: TestClient, engine: str, model: str, precision: str | None, runs: set[str], lacks: set[str]
+) -> None:
+    work = {"task": "inference", "model": model, "software": {"engine": engine}, "serving": LOAD}
+    work |= {} if precision is None else {"precision": [precision]}
+    for gpu in sorted(runs | lacks):
+        answer = post(client, "/recommend", workload=work, constraints={"gpu": [gpu]}, limit=1)
+        assert (answer["counts"]["admitted"] > 0) == (gpu in runs), gpu
+        if gpu in lacks:
+            text = rejected(answer)["software_format"]["text"]
+            assert f"format there, {precision or 'mxfp4'}." in text
+
+
+def test_an_estimate_warns_of_a_format_that_the_engine_does_not_run(client: TestClient) -> None:
+    work = {"task": "inference", "model": "gpt-oss-20b", "software": {"engine": "tensorrt-llm"}}
+    answer = post(client, "/estimate", workload=work, machine="aws/p4d.24xlarge")
+    [text] = [each["text"] for each in answer["warnings"] if each["code"] == "software_format"]
+    assert text.startswith("tensorrt-llm is not known to do inference with weights in mxfp4 on the NVIDIA A100")
+    assert "software_format" not in warned(post(client, "/estimate", workload=work, machine="aws/p6-b200.48xlarge"))
+
+
+def test_a_list_of_formats_runs_where_one_of_them_does(client: TestClient) -> None:
+    work = {"task": "inference", "model": "llama-3.1-8b", "software": {"engine": "tensorrt-llm"}, "serving": LOAD}
+    both = work | {"precision": ["nvfp4", "bf16"]}
+    assert post(client, "/recommend", workload=both, constraints={"gpu": ["a100"]})["counts"]["admitted"] > 0
+
+
+def test_pytorch_of_a_version_needs_the_cuda_of_its_builds(client: TestClient) -> None:
+    def ask(cuda: str) -> Answer:
+        work = {"task": "training", "model": "bert-base", "software": {"framework": "pytorch==2.8", "cuda": cuda}}
+        return post(client, "/recommend", workload=work, constraints={"architecture": ["pascal"]})
+
+    refused = ask("12.8")
+    assert refused["counts"]["admitted"] == 0
+    relax = rejected(refused)["software_cuda"]["relax"]
+    admitted = ask(relax["to"]["workload.software.cuda"])
+    assert admitted["counts"]["admitted"] == relax["admits"] > 0
+    [text] = [each["text"] for each in admitted["choices"][0]["warnings"] if each["code"] == "software_partly"]
+    assert "only in the CUDA 12.6 builds" in text
+
+
+def test_software_shows_the_families_formats_and_builds_of_its_rules(client: TestClient) -> None:
+    listed = {each["id"]: each for each in all_items(client, "/frameworks?software=neuron,tensorrt-llm,pytorch")}
+    assert {"llm,moe,hybrid_moe"} <= {rule["families"] for rule in listed["neuron"]["rules"]}
+    assert {"fp8", "mxfp4,nvfp4"} <= {rule["formats"] for rule in listed["tensorrt-llm"]["rules"]}
+    assert ">=12.6,<12.7" in {rule["cuda"] for rule in listed["pytorch"]["rules"]}
+    assert [each["supported"] for each in listed["neuron"]["platforms"] if each["platform"] == "neuron"] == ["yes"]

@@ -13,6 +13,7 @@ from service.domain.calibration.coefficients import Coefficient
 from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement, Prior
+from service.domain.catalog.software_support import WorkKind
 from service.domain.catalog.tariffs import InterruptionPrior
 from service.domain.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.evidence.named import NamedWork
@@ -74,6 +75,8 @@ WORLD = catalog(
         software_rule("pytorch", "partly"),
         software_rule("pytorch", "no", scope_value="cambricon"),
         software_rule("jax", "yes"),
+        software_rule("jax", "no", families="llm"),
+        software_rule("jax", "no", formats="nvfp4", note="too old"),
     ),
 )  # fmt: skip
 
@@ -120,6 +123,10 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "software that runs in full": lambda: ask(needs=Requirements(framework=Requirement("jax", EVERY))),
     "software that the machine in use lacks": lambda: ask(
         needs=Requirements(framework=Requirement("mxnet", EVERY)), current_instance=P4D.id
+    ),
+    "a kind of work that the machine in use lacks": lambda: ask(
+        needs=Requirements(framework=Requirement("jax", EVERY), kind=WorkKind("inference", "llm", ("nvfp4",))),
+        current_instance=P4D.id,
     ),
     "one machine": lambda: ask(machines=(P4D,), constraints={"market": ("on_demand",)}),
     "spot": lambda: ask(SMALL_JOB, constraints=SPOT, limits=Limits(deadline_hours=1e6, budget_usd=1e9, safe=True)),

@@ -7,17 +7,21 @@ import pytest
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import SoftwareRule
 from service.domain.catalog.software_support import (
+    Restriction,
+    WorkKind,
     classical_libraries,
     code_change,
     frameworks_mask,
     mainstream_gpus_mask,
     platforms_of,
+    restrictions_by_type,
+    restrictions_on_gpu,
     software_mask,
     software_names,
     task_mask,
     usual_library,
 )
-from service.domain.versions import Versions, known_versions
+from service.domain.versions import EVERY, Versions, known_versions
 from tests.builders.catalogs import catalog, software_rule
 from tests.builders.gpus import gpu
 from tests.builders.instance_types import instance_type
@@ -174,3 +178,62 @@ def test_each_platform_has_the_rules_about_one_of_its_gpus_or_machines() -> None
     card = software_rule(scope="gpu", scope_value="mi300x")
     platforms = platforms_of([of_kind, of_machine, card], catalog_with())
     assert platforms == {"cpu": [of_machine], "cuda": [of_kind], "rocm": [of_kind, card]}
+
+
+CNN_IN_TRAINING = WorkKind("training", "cnn")
+IN_4_BITS = WorkKind("inference", "llm", ("nvfp4",))
+
+
+def restricted(known: Catalog, kind: WorkKind, software: str = "vllm", versions: Versions = EVERY) -> dict[str, str]:
+    by_type = restrictions_by_type(known, software, versions, kind)
+    return {type_.name: there[0].supported for type_, there in zip(known.instance_types, by_type, strict=True) if there}
+
+
+def test_rules_about_families_and_formats_restrict_such_work_alone() -> None:
+    known = catalog_with(
+        software_rule("vllm"),
+        software_rule("vllm", "no", formats="mxfp4,nvfp4", note="too old"),
+        software_rule("vllm", formats="nvfp4", scope="architecture", scope_value="hopper"),
+        software_rule("rocm", "no", kind="toolkit", scope_value="amd", task="training", families="cnn,detection"),
+        software_rule("jax", "no", families="cnn"),
+    )
+    assert restricted(known, IN_4_BITS) == {"a100": "no", "half an a100": "no"}
+    assert restricted(known, IN_4_BITS._replace(formats=("nvfp4", "int4"))) == {}
+    assert restricted(known, IN_4_BITS._replace(formats=())) == {}
+    assert restricted(known, CNN_IN_TRAINING) == {"mi300x": "no"}
+    assert restricted(known, CNN_IN_TRAINING._replace(family="llm")) == {}
+    assert restricted(known, CNN_IN_TRAINING._replace(task="inference")) == {}
+    assert restrictions_on_gpu(known, "vllm", EVERY, IN_4_BITS, A100.id) == (
+        Restriction("vllm", "format", "no", "too old"),
+    )
+    assert restrictions_on_gpu(known, "vllm", EVERY, IN_4_BITS, None) == ()
+    assert runs_on(known, "vllm") == {"a100", "half an a100", "h100"}
+    assert list(task_mask(known, "training")) == [True] * 5
+
+
+def test_a_restriction_of_some_versions_says_nothing_about_others() -> None:
+    known = catalog_with(software_rule("vllm", "partly", formats="nvfp4", versions="<0.9"))
+    assert restricted(known, IN_4_BITS, versions=known_versions("==0.8")) == dict.fromkeys(
+        ("a100", "half an a100", "h100"), "partly"
+    )
+    assert restricted(known, IN_4_BITS, versions=known_versions("==0.9")) == {}
+
+
+def test_a_gpu_that_does_a_kind_of_work_in_part_is_none_of_the_mainstream() -> None:
+    known = catalog_with(
+        software_rule(),
+        software_rule(scope_value="amd"),
+        software_rule("rocm", "partly", kind="toolkit", scope_value="amd", families="cnn"),
+    )
+    in_full = mainstream_gpus_mask(known, None, CNN_IN_TRAINING)
+    assert {each.name for each, full in zip(known.instance_types, in_full, strict=True) if full} == {
+        "a100",
+        "half an a100",
+        "h100",
+    }
+
+
+def test_a_rule_of_some_builds_covers_these_versions_of_cuda_alone() -> None:
+    known = catalog_with(software_rule(cuda=">=12.6,<12.7"))
+    assert software_mask(known, "pytorch", EVERY, known_versions("==12.6"))[0]
+    assert not software_mask(known, "pytorch", EVERY, known_versions("==12.8"))[0]

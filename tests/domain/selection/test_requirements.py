@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.software_support import WorkKind
 from service.domain.selection.relax import Check
 from service.domain.selection.requirements import (
     Numerics,
@@ -15,6 +16,7 @@ from service.domain.selection.requirements import (
     partly_run,
     precision_requirement,
     requirement_checks,
+    run_in_full,
 )
 from service.domain.versions import versions_of
 from tests.builders.catalogs import catalog, software_rule
@@ -184,6 +186,55 @@ def test_partial_support_is_reported_with_its_note(world: Catalog) -> None:
     needs = Requirements(framework=wants("pytorch"), optional=(wants("nccl"),))
     assert partly_run(needs, k80, world) == [("pytorch", "old"), ("nccl", None)]
     assert partly_run(needs, h100, world) == []
+
+
+def test_the_note_of_partial_support_is_that_of_the_versions_asked_for() -> None:
+    world = catalog(
+        instance_types=(K80,),
+        software=(
+            software_rule("pytorch", versions="<2.8", note="in every binary"),
+            software_rule("pytorch", "partly", versions=">=2.8", note="in some builds"),
+        ),
+    )
+    assert partly_run(Requirements(framework=wants("pytorch", "2.8")), 0, world) == [("pytorch", "in some builds")]
+
+
+def test_a_framework_without_a_build_for_a_version_of_cuda_fails_by_cuda() -> None:
+    world = catalog(
+        instance_types=(K80, H100),
+        software=(
+            software_rule("cuda", kind="toolkit"),
+            software_rule("pytorch"),
+            software_rule("pytorch", scope="architecture", scope_value="kepler", cuda=">=12.6,<12.7"),
+        ),
+    )
+    asked, framework = wants("cuda", "12.8"), wants("pytorch")._replace(cuda=versions_of("12.8", "f"))
+    needs = Requirements(framework=framework, cuda=asked, of_a_job=True)
+    by_framework, by_cuda = (check for check in requirement_checks(needs, world) if check.code.startswith("software_"))
+    assert by_framework.fails == 0
+    assert names_of(by_cuda.fails, world) == {"k80"}
+    found = relaxed_check(by_cuda, world, by_cuda.fails)
+    assert found is not None
+    assert found.to == {"workload.software.cuda": ">=12.6,<12.9"}
+
+
+def test_the_family_and_the_format_of_a_job_have_checks_of_their_own() -> None:
+    world = catalog(
+        instance_types=(V100, H100, MI300),
+        software=(
+            software_rule("vllm"),
+            software_rule("vllm", "no", scope="architecture", scope_value="volta", formats="nvfp4"),
+            software_rule("rocm", "no", kind="toolkit", scope_value="amd", families="llm"),
+        ),
+    )
+    needs = Requirements(engine=wants("vllm"), kind=WorkKind("inference", "llm", ("nvfp4",)), of_a_job=True)
+    checks = {check.code: check for check in requirement_checks(needs, world)}
+    assert names_of(checks["software_model"].fails, world) == {"mi300"}
+    assert checks["software_model"].about == ("llm",)
+    assert names_of(checks["software_format"].fails, world) == {"v100"}
+    assert checks["software_format"].about == ("nvfp4",)
+    assert run_in_full(needs, world.index_of[H100.id], world) == ["vllm"]
+    assert run_in_full(needs, world.index_of[V100.id], world) == []
 
 
 def test_numerics_tolerate_formats_with_enough_bits_and_range() -> None:

@@ -1,0 +1,34 @@
+"""The kind of work of a job, which rules of software may restrict, and the warnings of such restrictions."""
+
+from collections.abc import Iterable, Iterator
+
+from service.domain.catalog.software_support import ANY_WORK, RUNS, Restriction, WorkKind
+from service.domain.codes import WarningCode
+from service.domain.jobs.job import Job
+from service.domain.statement import Statement, statement
+
+CODES = {"model": WarningCode.SOFTWARE_MODEL, "format": WarningCode.SOFTWARE_FORMAT}
+"""The part of the work that is restricted → the code of the warning."""
+
+
+def kind_of(job: Job | None) -> WorkKind:
+    """Returns the kind of work of a job; any work without a job.
+
+    Formats restrict engines, which load the weights of inference in them. Trainers convert what they load, and a number
+    of bits is that of a file with formats of its own.
+    """
+    if job is None:
+        return ANY_WORK
+    formats = job.weight_formats if job.task == "inference" and job.weight_bits is None else ()
+    return WorkKind(job.task, job.model.family, formats)
+
+
+def restriction_warnings(
+    restrictions: Iterable[Restriction], kind: WorkKind, gpu: str
+) -> Iterator[Statement[WarningCode]]:
+    """Yields software that does not do a kind of work on a GPU."""
+    for each in restrictions:
+        if each.supported not in RUNS:
+            words = (kind.family,) if each.about == "model" else kind.formats
+            figures = {"software": each.software, "gpu": gpu, "task": kind.task, "words": words, "note": each.note}
+            yield statement(CODES[each.about], **figures)
