@@ -547,6 +547,20 @@ def test_constraints_that_exclude_everything_together_name_the_nearest_machine(c
     assert "several_constraints" in [note["code"] for note in answer["notes"]]
 
 
+@pytest.mark.parametrize("name", ["H100", "l4", "T4", "mi300x", "A100", "g5", "aws", "lambda", "vast/1x-L40S-32-65536"])
+def test_what_is_excluded_by_name_is_gone_in_every_meaning_of_the_name(client: TestClient, name: str) -> None:
+    """Some sellers call a machine or a family by the name of its GPU."""
+    asked = question(constraints={"exclude": [name]}, per="offer", limit=100)
+    answer, gpus = post_recommend(client, asked), client.get(f"/gpus/{name}")
+    meant = {each["id"] for each in gpus.json()["items"]} if gpus.status_code == 200 and "/" not in name else set()
+    assert answer["choices"]
+    for choice in answer["choices"]:
+        assert choice["gpu"] is None or choice["gpu"]["id"] not in meant
+        assert name not in (choice["instance"], choice["provider"], f"{choice['provider']}/{choice['instance']}")
+    (excluded,) = [each for each in answer["rejections"] if each["code"] == "exclude"]
+    assert excluded["count"] >= 1
+
+
 def test_the_cheapest_in_time_costs_what_the_relaxed_budget_is(client: TestClient) -> None:
     """Both go by the likely cost, also of a price that ranks at its high end because it is old."""
     job = {"task": "training", "model": "resnet-50", "amount": {"samples": 1e7}}
