@@ -10,7 +10,7 @@ from service.domain.bill.bill import MachineTime, Part, PartName, StoredVolume
 from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.market_bills import BreakEven, MarketBill
 from service.domain.bill.run import TransferredData
-from service.domain.bill.verdict import Verdict
+from service.domain.bill.verdict import Outcome, Verdict
 from service.domain.catalog.names import either, with_near
 from service.domain.catalog.reference import Fee
 from service.domain.codes import WarningCode
@@ -440,7 +440,7 @@ def missed_text(served: ServedLoad) -> str:
 
 
 def verdict_text(verdict: Verdict, month: str | None) -> str:
-    """Returns why a cost passes or fails; `month` describes the load where its month was judged, not a run."""
+    """Returns the reason of a verdict; `month` describes the load where its month was judged, not a run."""
     gate, usd, missing = verdict.gate, verdict.usd, verdict.missing
     if usd is None:
         return f"The cost is not known. {' '.join(missing)}".strip()
@@ -454,6 +454,8 @@ def verdict_text(verdict: Verdict, month: str | None) -> str:
     if gate.budget_usd is not None:
         text += ", which is" if gate.baseline_usd is None else "; it is"
         text += f" {'over' if verdict.over_budget else 'within'} the budget of ${dollars(gate.budget_usd)}"
+    if verdict.outcome == Outcome.UNKNOWN:
+        text += ", but the whole cost is not known"
     uncounted = f" Not counted: {' '.join(missing)}" if missing else ""
     return f"{text}.{uncounted}"
 

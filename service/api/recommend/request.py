@@ -73,7 +73,8 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     exclude: Names = ()
     """Providers, families, instance types or GPUs to leave out."""
     budget_usd: Positive | None = None
-    """Most US dollars of a job with an amount of work, or of a month (730 hours) of a load. Default: no limit."""
+    """Most US dollars of a job with an amount of work, or of a month (730 hours) of a load. A cost that is unknown in
+    part keeps no limit. Default: no limit."""
     max_usd_per_million_tokens: Positive | None = None
     """Most US dollars of a million tokens of answers, which pay for their prompts too; of tokens trained on, or read
     by a model that writes none. Default: no limit."""

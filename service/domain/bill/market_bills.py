@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from service.domain.band import Band
-from service.domain.bill.bill import Bill, HourlyPrice, SellerTerms, bill_of, with_premium
+from service.domain.bill.bill import Bill, HourlyPrice, PartName, SellerTerms, bill_of, with_premium
 from service.domain.bill.commitments import CommittedCost, committed_cost
 from service.domain.bill.interruption import Checkpoints, break_even_rate, saving_band
 from service.domain.bill.payment_options import PaymentOption, on_demand_offer
@@ -109,6 +109,13 @@ class MarketBill:
         return self.month if self.usd is None else self.usd
 
     @property
+    def lower_bound(self) -> bool:
+        """Whether an unknown charge may decide. The rounding of time is too small for that, unless it is by terms."""
+        commits = self.option is not None and self.option.offer.market == "reserved"
+        small = () if commits else (PartName.BILLING_ROUNDING,)
+        return self.bill is not None and any(part.reason and part.name not in small for part in self.bill.parts)
+
+    @property
     def on_demand(self) -> bool:
         """Whether this is plain on-demand, without a managed service."""
         return self.option is None or (self.option.offer.market == "on_demand" and self.option.service is None)
@@ -167,8 +174,9 @@ def verdict_on(bills: Sequence[MarketBill], gate: Gate) -> tuple[Verdict, Market
     if bill is None:
         return verdict(None, gate, ("Nothing is offered.",)), None
     if bill.usd is None and bill.month is not None:
-        return verdict(bill.month, gate, (WITHOUT_DATA,) if bill.priced.run.has_data else ()), bill
-    return verdict(bill.usd, gate, bill.missing), bill
+        missing = (WITHOUT_DATA,) if bill.priced.run.has_data else ()
+        return verdict(bill.month, gate, missing, lower_bound=bool(missing)), bill
+    return verdict(bill.usd, gate, bill.missing, lower_bound=bill.lower_bound), bill
 
 
 def representative(bills: Sequence[MarketBill]) -> MarketBill | None:

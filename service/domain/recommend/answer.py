@@ -57,7 +57,7 @@ class Limits(NamedTuple):
     @property
     def in_dollars(self) -> bool:
         """Whether prices decide if the limits are kept."""
-        return self.budget_usd is not None or self.max_usd_per_million_tokens is not None
+        return any(getattr(self, field) is not None for field in LIMITS_IN_DOLLARS)
 
 
 class LimitKind(NamedTuple):
@@ -92,6 +92,10 @@ LIMITS_BY_FIELD = {
 A plan must keep all of them. A type without such a plan is rejected for each limit that no plan keeps, or that admits
 it if it alone is raised. A type that keeps each limit, and that no change of one of them admits, fails the last one
 given."""
+
+
+LIMITS_IN_DOLLARS = ("budget_usd", "max_usd_per_million_tokens")
+"""The limits that prices decide."""
 
 
 class WorkContext(NamedTuple):

@@ -52,8 +52,8 @@ class ChangeOfWork(NamedTuple):
     """Precisions of work without a job; empty for those of the question."""
     counts: tuple[int, ...] = ()
     """Numbers of nodes to try; empty for those of the question."""
-    limits: Mapping[str, float] = MappingProxyType({})
-    """Limits on the whole job that change, by field."""
+    limits: Mapping[str, float | None] = MappingProxyType({})
+    """Limits on the whole job that change, by field; None drops a limit."""
     resumes: bool = False
     """Whether the run can then resume after an interruption."""
 
@@ -185,6 +185,22 @@ class BestOption(NamedTuple):
 def drop(to: Mapping[str, object], types: TypeSet) -> BestOption:
     """Returns the rule that removes a constraint by a change, which admits the types."""
     return BestOption(types, ((to, types),))
+
+
+class DropLimits(NamedTuple):
+    """Removes limits on the whole job, for types that keep none of them by what is known."""
+
+    fields: tuple[str, ...]
+    fails: TypeSet
+    misses: TypeSet
+    """Types that run the job, of which no plan keeps all limits; some may keep the other ones."""
+
+    def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
+        """Returns the question without these limits; None if no type passes everything else."""
+        if not rejected.types & self.fails:
+            return None
+        without = dict.fromkeys(self.fields)
+        return Relaxation({**without}, rejected.only(self.misses), ChangeOfWork(limits=without))
 
 
 # Rules for constraints on offers

@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.ci.report import exit_code
 from tests.api.answers import offers_of, post_estimate
 from tests.builders.request_bodies import NETWORK, SERVING, TRAINING, Body, changed
 
@@ -547,8 +548,25 @@ def test_the_gate_passes_and_fails_with_a_sentence(client: TestClient, gate: Bod
 
 def test_what_is_not_known_does_not_pass(client: TestClient) -> None:
     answer = post_estimate(client, {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}, "budget_usd": 1e9})
-    assert answer["verdict"] == "fail"
+    assert answer["verdict"] == "unknown"
     assert "not known" in answer["verdict_of"]["sentence"]
+
+
+@pytest.mark.parametrize(("region", "verdict"), [("ap-south-1", "unknown"), ("us-east-1", "fail")])
+def test_a_part_of_the_cost_passes_no_budget(client: TestClient, region: str, verdict: str) -> None:
+    """The price of sending data out is known in one of the two regions."""
+    run = {"hours": 1, "machine": "aws/p5.48xlarge", "region": region, "market": ["on_demand"]}
+    answer = post_estimate(client, {**run, "data_transfer_out_gb": 20000, "budget_usd": 400})
+    assert answer["verdict"] == verdict
+    assert exit_code(answer) == {"unknown": 2, "fail": 1}[verdict]
+    assert verdict != "unknown" or "the whole cost is not known" in answer["verdict_of"]["sentence"]
+
+
+def test_how_a_seller_rounds_time_decides_no_verdict(client: TestClient) -> None:
+    """Most sellers do not say it, and it is seldom more than an hour."""
+    answer = post_estimate(client, {"hours": 10, "machine": "hyperstack/h100-sxm", "budget_usd": 1e6})
+    assert answer["verdict"] == "pass"
+    assert "hyperstack rounds the time" in answer["verdict_of"]["sentence"]
 
 
 def test_a_load_without_an_amount_is_judged_by_its_month(client: TestClient) -> None:

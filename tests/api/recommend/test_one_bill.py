@@ -178,6 +178,8 @@ def test_a_budget_of_the_bill_admits_its_choice_and_less_does_not(charges: str, 
     asked = {**changed(SHORT, constraints__provider=["aws"]), **CHARGES[charges]}
     if charges == "none":  # bare metal is billed by the hour there
         asked = changed(SHORT, constraints__provider=["oci"], constraints__bare_metal=True)
+    if charges == "storage":  # a cost that is unknown in part keeps no budget, and AWS sells no pd-ssd
+        asked |= {"storage": [{"gib": 2000, "class": "gp3", "hours": 300}, {"gib": 500, "class": "gp3"}]}
     (choice, *_) = post_recommend(client, {**asked, "limit": 1})["choices"]
     name, usd = choice["instance"], choice["cost"]["usd"]
     only = changed(
@@ -391,6 +393,22 @@ def test_an_unknown_charge_is_a_warning_and_not_nothing(client: TestClient) -> N
         (warning,) = [each for each in choice["warnings"] if each["code"] == "cost_incomplete"]
         assert "gp3" in warning["text"]
         assert choice["cost"]["usd_complete"] is False
+
+
+def test_a_cost_that_is_unknown_in_part_keeps_no_budget(client: TestClient) -> None:
+    """Its known part alone is far below the budget."""
+    limits = {"constraints__budget_usd": 1e6, "constraints__deadline_hours": 1000}
+    asked = changed(SHORT, constraints__provider=["aws"], data_transfer_out_gb=20000, **limits)
+    asked = changed(asked, constraints__region=["ap-south-1", "us-east-1"])
+    answer = post_recommend(client, asked)
+    assert {choice["region"] for choice in answer["choices"]} == {"us-east-1"}
+    alone = changed(asked, constraints__region=["ap-south-1"])
+    answer = post_recommend(client, alone)
+    assert not answer["choices"]
+    (rejection,) = [each for each in answer["rejections"] if each["code"] == "cost_unknown"]
+    assert rejection["relax"]["to"] == {"budget_usd": None}
+    relaxed = post_recommend(client, changed(alone, constraints__budget_usd=None))
+    assert relaxed["counts"]["admitted"] == rejection["relax"]["admits"] > 0
 
 
 def test_charges_without_an_amount_of_work_are_named_as_not_weighed(client: TestClient) -> None:
