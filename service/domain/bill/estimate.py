@@ -345,7 +345,7 @@ def _bills(question: EstimateQuestion, physics: Physics, catalog: Catalog) -> tu
     if instance_type is None:
         return (price_own_machine(priced, question.own_usd_per_hour, catalog),)
     if question.usd_per_hour:
-        return price_as_given(priced, question.usd_per_hour, instance_type, catalog)
+        return price_as_given(priced, question.usd_per_hour, instance_type, question.regions, catalog)
     # Plain hours may be of a training run, so managed training is offered for them as well.
     task = done.task if isinstance(done, Job | NamedWork) else "training"
     options = payment_options(

@@ -149,23 +149,30 @@ def price_own_machine(priced: PricedRun, usd_per_hour: float | None, catalog: Ca
 
 
 def price_as_given(
-    priced: PricedRun, usd_per_hour: Mapping[Market, float], instance_type: InstanceType, catalog: Catalog
-) -> tuple[MarketBill, ...]:
-    """Returns the bill of a run in each market at the caller's own prices, billed as used, without interruptions."""
-    bills = {}
-    for market, usd in usd_per_hour.items():
-        bill = price_own_machine(priced, usd, catalog)
-        micros = bill.usd_micros_per_hour
-        price = Price(micros, micros, USD, 0, None, None, "unknown", "entered", "the request", None)
-        offer = Offer(catalog.index_of[instance_type.id], None, None, market, price)
-        bills[market] = replace(bill, option=PaymentOption(offer))
-    plain = bills.get("on_demand")
-    return tuple(
-        bill
-        if plain is None or bill is plain
-        else replace(bill, break_even=_break_even(priced, bill, plain.usd, plain.usd_micros_per_hour))
-        for bill in bills.values()
-    )
+    priced: PricedRun, usd_per_hour: Mapping[Market, float], instance_type: InstanceType, regions: Sequence[str],
+    catalog: Catalog,
+) -> tuple[MarketBill, ...]:  # fmt: skip
+    """Returns the bill of a run in each region and market at the caller's own prices, by the seller's other terms.
+
+    A commitment at the caller's own price is one that the caller has, so that the hours used are paid for. Without a
+    region, the seller's prices of data are those of all its regions.
+    """
+    held, bills = replace(priced, run=replace(priced.run, commitments_held=("reserved",))), list[MarketBill]()
+    for region in regions or (None,):
+        there = {}
+        for market, usd in usd_per_hour.items():
+            micros = half_up(exact(usd), MICRO)
+            price = Price(micros, micros, USD, 0, None, None, "unknown", "entered", "the request", None)
+            option = PaymentOption(Offer(catalog.index_of[instance_type.id], region, None, market, price))
+            there[market] = _plain_bill(held, instance_type, option, catalog)
+        plain = there.get("on_demand")
+        bills += (
+            bill
+            if plain is None or bill is plain
+            else replace(bill, break_even=_break_even(priced, bill, plain.usd, plain.usd_micros_per_hour))
+            for bill in there.values()
+        )
+    return tuple(bills)
 
 
 def verdict_on(bills: Sequence[MarketBill], gate: Gate) -> tuple[Verdict, MarketBill | None]:

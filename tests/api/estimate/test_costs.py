@@ -659,6 +659,22 @@ def test_a_price_of_all_regions_holds_in_those_without_a_price_of_their_own(regi
     assert cost["region"] == (region if region == "us-ashburn-1" else None)
 
 
+def test_a_known_machine_at_the_price_of_the_caller_has_the_other_terms_of_its_seller(client: TestClient) -> None:
+    here = {"workload": TRAINING["workload"], "machine": "aws/p4d.24xlarge", "region": "us-east-1"}
+    here |= {"storage": {"gib": 500, "class": "gp3"}}
+    listed = entry(post_estimate(client, {**here, "market": "spot"}), "spot")
+    own = {**here, "usd_per_hour": {"spot": listed["price"]["usd_per_hour"], "reserved": 12}}
+    given = entry(post_estimate(client, own), "spot")
+    for name in ("hours", "billing", "missing", "region"):
+        assert given[name] == listed[name], name
+    assert given["usd"]["likely"] == listed["usd"]["likely"]
+    assert part(given, "interruption")["usd"]["likely"] > 0
+    rarely = entry(post_estimate(client, {**own, "checkpoint": {"interval_minutes": 120}}), "spot")
+    assert rarely["usd"]["likely"] > given["usd"]["likely"]
+    # A term at the caller's price is paid anyway, so that the hours used are charged.
+    assert entry(post_estimate(client, own), "reserved")["usd_complete"]
+
+
 def test_data_that_was_sent_earlier_alone_has_no_effect_and_says_so(client: TestClient) -> None:
     sent = {"data_transfer_already_gb": 5000, "market": "on_demand"}
     assert any("data_transfer_already_gb" in note for note in post_estimate(client, changed(HOURS, **sent))["notes"])
