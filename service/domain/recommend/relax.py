@@ -25,7 +25,7 @@ from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import RESUMING, FailedConstraint, Relaxation
 from service.domain.selection.requirements import Requirements
 from service.domain.selection.selection import OFFER_CODES, Selection
-from service.domain.typeset import first_of, union
+from service.domain.typeset import TypeSet, first_of, union
 
 SOME = 3
 """Most instance types that a rejection names."""
@@ -40,7 +40,8 @@ HIDDEN = 2.5
 def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Rejection, ...]:
     """Returns the rejections of a selection: those with the most types first, and equal ones by code."""
     resuming = next((each for each in selection.failed if each.code == "interruptions"), None)
-    rejected = [_rejection(basis, constraint, resuming, catalog) for constraint in selection.failed]
+    now = selection.admitted.types
+    rejected = [_rejection(basis, constraint, resuming, now, catalog) for constraint in selection.failed]
     return tuple(sorted(rejected, key=lambda rejection: (-rejection.rejects, rejection.code)))
 
 
@@ -142,7 +143,7 @@ def _row(basis: Basis, ranked: Ranked, row: int, catalog: Catalog) -> RankedOffe
 
 
 def _rejection(
-    basis: Basis, constraint: FailedConstraint, resuming: FailedConstraint | None, catalog: Catalog
+    basis: Basis, constraint: FailedConstraint, resuming: FailedConstraint | None, now: TypeSet, catalog: Catalog
 ) -> Rejection:
     alone, relaxation = constraint.fails_alone, _relaxed(basis, constraint, resuming, catalog)
     return Rejection(
@@ -150,7 +151,7 @@ def _rejection(
         ground=constraint.ground,
         rejects=constraint.fails.bit_count(),
         only_this=alone.bit_count(),
-        relaxation=None if relaxation is None else _outcome(basis, relaxation, catalog),
+        relaxation=None if relaxation is None else _outcome(basis, relaxation, now, catalog),
         instances=tuple([catalog.ids[index] for index in first_of(alone or constraint.fails, SOME)]),
     )
 
@@ -200,8 +201,9 @@ def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> t
     )
 
 
-def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> RelaxationOutcome | None:
-    to, admitted, change = relaxation
+def _outcome(basis: Basis, relaxation: Relaxation, now: TypeSet, catalog: Catalog) -> RelaxationOutcome | None:
+    """Returns the result of a relaxation, of a question that admits some types `now`; None if it admits no other."""
+    to, admitted, change, instead = relaxation
     if change is not None:
         # No plans and ranks of other types are known after the change.
         basis, admitted = basis.after(change, admitted.types, catalog), admitted.alone(catalog)
@@ -219,4 +221,5 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
         market=catalog.offers.market_at(offer),
         usd_per_hour=usd_of_hour(catalog.offers.offer(offer).price, fee),
         has_price=bool(admitted.types & admitted.cheapest.priced),
+        drops=0 if instead is None else (now & ~_keeping_limits(basis, instead, catalog).types).bit_count(),
     )

@@ -41,6 +41,8 @@ class Relaxation(NamedTuple):
     admitted: AdmittedOffers
     work: "ChangeOfWork | None" = None
     """Change of the work that is ranked; None for a change of constraints alone."""
+    instead: AdmittedOffers | None = None
+    """The offers that replace all those that were admitted before; None if these stay."""
 
 
 class ChangeOfWork(NamedTuple):
@@ -232,12 +234,13 @@ class AddOfferWord(NamedTuple):
         codes = tuple(known.words.index(each) for each in meant if each in known.words)
         offers = self.near_misses.with_codes(codes, catalog)
         to: dict[str, object] = {self.field: [*self.words, word]}
-        # In a list of markets, spot only counts for a job that tolerates interruptions.
-        resumes = self.spot_refused and "spot" in (word, *self.words)
-        if resumes:
-            to["workload.fault_tolerant"] = True
         admitted = offers.restricted_to(rejected.types, rejected.limit)
-        return Relaxation(to, admitted, RESUMING if resumes else None)
+        if not self.spot_refused or "spot" not in (word, *self.words):
+            return Relaxation(to, admitted)
+        # In a list of markets, spot only counts for a job that tolerates interruptions.
+        if word == "spot":
+            return Relaxation({**to, "workload.fault_tolerant": True}, admitted, RESUMING)
+        return Relaxation(to, admitted, instead=offers.restricted_to(offers.types, rejected.limit))
 
 
 def _most_frequent_code(_catalog: Catalog, near_misses: NearMisses, rejected: AdmittedOffers) -> int | None:

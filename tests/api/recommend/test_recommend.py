@@ -488,6 +488,20 @@ def test_spot_comes_with_the_fault_tolerance_that_it_needs(client: TestClient) -
     )
 
 
+@pytest.mark.parametrize("work", [{}, {"model": "llama-3.1-8b", "method": "lora", "amount": {"tokens": 1e9}}])
+@pytest.mark.parametrize("constraints", [{"instance": ["aws/g6.12xlarge"]}, {"provider": ["aws"]}])
+def test_another_market_than_spot_takes_no_fault_tolerance_and_says_what_is_no_longer_admitted(
+    client: TestClient, constraints: Body, work: Body
+) -> None:
+    """In a list of markets, spot does not count for a job that is not fault-tolerant."""
+    asked = question(workload={**work, "fault_tolerant": False}, constraints={**constraints, "market": ["spot"]})
+    answer = post_recommend(client, asked)
+    (relax,) = [each["relax"] for each in answer["rejections"] if each["code"] == "spot_price_unknown"]
+    assert relax["to"] == {"market": ["spot", "on_demand"]}
+    after = post_recommend(client, relaxed(asked, relax["to"]))["counts"]["admitted"]
+    assert after == answer["counts"]["admitted"] - relax["drops"] + relax["admits"]
+
+
 @pytest.mark.parametrize("objective", ["cheapest", "fastest"])
 @pytest.mark.parametrize("field", ["gpu", "family", "architecture"])
 def test_a_further_word_is_that_of_the_best_type_by_the_objective(
