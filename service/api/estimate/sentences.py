@@ -22,7 +22,7 @@ from service.domain.physics.estimate import MemoryNeed
 from service.domain.physics.generation import ServedLoad
 from service.domain.physics.host_memory import HostNeed
 from service.domain.statement import Statement
-from service.domain.units import GIB, HOURS_A_MONTH
+from service.domain.units import GIB, HOURS_A_DAY, HOURS_A_MONTH
 
 OWN_MACHINE = "A machine that is described has no seller: its hour costs the given price, and nothing else is known."
 NO_WORK_IN_HOURS = (
@@ -259,6 +259,10 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     ),
     WarningCode.EXTRAPOLATES: _extrapolates,
     WarningCode.ENDED: ended,
+    WarningCode.TERM_TOO_LONG: lambda term, hours, longest: (
+        f"Under {term}, the run is paid for {hours / HOURS_A_DAY:,.0f} days, and the seller offers at most "
+        f"{longest / HOURS_A_DAY:,.0f} at once: it takes several such terms, each subject to free capacity."
+    ),
 }
 """Texts of the risks that an estimate shows."""
 

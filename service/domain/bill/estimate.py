@@ -10,6 +10,7 @@ from service.domain.bill.market_bills import (
     price_as_given,
     price_everywhere,
     price_own_machine,
+    term_warnings,
     verdict_on,
 )
 from service.domain.bill.payment_options import GpuHour, cheapest_gpu_hours, payment_options
@@ -169,7 +170,7 @@ def estimate(
         question=question,
         job=job,
         joules_per_sample=None if job is None else _joules_per_sample(question, job, physics),
-        warnings=tuple(_warnings(question, job, catalog)),
+        warnings=(*_warnings(question, job, catalog), *_term_warnings(bills)),
         evidence=() if job is None or cluster is None else evidence_for(job.config, cluster.gpu, cluster.gpus, catalog),
         served=served,
         bills=bills,
@@ -310,6 +311,11 @@ def _machine_warnings(machine: InstanceType, catalog: Catalog) -> _Warnings:
     event = machine.event_on(catalog.day)
     if event is not None and event.state in ENDED:
         yield statement(WarningCode.ENDED, instance=machine.id, state=event.state, since=event.starts_on)
+
+
+def _term_warnings(bills: Sequence[MarketBill]) -> tuple[Statement[WarningCode], ...]:
+    """Returns the warnings on terms, each once: bills of several regions have the same."""
+    return tuple({warning.code: warning for bill in bills for warning in term_warnings(bill)}.values())
 
 
 def _batch_warnings(job: JobEstimate) -> _Warnings:

@@ -1,6 +1,6 @@
 """A run priced in every market of an instance type, side by side."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -17,8 +17,10 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market, Offer, Price
 from service.domain.catalog.tariffs import Commitment, commitment_in
+from service.domain.codes import WarningCode
 from service.domain.money import MICRO, USD, Micros, Unknown, exact, half_up, rate_on
 from service.domain.physics.generation import ServedLoad
+from service.domain.statement import Statement, statement
 from service.domain.units import HOURS_A_MONTH
 
 OWN_MACHINE = "for a described machine"
@@ -173,6 +175,16 @@ def price_as_given(
             for bill in there.values()
         )
     return tuple(bills)
+
+
+def term_warnings(bill: MarketBill) -> Iterator[Statement[WarningCode]]:
+    """Yields the longest term of a seller, if a run is paid for longer."""
+    rule = bill.terms.rule
+    if not isinstance(rule, Commitment) or bill.bill is None:
+        return
+    hours, longest = bill.bill.billed_hours.likely, rule.longest_hours
+    if longest is not None and hours > longest:
+        yield statement(WarningCode.TERM_TOO_LONG, term=rule.plan, hours=hours, longest=longest)
 
 
 def verdict_on(bills: Sequence[MarketBill], gate: Gate) -> tuple[Verdict, MarketBill | None]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.answers import post_recommend
+from tests.api.answers import post_estimate, post_recommend
 from tests.builders.random_questions import Questions, Vocabulary
 from tests.builders.request_bodies import Body, changed, relaxed
 
@@ -270,6 +270,15 @@ def test_a_block_of_more_than_two_weeks_is_paid_by_the_week(client: TestClient) 
     for budget, admitted in ((usd + 1, 1), (usd - 1, 0)):
         answer = post_recommend(client, changed(asked, constraints__budget_usd=budget))
         assert answer["counts"]["admitted"] == admitted
+
+
+@pytest.mark.parametrize(("hours", "warned"), [(4300, False), (4800, True)])
+def test_a_block_longer_than_the_seller_offers_has_a_warning(hours: int, warned: bool, client: TestClient) -> None:
+    """AWS sells Capacity Blocks of up to 182 days."""
+    answer = post_estimate(client, {"hours": hours, "machine": "aws/p5.48xlarge", "market": ["capacity_block"]})
+    texts = [each["text"] for each in answer["warnings"] if each["code"] == "term_too_long"]
+    assert bool(texts) is warned
+    assert all("203 days, and the seller offers at most 182" in text for text in texts)
 
 
 def test_a_term_is_a_market(client: TestClient) -> None:
