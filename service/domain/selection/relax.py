@@ -87,6 +87,8 @@ class Check(NamedTuple):
     """Whether its relaxation changes the plans of a job, so that types may then keep several limits at once."""
     last_resort: bool = False
     """Whether it is relaxed only where nothing is admitted: its relaxation takes estimates of its own."""
+    hides_limits: bool = False
+    """Whether the job has limits that cannot be compared with types that fail it, because it does not run there."""
 
 
 class FailedConstraint(NamedTuple):
@@ -103,6 +105,8 @@ class FailedConstraint(NamedTuple):
     """Offers of the types that a relaxation of this constraint may admit; None: those of `rejected`."""
     kept: TypeSet | None = None
     """Types that keep the limits on the whole job with an offer of `rejected`; None: these count for no type."""
+    hides_limits: bool = False
+    """Whether limits of the job cannot be compared with the types, because it does not run on them; see `Check`."""
 
     @property
     def fails_alone(self) -> TypeSet:
@@ -190,7 +194,7 @@ def drop(to: Mapping[str, object], types: TypeSet) -> BestOption:
 
 
 class DropLimits(NamedTuple):
-    """Removes limits on the whole job, for types that keep none of them by what is known."""
+    """Removes limits on the whole job, for types that cannot be shown to keep them."""
 
     fields: tuple[str, ...]
     fails: TypeSet

@@ -76,6 +76,7 @@ def select(
             rejected,
             None if check.last_resort and admitted.types else check.rule,
             helped if check.changes_plans else None,
+            hides_limits=check.hides_limits,
         )
         for check in checks
         if check.fails

@@ -150,7 +150,7 @@ def test_exclude_is_relaxed_by_the_name_that_keeps_most_out(world: Catalog) -> N
 
 
 def test_exclude_takes_every_meaning_of_a_name_and_is_relaxed_by_the_name_as_it_was_sent() -> None:
-    """A family may be called as a GPU is, and machines of several sellers alike."""
+    """A family may be called as a GPU is, and so may machines of several sellers."""
     l4, other = gpu("l4"), gpu("other")
     types = (
         instance_type("by-gpu", gpu=l4),
