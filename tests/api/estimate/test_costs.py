@@ -563,7 +563,7 @@ def test_a_part_of_the_cost_passes_no_budget(client: TestClient, region: str, ve
 
 
 def test_how_a_seller_rounds_time_decides_no_verdict(client: TestClient) -> None:
-    """Most sellers do not say it, and it is seldom more than an hour."""
+    """Most sellers do not say it, and it is rarely more than an hour."""
     answer = post_estimate(client, {"hours": 10, "machine": "hyperstack/h100-sxm", "budget_usd": 1e6})
     assert answer["verdict"] == "pass"
     assert "hyperstack rounds the time" in answer["verdict_of"]["sentence"]
