@@ -12,18 +12,18 @@ PASSED, FAILED, UNANSWERED = 0, 1, 2
 
 Answer = Mapping[str, Any]
 
-MARKS = {"pass": "✅ pass", "fail": "❌ fail"}
+MARKS = {"pass": "✅ pass", "fail": "❌ fail", "unknown": "❔ unknown"}
+
+CODES = {"pass": PASSED, "fail": FAILED, "unknown": UNANSWERED}
+"""Exit codes by verdict."""
 
 HEADINGS = ("market", "region", "hours", "USD", "low", "high", "unknown")
 
 
 def exit_code(answer: Answer) -> int:
-    """Returns 0 if the job passes or has no limits, 1 if it fails, and 2 if its cost is unknown."""
+    """Returns 0 if the job passes or has no limits, 1 if it fails, and 2 if an unknown cost decides."""
     if answer["verdict"] is not None:
-        # An unknown cost fails the gate; the exit code distinguishes it from a cost that is too high.
-        if answer["verdict_of"]["usd"] is None:
-            return UNANSWERED
-        return PASSED if answer["verdict"] == "pass" else FAILED
+        return CODES[answer["verdict"]]
     return PASSED if any(_usd_of(entry) is not None for entry in answer["cost"]) else UNANSWERED
 
 

@@ -64,6 +64,7 @@ class WarningCode(MeaningfulCode):
     )
     SPOT_MORE_EXPENSIVE = auto(), "On-demand costs less than spot in this region."
     COMMITS = auto(), "The price obliges to a term, every hour of which is paid for, used or not."
+    TERM_TOO_LONG = auto(), "The run is longer than the longest term that the seller offers, so it takes several."
     FEW_VCPUS = auto(), "The host has fewer vCPUs per GPU than the workload needs."
     HOST_MEMORY_UNKNOWN = auto(), "The host memory is unknown, so the requirement was not checked."
     PART_OF_A_CARD = auto(), "The GPU is only a part of a card."
@@ -186,6 +187,7 @@ class NoteCode(MeaningfulCode):
         auto(),
         "No single change admits anything; the note names the type that misses the fewest constraints.",
     )
+    EMPTY_CATALOG = auto(), "The catalog of the day has no instance types, because the day is too early."
     RETIRED = auto(), "All instance types of a family, series or name in the constraints are retired."
     GPU_NOT_RENTED = auto(), "No instance type of the catalog has any of the GPUs that the constraints name."
     OBJECTIVE_CHANGED = auto(), "The first choice under the earlier objective, compared with the one of this answer."
@@ -193,7 +195,7 @@ class NoteCode(MeaningfulCode):
     PRICE_IGNORED = auto(), "No candidate has a known price, so the ranking is by hardware alone."
     UNRANKED = auto(), "Instance types that pass every constraint, but cannot be ranked: a figure is not published."
     SPOT_PRICE_UNKNOWN = auto(), "Spot is allowed and sold, but no spot price of an admitted type is known on that day."
-    COMMITMENT_UNUSED = auto(), "No admitted instance type has an offer under the commitments that the caller holds."
+    COMMITMENT_UNUSED = auto(), "No admitted offer is under the commitments that the caller holds."
     PUBLISHED_PRECISION = (
         auto(),
         "No precision was given, so weights are served, or frozen below adapters, in the format they are published in.",

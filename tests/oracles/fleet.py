@@ -10,10 +10,14 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.tariffs import InterruptionPrior, prior_of
 from service.domain.errors import QuestionError
-from service.domain.jobs.job import Job
+from service.domain.jobs.config import TrainingConfig
+from service.domain.jobs.job import Job, config_on
+from service.domain.layouts.fleet_columns import unknown_figures
 from service.domain.layouts.job_estimate import estimate_job
 from service.domain.money import Unknown
 from service.domain.physics.cluster import cluster_of_instance
+from service.domain.physics.memory import weight_bytes
+from service.domain.units import GIB
 
 CHECK_OF_FIELD = {
     "workload.precision": "precision",
@@ -54,7 +58,9 @@ def estimate_on_nodes(job: Job, instance_type: InstanceType, nodes: int, catalog
     if None in (gpu.memory_gb, gpu.memory_bandwidth_gb_per_second) or not any(
         rate.dense_tflops for rate in gpu.rates.values()
     ):
-        return NodeEstimate(nodes, "gpu_figures_unknown")
+        known = None if gpu.memory_gb is None else gpu.memory_gb * instance_type.gpu_count * nodes * GIB
+        too_small = known is not None and known < _least_weight_bytes(job, catalog)
+        return NodeEstimate(nodes, "gpu_memory" if too_small else "gpu_figures_unknown")
     try:
         answer = estimate_job(catalog.reference.calibration, job, cluster_of_instance(instance_type, nodes))
     except QuestionError as error:
@@ -92,6 +98,18 @@ def _holds_weights(job: Job, instance_type: InstanceType, nodes: int, catalog: C
     tiny = replace(job, input_length=1e-6, output_length=1e-6, concurrency=1, serving=None, amount=None)
     cluster = cluster_of_instance(instance_type, nodes)
     return estimate_job(catalog.reference.calibration, tiny, cluster).estimate.memory.fits_surely
+
+
+def _least_weight_bytes(job: Job, catalog: Catalog) -> float:
+    """The bytes of the weights in the narrowest format in which a GPU of the catalog would run the job."""
+    least = inf
+    for gpu in {type_.gpu.id: type_.gpu for type_ in catalog.instance_types if type_.gpu}.values():
+        config = None if unknown_figures(gpu) else config_on(job, gpu)
+        if isinstance(config, TrainingConfig):
+            least = min(least, 0.0 if config.offload_parameters else weight_bytes(config))
+        elif config is not None:
+            least = min(least, float(config.model.parameters * config.formats.weight_bits / 8))
+    return 0.0 if least == inf else least
 
 
 def checks_missed(estimates: Sequence[NodeEstimate]) -> set[str]:

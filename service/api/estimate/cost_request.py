@@ -102,8 +102,8 @@ class CostRequest(BillingRequest):
     """`on_demand`, `spot`, `reserved`, or a term such as `1y_reserved_no_upfront`. Default: every market, and every
     managed service."""
     usd_per_hour: dict[Market, Positive] | None = None
-    """The caller's prices per machine and hour by market, such as `{"on_demand": 2.5}`. Default: those of the
-    catalog."""
+    """The caller's prices per machine and hour by market, such as `{"on_demand": 2.5}`. Rounding, interruptions and the
+    prices of data are those of the seller, in the `region` if one is given. Default: those of the catalog."""
     load: Annotated[ServingRequest | None, Field(description="The same as `workload.serving`.")] = None
     baseline: BaselineRequest | None = None
     """An earlier cost with which the likely total is compared. Default: none."""

@@ -123,7 +123,8 @@ class EstimateResponse(Described):
     elsewhere: list[GpuHourResponse]
     """The cheapest on-demand hours of the same GPU at up to three sellers."""
     verdict: Outcome | None
-    """Whether the cost keeps to the baseline and the budget; null where neither is given."""
+    """Whether the cost keeps to the baseline and the budget; `unknown` where only a part of it is known, and keeps to
+    them; null where neither is given."""
     verdict_of: VerdictResponse | None
     """The entry of `cost` that was judged: the cheapest on-demand one, else the cheapest."""
     warnings: list[StatementResponse]

@@ -278,7 +278,7 @@ def _own_prices(body: EstimateRequest) -> dict[Market, float]:
     prices = body.usd_per_hour or {}
     if not prices:
         return {}
-    for name in ("region", "zone", "managed_service"):
+    for name in ("zone", "managed_service"):
         if getattr(body, name):
             raise QuestionError(f"usd_per_hour applies to no {name}: leave one of the two out.", field=name)
     if not isinstance(body.machine, str):

@@ -10,7 +10,7 @@ from service.domain.bill.bill import MachineTime, Part, PartName, StoredVolume
 from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.market_bills import BreakEven, MarketBill
 from service.domain.bill.run import TransferredData
-from service.domain.bill.verdict import Verdict
+from service.domain.bill.verdict import Outcome, Verdict
 from service.domain.catalog.names import either, with_near
 from service.domain.catalog.reference import Fee
 from service.domain.codes import WarningCode
@@ -22,7 +22,7 @@ from service.domain.physics.estimate import MemoryNeed
 from service.domain.physics.generation import ServedLoad
 from service.domain.physics.host_memory import HostNeed
 from service.domain.statement import Statement
-from service.domain.units import GIB, HOURS_A_MONTH
+from service.domain.units import GIB, HOURS_A_DAY, HOURS_A_MONTH
 
 OWN_MACHINE = "A machine that is described has no seller: its hour costs the given price, and nothing else is known."
 NO_WORK_IN_HOURS = (
@@ -275,6 +275,10 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     ),
     WarningCode.EXTRAPOLATES: _extrapolates,
     WarningCode.ENDED: ended,
+    WarningCode.TERM_TOO_LONG: lambda term, hours, longest: (
+        f"Under {term}, the run is paid for {hours / HOURS_A_DAY:,.0f} days, and the seller offers at most "
+        f"{longest / HOURS_A_DAY:,.0f} at once: it takes several such terms, each subject to free capacity."
+    ),
 }
 """Texts of the risks that an estimate shows."""
 
@@ -456,7 +460,7 @@ def missed_text(served: ServedLoad) -> str:
 
 
 def verdict_text(verdict: Verdict, month: str | None) -> str:
-    """Returns why a cost passes or fails; `month` describes the load where its month was judged, not a run."""
+    """Returns the reason of a verdict; `month` describes the load where its month was judged, not a run."""
     gate, usd, missing = verdict.gate, verdict.usd, verdict.missing
     if usd is None:
         return f"The cost is not known. {' '.join(missing)}".strip()
@@ -470,6 +474,8 @@ def verdict_text(verdict: Verdict, month: str | None) -> str:
     if gate.budget_usd is not None:
         text += ", which is" if gate.baseline_usd is None else "; it is"
         text += f" {'over' if verdict.over_budget else 'within'} the budget of ${dollars(gate.budget_usd)}"
+    if verdict.outcome == Outcome.UNKNOWN:
+        text += ", but the whole cost is not known"
     uncounted = f" Not counted: {' '.join(missing)}" if missing else ""
     return f"{text}.{uncounted}"
 

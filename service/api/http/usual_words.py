@@ -74,6 +74,7 @@ _TABLE = {
     "workers": "vcpus_per_gpu",
     "max_steps num_steps max_iters": "steps",
     "num_train_epochs num_epochs max_epochs": "epochs",
+    "amount": "samples tokens",
     "dataset_size num_samples images": "samples",
     "dataset_tokens": "tokens",
     # Machines and prices.

@@ -62,6 +62,7 @@ REJECTIONS: dict[str, str] = {
     "not_measured": "No measurement under the workload's name applies to this instance type.",
     "budget_usd": "The whole job, or a month of the load, costs more than allowed wherever it keeps the other limits.",
     "usd_per_million_tokens": "A million tokens cost more than allowed wherever the other limits are kept.",
+    "cost_unknown": "A part of the cost is unknown, so it cannot be shown to keep the limits in dollars.",
     "interruptions": "Spot interruptions are so frequent that the job would hardly ever finish.",
     "no_offer": "No offer is known on the catalog's day.",
     "max_usd_per_hour": "It costs more per hour than allowed.",

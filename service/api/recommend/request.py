@@ -1,7 +1,6 @@
 """The request of POST /recommend, and its translation into a question of the domain."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -30,11 +29,10 @@ from service.domain.bill.seller_terms import known_storage_class
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import (
     NO_LETTER_OR_DIGIT,
+    meanings_of,
     provider_names,
-    resolve_gpus,
     resolve_instance,
     resolve_instances,
-    resolve_providers,
     unknown,
 )
 from service.domain.catalog.precision import USUAL_PRECISIONS
@@ -76,7 +74,8 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     exclude: Names = ()
     """Providers, families, instance types or GPUs to leave out."""
     budget_usd: Positive | None = None
-    """Most US dollars of a job with an amount of work, or of a month (730 hours) of a load. Default: no limit."""
+    """Most US dollars of a job with an amount of work, or of a month (730 hours) of a load. A cost that is unknown in
+    part keeps no limit. Default: no limit."""
     max_usd_per_million_tokens: Positive | None = None
     """Most US dollars of a million tokens of answers, which pay for their prompts too; of tokens trained on, or read
     by a model that writes none. Default: no limit."""
@@ -438,7 +437,7 @@ def _constraints(
         platforms=platforms_of(work, catalog),
         grows=work.growth is not None,
         in_clusters=_only_clusters(request) and not limits.allow_marketplace_clusters,
-        exclude=tuple(dict.fromkeys([word for name in limits.exclude for word in _excluded_by(name, catalog)])),
+        exclude=_excluded(limits.exclude, catalog),
         needs_price=objective.needs("price") or bool(limits.budget_usd or limits.max_usd_per_million_tokens),
         needs_peak=objective.needs("speed") and not has_job,
         managed_service=service_of(request, request.workload.task, catalog),
@@ -456,17 +455,11 @@ def _run(request: RecommendRequest, catalog: Catalog) -> Run:
     return run
 
 
-def _excluded_by(name: str, catalog: Catalog) -> tuple[str, ...]:
-    """Returns the provider, family, instance type or GPUs that a name means, as the catalog spells them."""
-    words, field = catalog.columns.words, "constraints.exclude"
-    families = words["family"].words
-    if name in families:
-        return (name,)
-    with suppress(QuestionError):
-        return resolve_providers([name], catalog, field)
-    with suppress(QuestionError):
-        return (resolve_instance(name, catalog, field),)
-    with suppress(QuestionError):
-        return resolve_gpus([name], catalog, field)
-    known = (*provider_names(catalog), *families, *words["instance"].words, *words["gpu"].words)
-    raise unknown("provider, family, instance type or GPU", name, known, field)
+def _excluded(names: Names, catalog: Catalog) -> Names:
+    """Returns the names to leave out, each once. Raises `UnknownName` for one without a meaning."""
+    for name in names:
+        if not any(meanings_of(name, catalog).values()):
+            words = catalog.columns.words
+            known = (*provider_names(catalog), *words["family"].words, *words["instance"].words, *words["gpu"].words)
+            raise unknown("provider, family, instance type or GPU", name, known, "constraints.exclude")
+    return tuple(dict.fromkeys(names))

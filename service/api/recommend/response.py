@@ -173,7 +173,9 @@ class RelaxationResponse(Described):
     admits: int
     """Instance types that are then admitted, and are not now."""
     drops: int
-    """Instance types without a known price that are admitted now, and then give way to the first ones with a price."""
+    """Instance types that are admitted now, and then no longer: those without a known price, which give way to the
+    first ones with a price, and those sold at spot alone, which does not count next to other markets for a job that is
+    not fault-tolerant."""
     best: RelaxationBestResponse
 
 

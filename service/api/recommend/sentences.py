@@ -373,8 +373,17 @@ NOTES: Mapping[NoteCode, Sentence] = {
         + ", so the ranking is by rates and hourly prices, not by the hours and the cost of the whole job."
         + (f" No choice was compared with the limit on these: {' and '.join(unused)}." if unused else "")
     ),
-    NoteCode.COMMITMENT_UNUSED: lambda held: (
-        f"No admitted instance type has an offer under {either(held)}, so the commitments held change no price."
+    NoteCode.COMMITMENT_UNUSED: lambda held, left_out: (
+        (
+            f"The constraints leave out the offers of the admitted instance types under {either(held)}"
+            if left_out
+            else f"No admitted instance type has an offer under {either(held)}"
+        )
+        + ", so the commitments held change no price."
+    ),
+    NoteCode.EMPTY_CATALOG: lambda day, first_day: (
+        f"The catalog of {day} has no instance types"
+        + ("." if first_day is None else f": the first day with any is {first_day}.")
     ),
     NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",
     NoteCode.NODES_NOT_TRIED: "The numbers of nodes tried are `min_nodes`, and 2^n, 3 x 2^n and 5 x 2^n above it; the "

@@ -10,6 +10,7 @@ from service.domain.bill.market_bills import (
     price_as_given,
     price_everywhere,
     price_own_machine,
+    term_warnings,
     verdict_on,
 )
 from service.domain.bill.payment_options import GpuHour, cheapest_gpu_hours, payment_options
@@ -174,7 +175,7 @@ def estimate(
         question=question,
         job=job,
         joules_per_sample=None if job is None else _joules_per_sample(question, job, physics),
-        warnings=tuple(_warnings(question, job, catalog)),
+        warnings=(*_warnings(question, job, catalog), *_term_warnings(bills)),
         evidence=() if job is None or cluster is None else evidence_for(job.config, cluster.gpu, cluster.gpus, catalog),
         served=served,
         bills=bills,
@@ -330,6 +331,11 @@ def _machine_warnings(machine: InstanceType, catalog: Catalog) -> _Warnings:
         yield statement(WarningCode.ENDED, instance=machine.id, state=event.state, since=event.starts_on)
 
 
+def _term_warnings(bills: Sequence[MarketBill]) -> tuple[Statement[WarningCode], ...]:
+    """Returns the warnings on terms, each once: bills of several regions have the same."""
+    return tuple({warning.code: warning for bill in bills for warning in term_warnings(bill)}.values())
+
+
 def _batch_warnings(job: JobEstimate) -> _Warnings:
     """Yields what is assumed of a batch or a sample, and requests that wait, which a recommendation rejects."""
     estimate, asked = job.estimate, job.job.concurrency
@@ -363,7 +369,7 @@ def _bills(question: EstimateQuestion, physics: Physics, catalog: Catalog) -> tu
     if instance_type is None:
         return (price_own_machine(priced, question.own_usd_per_hour, catalog),)
     if question.usd_per_hour:
-        return price_as_given(priced, question.usd_per_hour, instance_type, catalog)
+        return price_as_given(priced, question.usd_per_hour, instance_type, question.regions, catalog)
     # Plain hours may be of a training run, so managed training is offered for them as well.
     task = done.task if isinstance(done, Job | NamedWork) else "training"
     options = payment_options(

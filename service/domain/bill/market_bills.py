@@ -1,11 +1,11 @@
 """A run priced in every market of an instance type, side by side."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from service.domain.band import Band
-from service.domain.bill.bill import Bill, HourlyPrice, SellerTerms, bill_of, with_premium
+from service.domain.bill.bill import Bill, HourlyPrice, PartName, SellerTerms, bill_of, with_premium
 from service.domain.bill.commitments import CommittedCost, committed_cost
 from service.domain.bill.interruption import Checkpoints, break_even_rate, saving_band
 from service.domain.bill.payment_options import PaymentOption, on_demand_offer
@@ -17,8 +17,10 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market, Offer, Price
 from service.domain.catalog.tariffs import Commitment, commitment_in
+from service.domain.codes import WarningCode
 from service.domain.money import MICRO, USD, Micros, Unknown, exact, half_up, rate_on
 from service.domain.physics.generation import ServedLoad
+from service.domain.statement import Statement, statement
 from service.domain.units import HOURS_A_MONTH
 
 OWN_MACHINE = "for a described machine"
@@ -109,6 +111,13 @@ class MarketBill:
         return self.month if self.usd is None else self.usd
 
     @property
+    def lower_bound(self) -> bool:
+        """Whether an unknown charge may decide. The rounding of time is too small for that, unless it is by terms."""
+        commits = self.option is not None and self.option.offer.market == "reserved"
+        small = () if commits else (PartName.BILLING_ROUNDING,)
+        return self.bill is not None and any(part.reason and part.name not in small for part in self.bill.parts)
+
+    @property
     def on_demand(self) -> bool:
         """Whether this is plain on-demand, without a managed service."""
         return self.option is None or (self.option.offer.market == "on_demand" and self.option.service is None)
@@ -142,23 +151,40 @@ def price_own_machine(priced: PricedRun, usd_per_hour: float | None, catalog: Ca
 
 
 def price_as_given(
-    priced: PricedRun, usd_per_hour: Mapping[Market, float], instance_type: InstanceType, catalog: Catalog
-) -> tuple[MarketBill, ...]:
-    """Returns the bill of a run in each market at the caller's own prices, billed as used, without interruptions."""
-    bills = {}
-    for market, usd in usd_per_hour.items():
-        bill = price_own_machine(priced, usd, catalog)
-        micros = bill.usd_micros_per_hour
-        price = Price(micros, micros, USD, 0, None, None, "unknown", "entered", "the request", None)
-        offer = Offer(catalog.index_of[instance_type.id], None, None, market, price)
-        bills[market] = replace(bill, option=PaymentOption(offer))
-    plain = bills.get("on_demand")
-    return tuple(
-        bill
-        if plain is None or bill is plain
-        else replace(bill, break_even=_break_even(priced, bill, plain.usd, plain.usd_micros_per_hour))
-        for bill in bills.values()
-    )
+    priced: PricedRun, usd_per_hour: Mapping[Market, float], instance_type: InstanceType, regions: Sequence[str],
+    catalog: Catalog,
+) -> tuple[MarketBill, ...]:  # fmt: skip
+    """Returns the bill of a run in each region and market at the caller's own prices, by the seller's other terms.
+
+    A commitment at the caller's own price is one that the caller has, so that the hours used are paid for. Without a
+    region, the seller's prices of data are those of all its regions.
+    """
+    held, bills = replace(priced, run=replace(priced.run, commitments_held=("reserved",))), list[MarketBill]()
+    for region in regions or (None,):
+        there = {}
+        for market, usd in usd_per_hour.items():
+            micros = half_up(exact(usd), MICRO)
+            price = Price(micros, micros, USD, 0, None, None, "unknown", "entered", "the request", None)
+            option = PaymentOption(Offer(catalog.index_of[instance_type.id], region, None, market, price))
+            there[market] = _plain_bill(held, instance_type, option, catalog)
+        plain = there.get("on_demand")
+        bills += (
+            bill
+            if plain is None or bill is plain
+            else replace(bill, break_even=_break_even(priced, bill, plain.usd, plain.usd_micros_per_hour))
+            for bill in there.values()
+        )
+    return tuple(bills)
+
+
+def term_warnings(bill: MarketBill) -> Iterator[Statement[WarningCode]]:
+    """Yields the longest term of a seller, if a run is paid for longer."""
+    rule = bill.terms.rule
+    if not isinstance(rule, Commitment) or bill.bill is None:
+        return
+    hours, longest = bill.bill.billed_hours.likely, rule.longest_hours
+    if longest is not None and hours > longest:
+        yield statement(WarningCode.TERM_TOO_LONG, term=rule.plan, hours=hours, longest=longest)
 
 
 def verdict_on(bills: Sequence[MarketBill], gate: Gate) -> tuple[Verdict, MarketBill | None]:
@@ -167,8 +193,9 @@ def verdict_on(bills: Sequence[MarketBill], gate: Gate) -> tuple[Verdict, Market
     if bill is None:
         return verdict(None, gate, ("Nothing is offered.",)), None
     if bill.usd is None and bill.month is not None:
-        return verdict(bill.month, gate, (WITHOUT_DATA,) if bill.priced.run.has_data else ()), bill
-    return verdict(bill.usd, gate, bill.missing), bill
+        missing = (WITHOUT_DATA,) if bill.priced.run.has_data else ()
+        return verdict(bill.month, gate, missing, lower_bound=bool(missing)), bill
+    return verdict(bill.usd, gate, bill.missing, lower_bound=bill.lower_bound), bill
 
 
 def representative(bills: Sequence[MarketBill]) -> MarketBill | None:

@@ -41,6 +41,8 @@ class Catalog:
     measurements: VisibleMeasurements
     """Measurements that the caller sees. Callers and versions with the same facts share the caches, so a function whose
     result is cached takes measurements as an argument and does not read this field."""
+    first_day: date | None = None
+    """The first day whose catalog has instance types; None if no day has any."""
     assumed_host: tuple[float | None, float | None] | None = None
     """vCPUs and GiB of host memory per GPU that are assumed for types that do not state their own; see `with_hosts`."""
     memory: Cache = field(default_factory=Cache)
@@ -65,11 +67,12 @@ class Catalog:
         reference: Reference,
         measurements: VisibleMeasurements,
         known_at: date | None = None,
+        first_day: date | None = None,
     ) -> "Catalog":
         """Builds the catalog from instance types and from offers that are sorted by type."""
         starts = read_only(np.searchsorted(offers.instance_type, np.arange(len(instance_types) + 1)))
         columns = Columns.of(instance_types, day, reference)
-        return cls(version, day, instance_types, columns, offers, starts, reference, known_at, measurements)
+        return cls(version, day, instance_types, columns, offers, starts, reference, known_at, measurements, first_day)
 
     def visible_to(self, owner: Owner, version: int) -> "Catalog":
         """Returns this catalog with the measurements that an owner sees in a version; facts and caches are shared.

@@ -389,8 +389,9 @@ class InstanceType(HasLifecycle[LifecycleEvent]):
 
     @property
     def launched_on(self) -> date | None:
-        """The day on which the type became generally available; None if unknown."""
-        return next((event.starts_on for event in self.lifecycle if event.state == "available"), None)
+        """The day on which the type became generally available; None if unknown. The oldest listing may be later."""
+        launches = (event for event in self.lifecycle if event.state == "available" and event.basis != "first_seen")
+        return next((event.starts_on for event in launches), None)
 
 
 def _cpus(host: InstanceType) -> Gpu:

@@ -74,7 +74,10 @@ class CatalogHistory:
         ).sorted_by_type()
         types_of_day = tuple(self.instance_types[index] for index in announced)
         measurements = VisibleMeasurements(self.measurements, self.version, day)
-        return Catalog.of(self.version, day, types_of_day, offers, self.reference, measurements, self.known_at)
+        first_day = min((event.starts_on for type_ in self.instance_types for event in type_.lifecycle), default=None)
+        return Catalog.of(
+            self.version, day, types_of_day, offers, self.reference, measurements, self.known_at, first_day
+        )
 
     def believed(self, rows: Indices, day: date) -> Beliefs:
         """Returns the believed prices on a day for some rows of `prices`."""

@@ -133,14 +133,15 @@ def resolve(
     resolved: list[str] = []
     for name in names:
         # Separators can matter: us-east-1 and us-east1 are regions of different sellers.
-        meant = {by_fold[name.lower()]} if name.lower() in by_fold else _without_separators(name, known)
+        meant = {by_fold[name.lower()]} if name.lower() in by_fold else _spelt_like(name, known)
         if len(meant) != 1:
             raise unknown(what, name, known, field, hint, () if meant_by is None else meant_by(name))
         resolved += meant
     return tuple(dict.fromkeys(resolved))
 
 
-def _without_separators(name: str, known: Iterable[str]) -> set[str]:
+def _spelt_like(name: str, known: Iterable[str]) -> set[str]:
+    """Returns the known names that differ from a name in case and separators at most."""
     joined = NO_LETTER_OR_DIGIT.sub("", name.lower())
     return {spelling for spelling in known if joined and NO_LETTER_OR_DIGIT.sub("", spelling.lower()) == joined}
 
@@ -237,6 +238,20 @@ def resolve_instance(name: str, catalog: Catalog, field: str) -> str:
 
 def _instance_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:
     return grouped((name.lower(), type_.id) for type_ in catalog.instance_types for name in (type_.id, type_.name))
+
+
+def meanings_of(name: str, catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    """Returns the providers, families, instance types and GPUs that a name means, by column of the catalog.
+
+    A name may have several meanings: L4 is a GPU, and a family of some sellers.
+    """
+    providers, families = provider_names(catalog), catalog.columns.words["family"].words
+    return {
+        "provider": tuple({providers[spelling] for spelling in _spelt_like(name, providers)}),
+        "family": tuple(_spelt_like(name, families)),
+        "instance": catalog.derive(_instance_names).get(name.lower(), ()),
+        "gpu": _gpus_called(name, catalog),
+    }
 
 
 _FOLDED = str.maketrans({"_": "-", " ": "-", "[": None, "]": None})

@@ -68,6 +68,9 @@ BY_THE_DAY = (CAPACITY_BLOCK, "dws_calendar")
 BLOCK_DAYS = 14
 """Capacity Blocks are sold in days up to this length and in weeks beyond, to 182 days (AWS, EC2 user guide)."""
 
+LONGEST_BLOCK_DAYS = 182
+"""Most days of one Capacity Block (AWS, EC2 user guide)."""
+
 TERM = re.compile(r"(\d+)([ymd])_(\w+)")
 HOURS_OF = {"y": HOURS_A_YEAR, "m": HOURS_A_YEAR // 12, "d": HOURS_A_DAY}
 
@@ -100,6 +103,11 @@ class Commitment:
     def long_term_seconds(self) -> int:
         """Seconds that are sold together beyond `BLOCK_DAYS`: a week of a Capacity Block, else one term."""
         return self.term_seconds * (DAYS_A_WEEK if self.plan == CAPACITY_BLOCK else 1)
+
+    @property
+    def longest_hours(self) -> int | None:
+        """The most hours that are sold together; None if there is no limit, or none is known."""
+        return LONGEST_BLOCK_DAYS * HOURS_A_DAY if self.plan == CAPACITY_BLOCK else None
 
     def billed_hours(self, hours: Exact) -> Exact:
         """Returns the hours that are billed for hours of use: whole terms, and at least one."""

@@ -37,10 +37,10 @@ from service.domain.physics.features import training_config_features
 from service.domain.physics.inference_roofline import forward_batch
 from service.domain.physics.input_pipeline import feed_of
 from service.domain.physics.load import ALMOST
-from service.domain.physics.memory import plannable_bytes
+from service.domain.physics.memory import plannable_bytes, weight_bytes
 from service.domain.physics.parallelism import Layout, LayoutTable, layout_of
 from service.domain.typeset import TypeSet, types_where
-from service.domain.units import SECONDS_AN_HOUR
+from service.domain.units import GIB, SECONDS_AN_HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +198,19 @@ def is_rated(instance_type: InstanceType) -> bool:
     """Returns whether all figures of an instance type that estimates need are known."""
     processor = instance_type.processor
     return processor is not None and has_processor(instance_type) and not unknown_figures(processor)
+
+
+def known_too_small(job: Job, nodes: int, catalog: Catalog) -> TypeSet:
+    """Returns the types whose GPUs on so many nodes have a known memory that does not hold the weights alone."""
+    least = min(map(_least_weight_bytes, _configs(catalog, job)[0]), default=0.0)
+    with np.errstate(invalid="ignore"):
+        return types_where(catalog.columns.numbers["total_gpu_memory_gb"] * nodes * GIB < least)
+
+
+def _least_weight_bytes(config: Config) -> float:
+    if isinstance(config, TrainingConfig):
+        return 0.0 if config.offload_parameters else weight_bytes(config)
+    return float(np.min(config.model.parameters * config.formats.weight_bits / 8))
 
 
 def unknown_figures(gpu: Gpu) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ class Limits(NamedTuple):
     @property
     def in_dollars(self) -> bool:
         """Whether prices decide if the limits are kept."""
-        return self.budget_usd is not None or self.max_usd_per_million_tokens is not None
+        return any(getattr(self, field) is not None for field in LIMITS_IN_DOLLARS)
 
 
 class LimitKind(NamedTuple):
@@ -92,6 +92,10 @@ LIMITS_BY_FIELD = {
 A plan must keep all of them. A type without such a plan is rejected for each limit that no plan keeps, or that admits
 it if it alone is raised. A type that keeps each limit, and that no change of one of them admits, fails the last one
 given."""
+
+
+LIMITS_IN_DOLLARS = ("budget_usd", "max_usd_per_million_tokens")
+"""The limits that prices decide."""
 
 
 class WorkContext(NamedTuple):
@@ -362,6 +366,14 @@ class CitedPrior:
     """The offers that decide the verdict: the better and the worse one by the rule, or the first choice."""
     figures: tuple[tuple[str, float | None], ...] = ()
     """The figure of the objective of each of them, by its name."""
+
+
+class UnusedCommitments(NamedTuple):
+    """Commitments that the caller holds and under which no offer is admitted."""
+
+    held: tuple[str, ...]
+    left_out: bool
+    """Whether an admitted instance type has an offer under them, which the constraints reject."""
 
 
 class RelaxationOutcome(NamedTuple):

@@ -168,8 +168,11 @@ class PlanBasis:
         yield from limit_checks(planner, candidates, constraints.max_usd_per_hour, catalog)
 
     def keeping_limits(self, constraints: Constraints, catalog: Catalog) -> KeepingOffers | None:
-        """Returns the mask of the offers that keep the limits on the job; None without limits."""
-        if not self.planner.limits.bind:
+        """Returns the mask of the offers that keep the limits on the job, and on which it ends; None if all do."""
+        endless = (
+            constraints.spot_refused and "spot" in constraints.market and self.planner.fleet.job.amount is not None
+        )
+        if not self.planner.limits.bind and not endless:
             return None
         # A change that admits refused spot offers also makes the job resumable.
         planner = self.planner.resumable if constraints.spot_refused else self.planner

@@ -22,6 +22,7 @@ from service.domain.layouts.fleet_columns import (
     estimate_columns,
     has_processor,
     is_rated,
+    known_too_small,
     no_estimates,
     types_that_fit_with,
     types_that_run,
@@ -69,11 +70,11 @@ class Blockers(NamedTuple):
     """Types that hold the job, but run fewer requests at once than it asks for."""
 
     @classmethod
-    def of(cls, options: Sequence[EstimateColumns], catalog: Catalog) -> "Blockers":
+    def of(cls, options: Sequence[EstimateColumns], too_small: TypeSet, catalog: Catalog) -> "Blockers":
         """Returns the first reason of each type, on the smallest number of nodes that works.
 
         Where none works, the number that runs the most requests at once counts; where the job fits on none, the number
-        on which it needs the least memory.
+        on which it needs the least memory. Types that are `too_small` lack memory, whatever else is unknown.
         """
         no_gpu, unrated = catalog.derive(_without_figures)
         works, fit = (np.array([getattr(option, name) for option in options]) for name in ("works", "fits"))
@@ -88,10 +89,10 @@ class Blockers(NamedTuple):
         over_gpu_memory = full & (of_best("sure_bytes") > of_best("usable_bytes"))
         return cls(
             gpu=no_gpu,
-            figures=unrated,
+            figures=unrated & ~too_small,
             precision=types_where(rated & ~runs),
             layout=types_where(rated & runs & ~exists),
-            gpu_memory=types_where(over_gpu_memory & ~holds_weights),
+            gpu_memory=types_where(over_gpu_memory & ~holds_weights) | (unrated & too_small),
             kv_cache=types_where(over_gpu_memory & holds_weights),
             host_memory=types_where(full & ~over_gpu_memory),
             concurrency=types_where(rated & runs & exists & fits & ~of_best("holds")),
@@ -180,7 +181,7 @@ def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None, *, lim
     by_layout = Check("global_batch_size", "constraint", blockers.layout)
     if fleet.job.layout_is_fixed:
         by_layout = Check("layout", "constraint", blockers.layout, more_memory(blockers.layout), changes_plans=True)
-    return [
+    checks = (
         Check("no_gpu", "hardware", blockers.gpu),
         Check("gpu_figures_unknown", "data", blockers.figures),
         Check("precision", "hardware", blockers.precision, more_precisions, last_resort=True),
@@ -189,7 +190,8 @@ def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None, *, lim
         Check("kv_cache", "hardware", blockers.kv_cache, room, changes_plans=True),
         Check("host_memory", "hardware", blockers.host_memory),
         Check("concurrency", "constraint", blockers.concurrency, _FewerRequests(fleet, limited, blockers.concurrency)),
-    ]
+    )
+    return [check._replace(hides_limits=limited) for check in checks]
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,7 +411,9 @@ def estimate_types(
 ) -> FleetEstimate[Job]:
     """Returns the job on some instance types, or on all of them, and each number of nodes."""
     options, layouts = estimate_columns(job, counts, catalog, among)
-    return FleetEstimate(job, counts, options, layouts, Blockers.of(options, catalog))
+    return FleetEstimate(
+        job, counts, options, layouts, Blockers.of(options, known_too_small(job, counts[-1], catalog), catalog)
+    )
 
 
 def _with_measurements(catalog: Catalog, fleet: FleetEstimate[Job], measured: Measured) -> FleetEstimate[Job]:
@@ -422,7 +426,8 @@ def _with_measurements(catalog: Catalog, fleet: FleetEstimate[Job], measured: Me
         if runs.machines:
             options[option], of_types = _at_measured_rates(fleet, nodes, runs, catalog)
             rates |= {(index, nodes): rate for index, rate in of_types.items()}
-    return replace(fleet, options=tuple(options), blockers=Blockers.of(options, catalog), measured=rates)
+    blockers = Blockers.of(options, known_too_small(fleet.job, fleet.counts[-1], catalog), catalog)
+    return replace(fleet, options=tuple(options), blockers=blockers, measured=rates)
 
 
 def _at_measured_rates(

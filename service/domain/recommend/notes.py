@@ -14,7 +14,7 @@ from service.domain.jobs.job import Job, assumed_lengths, purpose_of, sequence_l
 from service.domain.jobs.serving import Serving
 from service.domain.layouts.candidates import usual_batch
 from service.domain.physics.load import TIMES
-from service.domain.recommend.answer import CitedPrior, Note, Question, Rejection
+from service.domain.recommend.answer import CitedPrior, Note, Question, Rejection, UnusedCommitments
 from service.domain.recommend.fleet import node_counts
 from service.domain.recommend.priors import in_conflict, usual_gpus
 from service.domain.recommend.relax import Nearest, NearestMiss
@@ -78,13 +78,13 @@ def notes_on(
     *,
     price_ignored: bool,
     spot_unpriced: bool,
-    commitments_unused: tuple[str, ...],
+    commitments_unused: UnusedCommitments | None,
 ) -> Iterator[Note]:
     """Yields the notes of an answer.
 
     `nearest` has the offers nearest to a deadline and a budget; `miss` is the machine that misses the
     fewest constraints, where no single change admits any. `spot_unpriced` says that spot is allowed and sold, but no
-    spot price is known; `commitments_unused` are those held under which no admitted type has an offer.
+    spot price is known; `commitments_unused` are those held under which no offer is admitted.
     """
     given, job = question.given, question.work.job
     if given and "objective" not in given:
@@ -109,6 +109,8 @@ def notes_on(
         yield Note(NoteCode.CONFLICT_IN_SOURCES, (), {"priors": opposite})
     yield from _notes_on_data(rejected, commitments_unused, spot_unpriced=spot_unpriced)
     yield from _near_notes(nearest, miss)
+    if not catalog.instance_types:
+        yield Note(NoteCode.EMPTY_CATALOG, ("as_of",), {"day": catalog.day, "first_day": catalog.first_day})
     yield from _notes_on_names(question, catalog)
     if fields := (*_unknown_subjects(question, catalog), *_fields_without_effect(question)):
         yield Note(NoteCode.NOT_WEIGHED, fields, {"modelled": work is not None, "by_name": isinstance(job, NamedWork)})
@@ -152,11 +154,11 @@ def _usual_limit(load: Serving) -> Note:
 
 
 def _notes_on_data(
-    rejected: Sequence[Rejection], commitments_unused: tuple[str, ...], *, spot_unpriced: bool
+    rejected: Sequence[Rejection], commitments_unused: UnusedCommitments | None, *, spot_unpriced: bool
 ) -> Iterator[Note]:
     """Yields notes on offers that do not exist, and on types that are left out only because a figure is unknown."""
-    if commitments_unused:
-        yield Note(NoteCode.COMMITMENT_UNUSED, ("commitments_held",), {"held": commitments_unused})
+    if commitments_unused is not None:
+        yield Note(NoteCode.COMMITMENT_UNUSED, ("commitments_held",), commitments_unused._asdict())
     if spot_unpriced:
         yield Note(NoteCode.SPOT_PRICE_UNKNOWN, ("constraints.market",))
     for rejection in rejected:

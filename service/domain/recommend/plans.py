@@ -23,11 +23,11 @@ from service.domain.jobs.job import Job, tokens_per_sample
 from service.domain.jobs.serving import MOST_INSTANCES, Serving
 from service.domain.money import MICRO
 from service.domain.physics.load import TIMES, keeps_limits
-from service.domain.recommend.answer import LIMITS_BY_FIELD, LimitKind, Limits
+from service.domain.recommend.answer import LIMITS_BY_FIELD, LIMITS_IN_DOLLARS, LimitKind, Limits
 from service.domain.recommend.fleet import FleetEstimate, estimate_types, gpu_counts
 from service.domain.recommend.objective import CRITERIA, Figures, Objective, compared, scores
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, offers_of
-from service.domain.selection.relax import RESUMING, ChangeOfWork, Check, Relaxation
+from service.domain.selection.relax import RESUMING, ChangeOfWork, Check, DropLimits, Relaxation
 from service.domain.typeset import TypeSet, mask_of, types_where, union
 from service.domain.units import SECONDS_AN_HOUR
 
@@ -96,6 +96,8 @@ class Plans:
     """The limits that are given and apply, by field."""
     incomplete: Mask
     """Whether the dollars are a lower bound, because a charge that the caller asks for is unknown."""
+    undecided: Mask
+    """Whether limits in dollars cannot be shown to be kept, because the dollars are a lower bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,8 @@ class NodeOptions:
     """The figure that each limit on the whole amount applies to, by field of the limit."""
     incomplete: Mask
     """Whether the dollars are a lower bound, as in `Plans.incomplete`."""
+    undecided: Mask
+    """Whether the dollars are unknown to limits: as in `incomplete`, or because of an unknown rate of interruptions."""
 
 
 def plans_of(planner: Planner, candidates: CheapestOffers, catalog: Catalog) -> Plans:
@@ -194,6 +198,7 @@ def _find_plans(catalog: Catalog, planner: Planner, candidates: CheapestOffers) 
         kept=_kept_of_load(planner.limits, single, within)
         | _kept_limits(limits, options, options.ends & serves, keeping),
         incomplete=options.incomplete,
+        undecided=options.undecided,
     )
 
 
@@ -314,14 +319,16 @@ def _options_without_amount(planner: Planner, single: SingleInstance, instances:
             planner,
             np.round(limited_price * MICRO) * load.hours_a_month / MICRO,
             rate * SECONDS_AN_HOUR * load.hours_a_month,
+            single.lower_bound,
         ),
         incomplete=single.lower_bound,
+        undecided=single.lower_bound,
     )
 
 
-def _limited_dollars(planner: Planner, usd: Floats, samples: Floats) -> dict[str, Floats]:
-    """Returns the figures of the limits in dollars, for samples that cost `usd` together."""
-    job = planner.fleet.job
+def _limited_dollars(planner: Planner, usd: Floats, samples: Floats, undecided: Mask) -> dict[str, Floats]:
+    """Returns the figures of the limits in dollars, for samples that cost `usd` together; infinite where undecided."""
+    job, usd = planner.fleet.job, np.where(undecided, np.inf, usd)
     tokens = tokens_per_sample(job) if isinstance(job, Job) else 0.0
     per_million = {"max_usd_per_million_tokens": usd / samples / tokens * MILLION} if tokens else {}
     return {"budget_usd": usd, **per_million}
@@ -346,6 +353,7 @@ def _options_of_amount(planner: Planner, single: SingleInstance, charges: Charge
     ends = single.works & np.isfinite(run.paid) & np.isfinite(run.paid_high)
     per_hour = rates.likely * gang_factor(single.nodes, rates.lost_together) * instances
     work = single.likely * single.hours
+    undecided = charges.unknown | (single.spot & np.isnan(rates.likely))
     figures = replace(
         options.figures,
         usd=usd,
@@ -362,8 +370,9 @@ def _options_of_amount(planner: Planner, single: SingleInstance, charges: Charge
         figures=figures.of_runs_that_end(ends),
         hours=run.elapsed,
         ends=ends,
-        limited={"deadline_hours": hours, **_limited_dollars(planner, limited_usd, single.samples)},
+        limited={"deadline_hours": hours, **_limited_dollars(planner, limited_usd, single.samples, undecided)},
         incomplete=charges.unknown,
+        undecided=undecided,
     )
 
 
@@ -437,10 +446,14 @@ def limit_checks(
         field: rejected & (~among(kept.keeps) | types_where((least[field] > kept.limit) & np.isfinite(least[field])))
         for field, kept in plans.kept.items()
     }
+    # A cost of which a part is unknown keeps no limit in dollars, and no higher one either.
+    dollars = tuple(field for field in LIMITS_IN_DOLLARS if field in fails)
+    unknown = rejected & ~among(plans.ends & ~plans.undecided) if dollars else 0
+    fails |= {field: fails[field] & ~unknown for field in dollars}
     if plans.kept:
         # A type that keeps each limit, and that no change of one of them admits, fails the last one.
         last = [field for field, kept in plans.kept.items() if kept.limit < np.inf][-1]
-        fails[last] |= rejected & ~union(fails.values())
+        fails[last] |= rejected & ~unknown & ~union(fails.values())
 
     def check(field: str) -> Check:
         kind = LIMITS_BY_FIELD[field]
@@ -454,6 +467,9 @@ def limit_checks(
     return [
         Check("interruptions", "constraint", endless, _Resuming(planner, candidates, endless), of_plans=True),
         *map(check, plans.kept),
+        Check(
+            "cost_unknown", "data", unknown, DropLimits(dollars, unknown, rejected), of_plans=True, changes_plans=True
+        ),
     ]
 
 

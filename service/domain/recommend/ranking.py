@@ -100,7 +100,7 @@ def rank(
     candidates: CheapestOffers, objective: Objective, figures: Figures, incomplete: Mask, plans: Plans | None,
     catalog: Catalog,
 ) -> Ranked:  # fmt: skip
-    """Returns the candidates, best score first; equal scores by price, machines, market (spot last) and name.
+    """Returns the candidates, best score first; equal scores by cost, price, machines, market (spot last) and name.
 
     A price that no recent observation confirms ranks at the high end of what it is believed to be. `incomplete` says
     which dollars are a lower bound.
@@ -112,9 +112,11 @@ def rank(
     if plans is not None:
         score = np.where(plans.keeps, score, np.inf)
     spot = catalog.offers.market[candidates.offer] == SPOT
-    total = np.nan_to_num(figures.usd_per_hour, nan=np.inf)
+    dollars, per_hour = (np.nan_to_num(usd, nan=np.inf) for usd in (compared(cost), figures.usd_per_hour))
     # `lexsort` sorts by its last key first.
-    order = np.lexsort((candidates.offer, candidates.instance_type, spot, figures.machines, total, compared(score)))
+    order = np.lexsort(
+        (candidates.offer, candidates.instance_type, spot, figures.machines, per_hour, dollars, compared(score))
+    )
     lacking = np.bincount(candidates.instance_type[np.isnan(score)], minlength=len(catalog.instance_types))
     return Ranked(
         instance_type=candidates.instance_type[order],

@@ -8,11 +8,21 @@ import numpy as np
 from service.domain.arrays import Indices
 from service.domain.bill.seller_terms import is_held
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.offer import SPOT
+from service.domain.catalog.offer import MARKETS, SPOT
 from service.domain.catalog.reference import Prior
 from service.domain.codes import AdviceCode, NoteCode
 from service.domain.recommend.advice import advise, situation_of
-from service.domain.recommend.answer import Answer, Choice, CitedPrior, Note, Question, RankedOffer, Ties, WorkContext
+from service.domain.recommend.answer import (
+    Answer,
+    Choice,
+    CitedPrior,
+    Note,
+    Question,
+    RankedOffer,
+    Ties,
+    UnusedCommitments,
+    WorkContext,
+)
 from service.domain.recommend.basis import Basis, basis_of, best_of_types, rank_by, ranked_offer, select_by
 from service.domain.recommend.choices import Completer, compared
 from service.domain.recommend.notes import notes_on
@@ -120,13 +130,19 @@ def _any_at_spot(catalog: Catalog, admitted: AdmittedOffers) -> bool:
     return bool((catalog.offers.market[admitted.cheapest.offer[admitted.rows]] == SPOT).any())
 
 
-def _unused_commitments(question: Question, admitted: AdmittedOffers, catalog: Catalog) -> tuple[str, ...]:
-    """Returns the commitments held if no admitted type has an offer under any of them."""
-    held = question.work.commitments_held
+def _unused_commitments(
+    question: Question, admitted: AdmittedOffers, catalog: Catalog
+) -> UnusedCommitments | None:  # fmt: skip
+    """Returns the commitments held if no admitted offer is under any of them; None if one is."""
+    held, offers = question.work.commitments_held, catalog.offers
     if not held or not admitted.types:
-        return ()
-    offers = map(catalog.offers.offer, admitted.cheapest.offer[admitted.rows].tolist())
-    return () if any(is_held(each.market, each.term, held) for each in offers) else held
+        return None
+    of_terms = np.array([is_held("reserved", term, held) for term in (*offers.terms, None)])
+    under = of_terms[offers.term] & (offers.market == MARKETS.index("reserved"))
+    if under[admitted.cheapest.offer[admitted.rows]].any():
+        return None
+    of_types = catalog.mask(admitted.types)[offers.instance_type]
+    return UnusedCommitments(held, bool((under & of_types).any()))
 
 
 def _changed_objective(

@@ -25,7 +25,7 @@ from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import RESUMING, FailedConstraint, Relaxation
 from service.domain.selection.requirements import Requirements
 from service.domain.selection.selection import OFFER_CODES, Selection
-from service.domain.typeset import first_of, union
+from service.domain.typeset import TypeSet, first_of, union
 
 SOME = 3
 """Most instance types that a rejection names."""
@@ -33,14 +33,15 @@ SOME = 3
 HOPELESS = 100.0
 """Weight of a missed constraint that no change of the question can relax; other constraints weigh 1."""
 
-HIDDEN = 2.5
-"""Weight of one missed constraint that hides others: more than two, as a job may have two limits, time and money."""
+HIDDEN = 1.5
+"""Weight of the limits on a job, time and money, where they are not compared with a type: it may miss one or both."""
 
 
 def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Rejection, ...]:
     """Returns the rejections of a selection: those with the most types first, and equal ones by code."""
     resuming = next((each for each in selection.failed if each.code == "interruptions"), None)
-    rejected = [_rejection(basis, constraint, resuming, catalog) for constraint in selection.failed]
+    now = selection.admitted.types
+    rejected = [_rejection(basis, constraint, resuming, now, catalog) for constraint in selection.failed]
     return tuple(sorted(rejected, key=lambda rejection: (-rejection.rejects, rejection.code)))
 
 
@@ -75,20 +76,19 @@ def nearest_miss(selection: Selection, rejected: Sequence[Rejection], catalog: C
     """Returns the type that misses the fewest constraints; None if something is admitted, if one change admits
     something, or if the catalog of the day has no instance types.
 
-    Constraints that no change of the question relaxes, such as those on data or hardware, count more. So does memory,
-    as a job that does not fit has no hours or cost to compare with its limits. So does the only constraint that a type
-    misses, if it is one on offers: a change would admit the type, unless the job missed its own limits there. Of types
-    that miss equally few, the one with the most memory is returned, since most jobs that fit nowhere lack memory.
+    Constraints that no change of the question relaxes, such as those on data or hardware, count more. So do types on
+    which the job does not run, or which no offer admits, since they have no hours or cost to compare with its limits.
+    Of types that miss equally few, the one with the most memory is returned, since most jobs that fit nowhere lack
+    memory.
     """
     is_helped = any(rejection.relaxation is not None for rejection in rejected)
     if selection.admitted.types or is_helped or not catalog.instance_types:
         return None
     missed = np.zeros(len(catalog.instance_types))
     for constraint in selection.failed:
-        weight = HIDDEN if constraint.code == "gpu_memory" else 1.0
-        missed += catalog.mask(constraint.fails) * (weight if constraint.rule is not None else HOPELESS)
-    by_offers = catalog.mask(union(each.fails for each in selection.failed if each.code in OFFER_CODES))
-    missed[by_offers & (missed == 1.0)] = HIDDEN
+        missed += catalog.mask(constraint.fails) * (1.0 if constraint.rule is not None else HOPELESS)
+    hiding = (each.fails for each in selection.failed if each.hides_limits or each.code in OFFER_CODES)
+    missed += HIDDEN * catalog.mask(union(hiding))
     memory = np.nan_to_num(catalog.columns.numbers["total_gpu_memory_gb"])
     index = int(np.lexsort((-memory, missed))[0])
     codes = (constraint.code for constraint in selection.failed if constraint.fails >> index & 1)
@@ -142,15 +142,17 @@ def _row(basis: Basis, ranked: Ranked, row: int, catalog: Catalog) -> RankedOffe
 
 
 def _rejection(
-    basis: Basis, constraint: FailedConstraint, resuming: FailedConstraint | None, catalog: Catalog
+    basis: Basis, constraint: FailedConstraint, resuming: FailedConstraint | None, now: TypeSet, catalog: Catalog
 ) -> Rejection:
     alone, relaxation = constraint.fails_alone, _relaxed(basis, constraint, resuming, catalog)
+    if constraint.hides_limits:
+        alone &= 0 if relaxation is None else relaxation.admitted.types
     return Rejection(
         code=constraint.code,
         ground=constraint.ground,
         rejects=constraint.fails.bit_count(),
         only_this=alone.bit_count(),
-        relaxation=None if relaxation is None else _outcome(basis, relaxation, catalog),
+        relaxation=None if relaxation is None else _outcome(basis, relaxation, now, catalog),
         instances=tuple([catalog.ids[index] for index in first_of(alone or constraint.fails, SOME)]),
         about=constraint.about,
     )
@@ -201,8 +203,9 @@ def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> t
     )
 
 
-def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> RelaxationOutcome | None:
-    to, admitted, change = relaxation
+def _outcome(basis: Basis, relaxation: Relaxation, now: TypeSet, catalog: Catalog) -> RelaxationOutcome | None:
+    """Returns the result of a relaxation, of a question that admits some types `now`; None if it admits no other."""
+    to, admitted, change, instead = relaxation
     if change is not None:
         # No plans and ranks of other types are known after the change.
         basis, admitted = basis.after(change, admitted.types, catalog), admitted.alone(catalog)
@@ -220,4 +223,5 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
         market=catalog.offers.market_at(offer),
         usd_per_hour=usd_of_hour(catalog.offers.offer(offer).price, fee),
         has_price=bool(admitted.types & admitted.cheapest.priced),
+        drops=0 if instead is None else (now & ~_keeping_limits(basis, instead, catalog).types).bit_count(),
     )

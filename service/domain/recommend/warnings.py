@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.domain.bill.bill import Bill, PartName
-from service.domain.bill.market_bills import MarketBill
+from service.domain.bill.market_bills import MarketBill, term_warnings
 from service.domain.bill.seller_terms import commitment_of
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
@@ -302,6 +302,8 @@ def _commitment_warnings(subject: _Subject) -> Warnings:
         hours = commitment.term_seconds / SECONDS_AN_HOUR if cost is None else cost.committed_hours.likely
         usd = None if usd is None else usd * hours
         yield statement(WarningCode.COMMITS, term=offer.term, hours=hours, machines=subject.offer.machines, usd=usd)
+        if subject.bill is not None:
+            yield from term_warnings(subject.bill)
 
 
 def _price_warnings(subject: _Subject) -> Warnings:

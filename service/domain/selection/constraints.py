@@ -8,6 +8,7 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import CPU, SLOW_LINKS, InstanceType
+from service.domain.catalog.names import meanings_of
 from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, USUAL_PRECISIONS, SupportAsked, format_of
 from service.domain.catalog.software_support import (
     ANY_WORK,
@@ -57,7 +58,7 @@ class Constraints(NamedTuple):
     platforms: tuple[str, ...] = ()
     """Platforms that the workload names; with `cpu` among them, machines without a GPU may pass."""
     exclude: tuple[str, ...] = ()
-    """Names of providers, families, instance types and GPUs to reject."""
+    """Names of providers, families, instance types and GPUs to reject, as the caller writes them."""
     region: tuple[str, ...] = ()
     country: tuple[str, ...] = ()
     continent: tuple[str, ...] = ()
@@ -243,25 +244,26 @@ def _framework_check(catalog: Catalog, frameworks: tuple[str, ...]) -> Check:
 
 
 def _exclude_check(catalog: Catalog, names: tuple[str, ...]) -> Check:
-    excluding = [_names_of(instance_type) & set(names) for instance_type in catalog.instance_types]
-    fails = types_where(np.array(list(map(bool, excluding)), np.bool_))
+    called = {name: _types_called(name, catalog) for name in names}
+
+    def without(name: str) -> dict[str, object]:
+        return {"exclude": [other for other in called if other != name]}
+
+    fails = union(called.values())
+    # Removing a name from the list admits the types that no other name excludes.
     options = tuple(
-        # Removing a name from the list admits the types that no other name excludes.
-        (
-            {"exclude": [other for other in names if other != name]},
-            types_where(np.array([hits == {name} for hits in excluding])),
-        )
-        for name in names
+        (without(name), types & ~union(by for other, by in called.items() if other != name))
+        for name, types in called.items()
     )
     return Check("exclude", "constraint", fails, BestOption(fails, options, otherwise={"exclude": []}))
+
+
+def _types_called(name: str, catalog: Catalog) -> TypeSet:
+    """Returns the types that a name means, or whose provider, family or GPU it means."""
+    meanings = meanings_of(name, catalog)
+    return union(types_where(catalog.columns.words[column].among(words)) for column, words in meanings.items())
 
 
 def _managed_service_check(catalog: Catalog, service: str) -> Check:
     fails = catalog.types_that(lambda type_: not catalog.reference.rents(service, type_))
     return Check("managed_service", "constraint", fails)
-
-
-def _names_of(instance_type: InstanceType) -> set[str]:
-    """Returns the names by which `exclude` can refer to an instance type."""
-    gpu = {instance_type.gpu.id} if instance_type.gpu else set()
-    return {instance_type.id, instance_type.name, instance_type.family, instance_type.provider} | gpu

@@ -41,6 +41,8 @@ class Relaxation(NamedTuple):
     admitted: AdmittedOffers
     work: "ChangeOfWork | None" = None
     """Change of the work that is ranked; None for a change of constraints alone."""
+    instead: AdmittedOffers | None = None
+    """The offers that replace all those that were admitted before; None if these stay."""
 
 
 class ChangeOfWork(NamedTuple):
@@ -52,8 +54,8 @@ class ChangeOfWork(NamedTuple):
     """Precisions of work without a job; empty for those of the question."""
     counts: tuple[int, ...] = ()
     """Numbers of nodes to try; empty for those of the question."""
-    limits: Mapping[str, float] = MappingProxyType({})
-    """Limits on the whole job that change, by field."""
+    limits: Mapping[str, float | None] = MappingProxyType({})
+    """Limits on the whole job that change, by field; None drops a limit."""
     resumes: bool = False
     """Whether the run can then resume after an interruption."""
 
@@ -87,6 +89,8 @@ class Check(NamedTuple):
     """Whether it is relaxed only where nothing is admitted: its relaxation takes estimates of its own."""
     about: tuple[str, ...] = ()
     """Words of the question that types lack, such as the family of a model; empty: the code says it all."""
+    hides_limits: bool = False
+    """Whether the job has limits that cannot be compared with types that fail it, because it does not run there."""
 
 
 class FailedConstraint(NamedTuple):
@@ -105,6 +109,8 @@ class FailedConstraint(NamedTuple):
     """Types that keep the limits on the whole job with an offer of `rejected`; None: these count for no type."""
     about: tuple[str, ...] = ()
     """Words of the question that the types lack, as in the check of the constraint."""
+    hides_limits: bool = False
+    """Whether limits of the job cannot be compared with the types, because it does not run on them; see `Check`."""
 
     @property
     def fails_alone(self) -> TypeSet:
@@ -191,6 +197,22 @@ def drop(to: Mapping[str, object], types: TypeSet) -> BestOption:
     return BestOption(types, ((to, types),))
 
 
+class DropLimits(NamedTuple):
+    """Removes limits on the whole job, for types that cannot be shown to keep them."""
+
+    fields: tuple[str, ...]
+    fails: TypeSet
+    misses: TypeSet
+    """Types that run the job, of which no plan keeps all limits; some may keep the other ones."""
+
+    def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
+        """Returns the question without these limits; None if no type passes everything else."""
+        if not rejected.types & self.fails:
+            return None
+        without = dict.fromkeys(self.fields)
+        return Relaxation({**without}, rejected.only(self.misses), ChangeOfWork(limits=without))
+
+
 # Rules for constraints on offers
 
 
@@ -220,12 +242,13 @@ class AddOfferWord(NamedTuple):
         codes = tuple(known.words.index(each) for each in meant if each in known.words)
         offers = self.near_misses.with_codes(codes, catalog)
         to: dict[str, object] = {self.field: [*self.words, word]}
-        # In a list of markets, spot only counts for a job that tolerates interruptions.
-        resumes = self.spot_refused and "spot" in (word, *self.words)
-        if resumes:
-            to["workload.fault_tolerant"] = True
         admitted = offers.restricted_to(rejected.types, rejected.limit)
-        return Relaxation(to, admitted, RESUMING if resumes else None)
+        if not self.spot_refused or "spot" not in (word, *self.words):
+            return Relaxation(to, admitted)
+        # In a list of markets, spot only counts for a job that tolerates interruptions.
+        if word == "spot":
+            return Relaxation({**to, "workload.fault_tolerant": True}, admitted, RESUMING)
+        return Relaxation(to, admitted, instead=offers.restricted_to(offers.types, rejected.limit))
 
 
 def _most_frequent_code(_catalog: Catalog, near_misses: NearMisses, rejected: AdmittedOffers) -> int | None:

@@ -77,6 +77,7 @@ def select(
             None if check.last_resort and admitted.types else check.rule,
             helped if check.changes_plans else None,
             about=check.about,
+            hides_limits=check.hides_limits,
         )
         for check in checks
         if check.fails

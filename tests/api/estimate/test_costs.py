@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.ci.report import exit_code
 from tests.api.answers import offers_of, post_estimate
 from tests.builders.request_bodies import NETWORK, SERVING, TRAINING, Body, changed
 
@@ -547,8 +548,25 @@ def test_the_gate_passes_and_fails_with_a_sentence(client: TestClient, gate: Bod
 
 def test_what_is_not_known_does_not_pass(client: TestClient) -> None:
     answer = post_estimate(client, {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}, "budget_usd": 1e9})
-    assert answer["verdict"] == "fail"
+    assert answer["verdict"] == "unknown"
     assert "not known" in answer["verdict_of"]["sentence"]
+
+
+@pytest.mark.parametrize(("region", "verdict"), [("ap-south-1", "unknown"), ("us-east-1", "fail")])
+def test_a_part_of_the_cost_passes_no_budget(client: TestClient, region: str, verdict: str) -> None:
+    """The price of sending data out is known in one of the two regions."""
+    run = {"hours": 1, "machine": "aws/p5.48xlarge", "region": region, "market": ["on_demand"]}
+    answer = post_estimate(client, {**run, "data_transfer_out_gb": 20000, "budget_usd": 400})
+    assert answer["verdict"] == verdict
+    assert exit_code(answer) == {"unknown": 2, "fail": 1}[verdict]
+    assert verdict != "unknown" or "the whole cost is not known" in answer["verdict_of"]["sentence"]
+
+
+def test_how_a_seller_rounds_time_decides_no_verdict(client: TestClient) -> None:
+    """Most sellers do not say it, and it is rarely more than an hour."""
+    answer = post_estimate(client, {"hours": 10, "machine": "hyperstack/h100-sxm", "budget_usd": 1e6})
+    assert answer["verdict"] == "pass"
+    assert "hyperstack rounds the time" in answer["verdict_of"]["sentence"]
 
 
 def test_a_load_without_an_amount_is_judged_by_its_month(client: TestClient) -> None:
@@ -639,6 +657,22 @@ def test_a_price_of_all_regions_holds_in_those_without_a_price_of_their_own(regi
     (cost,) = post_estimate(client, {"hours": 1, "machine": "oci/BM.GPU.H100.8", "region": region})["cost"]
     assert cost["usd_per_hour"] == 80
     assert cost["region"] == (region if region == "us-ashburn-1" else None)
+
+
+def test_a_known_machine_at_the_price_of_the_caller_has_the_other_terms_of_its_seller(client: TestClient) -> None:
+    here = {"workload": TRAINING["workload"], "machine": "aws/p4d.24xlarge", "region": "us-east-1"}
+    here |= {"storage": {"gib": 500, "class": "gp3"}}
+    listed = entry(post_estimate(client, {**here, "market": "spot"}), "spot")
+    own = {**here, "usd_per_hour": {"spot": listed["price"]["usd_per_hour"], "reserved": 12}}
+    given = entry(post_estimate(client, own), "spot")
+    for name in ("hours", "billing", "missing", "region"):
+        assert given[name] == listed[name], name
+    assert given["usd"]["likely"] == listed["usd"]["likely"]
+    assert part(given, "interruption")["usd"]["likely"] > 0
+    rarely = entry(post_estimate(client, {**own, "checkpoint": {"interval_minutes": 120}}), "spot")
+    assert rarely["usd"]["likely"] > given["usd"]["likely"]
+    # A term at the caller's price is paid anyway, so that the hours used are charged.
+    assert entry(post_estimate(client, own), "reserved")["usd_complete"]
 
 
 def test_data_that_was_sent_earlier_alone_has_no_effect_and_says_so(client: TestClient) -> None:

@@ -31,9 +31,10 @@ def test_an_unknown_cost_says_why() -> None:
 
 
 def test_a_lower_bound_says_what_it_leaves_out() -> None:
-    found = verdict(usd(0.004), Gate(budget_usd=100.0), ("No price of storage.",))
+    found = verdict(usd(0.004), Gate(budget_usd=100.0), ("No price of storage.",), lower_bound=True)
     assert verdict_text(found, None) == (
-        "The run costs at least $0.004000, which is within the budget of $100.00. Not counted: No price of storage."
+        "The run costs at least $0.004000, which is within the budget of $100.00, but the whole cost is not known. "
+        "Not counted: No price of storage."
     )
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
 from service.api.http import body as body_reading
 from service.api.http.body import read_json
@@ -279,6 +280,12 @@ def constrained(**constraints: Any) -> dict[str, Any]:
 
 def working(**workload: Any) -> dict[str, Any]:
     return {"workload": {"task": "training", **workload}}
+
+
+def test_an_unknown_field_of_an_object_gets_the_fields_of_this_object_first(client: TestClient) -> None:
+    body = {"measured": {"samples_per_second": 100, "amount": {"samples": 1e7}}, "machine": "aws/g5.xlarge"}
+    answer = client.post("/estimate", json=body).json()
+    assert answer["errors"][0]["near"] == ["measured.samples", "measured.tokens", "workload.amount"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.answers import post_recommend
+from tests.api.answers import post_estimate, post_recommend
 from tests.builders.random_questions import Questions, Vocabulary
 from tests.builders.request_bodies import Body, changed, relaxed
 
@@ -178,6 +178,8 @@ def test_a_budget_of_the_bill_admits_its_choice_and_less_does_not(charges: str, 
     asked = {**changed(SHORT, constraints__provider=["aws"]), **CHARGES[charges]}
     if charges == "none":  # bare metal is billed by the hour there
         asked = changed(SHORT, constraints__provider=["oci"], constraints__bare_metal=True)
+    if charges == "storage":  # a cost that is unknown in part keeps no budget, and AWS sells no pd-ssd
+        asked |= {"storage": [{"gib": 2000, "class": "gp3", "hours": 300}, {"gib": 500, "class": "gp3"}]}
     (choice, *_) = post_recommend(client, {**asked, "limit": 1})["choices"]
     name, usd = choice["instance"], choice["cost"]["usd"]
     only = changed(
@@ -268,6 +270,15 @@ def test_a_block_of_more_than_two_weeks_is_paid_by_the_week(client: TestClient) 
     for budget, admitted in ((usd + 1, 1), (usd - 1, 0)):
         answer = post_recommend(client, changed(asked, constraints__budget_usd=budget))
         assert answer["counts"]["admitted"] == admitted
+
+
+@pytest.mark.parametrize(("hours", "warned"), [(4300, False), (4800, True)])
+def test_a_block_longer_than_the_seller_offers_has_a_warning(hours: int, warned: bool, client: TestClient) -> None:
+    """AWS sells Capacity Blocks of up to 182 days."""
+    answer = post_estimate(client, {"hours": hours, "machine": "aws/p5.48xlarge", "market": ["capacity_block"]})
+    texts = [each["text"] for each in answer["warnings"] if each["code"] == "term_too_long"]
+    assert bool(texts) is warned
+    assert all("203 days, and the seller offers at most 182" in text for text in texts)
 
 
 def test_a_term_is_a_market(client: TestClient) -> None:
@@ -391,6 +402,22 @@ def test_an_unknown_charge_is_a_warning_and_not_nothing(client: TestClient) -> N
         (warning,) = [each for each in choice["warnings"] if each["code"] == "cost_incomplete"]
         assert "gp3" in warning["text"]
         assert choice["cost"]["usd_complete"] is False
+
+
+def test_a_cost_that_is_unknown_in_part_keeps_no_budget(client: TestClient) -> None:
+    """Its known part alone is far below the budget."""
+    limits = {"constraints__budget_usd": 1e6, "constraints__deadline_hours": 1000}
+    asked = changed(SHORT, constraints__provider=["aws"], data_transfer_out_gb=20000, **limits)
+    asked = changed(asked, constraints__region=["ap-south-1", "us-east-1"])
+    answer = post_recommend(client, asked)
+    assert {choice["region"] for choice in answer["choices"]} == {"us-east-1"}
+    alone = changed(asked, constraints__region=["ap-south-1"])
+    answer = post_recommend(client, alone)
+    assert not answer["choices"]
+    (rejection,) = [each for each in answer["rejections"] if each["code"] == "cost_unknown"]
+    assert rejection["relax"]["to"] == {"budget_usd": None}
+    relaxed = post_recommend(client, changed(alone, constraints__budget_usd=None))
+    assert relaxed["counts"]["admitted"] == rejection["relax"]["admits"] > 0
 
 
 def test_charges_without_an_amount_of_work_are_named_as_not_weighed(client: TestClient) -> None:

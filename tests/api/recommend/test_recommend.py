@@ -1,5 +1,6 @@
 """POST /recommend keeps its promises: counts add up, relaxations admit what they say, nothing is left unsaid."""
 
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -488,6 +489,20 @@ def test_spot_comes_with_the_fault_tolerance_that_it_needs(client: TestClient) -
     )
 
 
+@pytest.mark.parametrize("work", [{}, {"model": "llama-3.1-8b", "method": "lora", "amount": {"tokens": 1e9}}])
+@pytest.mark.parametrize("constraints", [{"instance": ["aws/g6.12xlarge"]}, {"provider": ["aws"]}])
+def test_another_market_than_spot_takes_no_fault_tolerance_and_says_what_is_no_longer_admitted(
+    client: TestClient, constraints: Body, work: Body
+) -> None:
+    """In a list of markets, spot does not count for a job that is not fault-tolerant."""
+    asked = question(workload={**work, "fault_tolerant": False}, constraints={**constraints, "market": ["spot"]})
+    answer = post_recommend(client, asked)
+    (relax,) = [each["relax"] for each in answer["rejections"] if each["code"] == "spot_price_unknown"]
+    assert relax["to"] == {"market": ["spot", "on_demand"]}
+    after = post_recommend(client, relaxed(asked, relax["to"]))["counts"]["admitted"]
+    assert after == answer["counts"]["admitted"] - relax["drops"] + relax["admits"]
+
+
 @pytest.mark.parametrize("objective", ["cheapest", "fastest"])
 @pytest.mark.parametrize("field", ["gpu", "family", "architecture"])
 def test_a_further_word_is_that_of_the_best_type_by_the_objective(
@@ -545,6 +560,20 @@ def test_constraints_that_exclude_everything_together_name_the_nearest_machine(c
     assert not answer["choices"]
     assert not any(each["relax"] for each in answer["rejections"])
     assert "several_constraints" in [note["code"] for note in answer["notes"]]
+
+
+@pytest.mark.parametrize("name", ["H100", "l4", "T4", "mi300x", "A100", "g5", "aws", "lambda", "vast/1x-L40S-32-65536"])
+def test_what_is_excluded_by_name_is_gone_in_every_meaning_of_the_name(client: TestClient, name: str) -> None:
+    """Some sellers call a machine or a family by the name of its GPU."""
+    asked = question(constraints={"exclude": [name]}, per="offer", limit=100)
+    answer, gpus = post_recommend(client, asked), client.get(f"/gpus/{name}")
+    meant = {each["id"] for each in gpus.json()["items"]} if gpus.status_code == 200 and "/" not in name else set()
+    assert answer["choices"]
+    for choice in answer["choices"]:
+        assert choice["gpu"] is None or choice["gpu"]["id"] not in meant
+        assert name not in (choice["instance"], choice["provider"], f"{choice['provider']}/{choice['instance']}")
+    (excluded,) = [each for each in answer["rejections"] if each["code"] == "exclude"]
+    assert excluded["count"] >= 1
 
 
 def test_the_cheapest_in_time_costs_what_the_relaxed_budget_is(client: TestClient) -> None:
@@ -644,6 +673,57 @@ def test_commitments_that_match_no_offer_are_pointed_out(client: TestClient) -> 
     choice, notes = ask("1y_reserved_all_upfront", "aws")
     assert (choice["market"], choice["price"]["term"]) == ("reserved", "1y_reserved_all_upfront")
     assert "commitment_unused" not in notes
+
+
+def test_a_commitment_that_the_constraints_leave_out_is_not_said_to_be_without_offers(client: TestClient) -> None:
+    limits = {"instance": ["gcp/a2-highgpu-1g"], "market": ["on_demand"]}
+    answer = post_recommend(client, question(constraints=limits) | {"commitments_held": ["3y_committed_use"]})
+    (text,) = [note["text"] for note in answer["notes"] if note["code"] == "commitment_unused"]
+    assert text.startswith("The constraints leave out the offers of the admitted instance types under 3y_committed_use")
+
+
+def test_a_day_before_the_first_instance_type_is_answered_with_the_first_day(client: TestClient) -> None:
+    def notes(day: str) -> dict[str, str]:
+        return {note["code"]: note["text"] for note in post_recommend(client, question() | {"as_of": day})["notes"]}
+
+    text = notes("2010-01-01")["empty_catalog"]
+    first = text.rpartition(" ")[2].rstrip(".")
+    assert "empty_catalog" not in notes(first)
+    assert "empty_catalog" in notes((date.fromisoformat(first) - timedelta(days=1)).isoformat())
+
+
+def test_equal_risks_are_in_the_order_of_the_cost_of_the_job(client: TestClient) -> None:
+    work = {"model": "llama-3.1-8b", "method": "lora", "precision": ["bf16"], "amount": {"tokens": 1e9}}
+    asked = question(workload=work, constraints={"provider": ["aws"], "market": ["on_demand"]}, objective={"risk": 1})
+    bills = [choice["cost"]["usd"] for choice in post_recommend(client, asked)["choices"]]
+    costs = [usd["likely"] for usd in bills if usd is not None]
+    assert len(costs) > 10
+    assert costs == sorted(costs)
+
+
+def test_limits_of_a_job_are_not_said_to_be_kept_where_it_does_not_run(client: TestClient) -> None:
+    """A GPU without the precision of the job has no hours and no cost to compare with the limits."""
+    work = {"model": "llama-3.1-8b", "method": "lora", "precision": ["bf16"], "amount": {"tokens": 1e9}}
+    limits = {"provider": ["aws"], "region": ["us-east-1"], "budget_usd": 20, "deadline_hours": 0.2}
+    answer = post_recommend(client, question(workload=work, constraints=limits))
+    (text,) = [note["text"] for note in answer["notes"] if note["code"] == "several_constraints"]
+    assert text.endswith(": deadline_hours, budget_usd.")
+    only_this = {each["code"]: each["only_this"] for each in answer["rejections"]}
+    assert (only_this["precision"], only_this["gpu_memory"]) == (0, 0)
+    without = {name: limits[name] for name in ("provider", "region")}
+    free = post_recommend(client, question(workload=work, constraints=without))
+    assert next(each["only_this"] for each in free["rejections"] if each["code"] == "precision") > 0
+
+
+@pytest.mark.parametrize(("model", "code"), [("llama-3.1-70b", "gpu_memory"), ("llama-3.2-1b", "gpu_figures_unknown")])
+def test_a_memory_that_is_known_to_be_too_small_is_named_before_figures_that_are_unknown(
+    client: TestClient, model: str, code: str
+) -> None:
+    """The memory of this part of an L4 is known, and its bandwidth is not."""
+    work = {"model": model, "method": "lora", "precision": ["bf16"], "amount": {"tokens": 1e9}}
+    answer = post_recommend(client, question(workload=work, constraints={"instance": ["aws/g6f.large"]}))
+    assert [each["code"] for each in answer["rejections"] if "aws/g6f.large" in each["instances"]] == [code]
+    assert ("unranked" in {note["code"] for note in answer["notes"]}) is (code == "gpu_figures_unknown")
 
 
 @pytest.mark.parametrize(("machine", "unused"), [("gcp/a2-highgpu-8g", True), ("aws/p4d.24xlarge", False)])

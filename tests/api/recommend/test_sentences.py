@@ -188,6 +188,11 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "another stack": lambda: ask(replace(SMALL_JOB, unrecognised_software=("abacus",))),
     "nothing at all": lambda: ask(constraints={"region": ("nowhere",), "market": ("reserved",)}),
     "a commitment": lambda: ask(world=catalog(priced(P4D, 1.0, market="reserved", term="1y_reserved"))),
+    "a long block": lambda: ask(
+        replace(SMALL_JOB, amount=Amount(samples=1e9)),
+        world=catalog(priced(P4D, 1.0, market="reserved", term="capacity_block"), calibration=FITTED),
+    ),
+    "an early day": lambda: ask(world=catalog(instance_types=())),
     "a machine that is retired": lambda: ask(machines=(GONE,), world=catalog(priced(GONE, 1.0))),
     "a commitment that matches nothing": lambda: ask(machines=(P4D,), commitments_held=("3y_reserved",)),
     "requests without lengths": lambda: ask(

@@ -30,12 +30,21 @@ def test_within_the_baseline_and_over_the_budget_fails() -> None:
 
 def test_an_unknown_cost_does_not_pass() -> None:
     judged = verdict(None, Gate(budget_usd=100.0), ("No price.",))
-    assert (judged.outcome, judged.missing) == ("fail", ("No price.",))
+    assert (judged.outcome, judged.missing) == ("unknown", ("No price.",))
 
 
-def test_a_lower_bound_may_pass() -> None:
-    judged = verdict(usd(0.004), Gate(budget_usd=100.0), ("No price of storage.",))
-    assert (judged.outcome, judged.missing) == ("pass", ("No price of storage.",))
+@pytest.mark.parametrize(
+    ("cost", "gate", "outcome"),
+    [
+        (0.004, Gate(budget_usd=100.0), "unknown"),
+        (100.01, Gate(budget_usd=100.0), "fail"),
+        (100.0, Gate(100.0), "unknown"),
+        (111.0, Gate(100.0, 10), "fail"),
+    ],
+)
+def test_a_lower_bound_does_not_pass_and_fails_where_it_is_too_high(cost: float, gate: Gate, outcome: str) -> None:
+    judged = verdict(usd(cost), gate, ("No price of storage.",), lower_bound=True)
+    assert (judged.outcome, judged.missing) == (outcome, ("No price of storage.",))
 
 
 def test_a_baseline_of_nothing_has_no_percentage() -> None:

@@ -1,5 +1,6 @@
 """The parts of the names of instance types, and the rates of GPUs and burstable types."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from service.domain.catalog.hardware import name_parts, peak_flops
 from service.domain.physics.cluster import cluster_of_instance
 from tests.builders.gpus import rate, unknown_gpu
-from tests.builders.instance_types import unknown_instance_type
+from tests.builders.instance_types import event, unknown_instance_type
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,12 @@ def test_a_series_holds_its_variants() -> None:
 @pytest.mark.parametrize(("provider", "name"), [("azure", "Standard_NC6"), ("gcp", "a2-highgpu-1g"), ("aws", "odd")])
 def test_a_name_without_a_rule_has_no_meaning(provider: str, name: str) -> None:
     assert name_parts(provider, name) is None
+
+
+def test_the_oldest_listing_is_no_launch() -> None:
+    listed, published = replace(event(), basis="first_seen"), replace(event(), basis="published")
+    assert unknown_instance_type("listed", lifecycle=(listed,)).launched_on is None
+    assert unknown_instance_type("launched", lifecycle=(published,)).launched_on == published.starts_on
 
 
 def test_a_reduced_rate_is_the_peak_unless_another_format_stands_in() -> None:

@@ -149,6 +149,24 @@ def test_exclude_is_relaxed_by_the_name_that_keeps_most_out(world: Catalog) -> N
     assert names_of(found.admitted.types, world) == {"small"}
 
 
+def test_exclude_takes_every_meaning_of_a_name_and_is_relaxed_by_the_name_as_it_was_sent() -> None:
+    """A family may be called as a GPU is, and so may machines of several sellers."""
+    l4, other = gpu("l4"), gpu("other")
+    types = (
+        instance_type("by-gpu", gpu=l4),
+        instance_type("by-family", gpu=other, family="L4"),
+        instance_type("l4", gpu=other),
+        instance_type("l4", gpu=other, provider="acme"),
+        instance_type("none", gpu=other),
+    )
+    known = catalog(instance_types=types)
+    assert names_of(the_check(Constraints(exclude=("L4",)), "exclude", known).fails, known) == {
+        "by-gpu", "by-family", "l4"
+    }  # fmt: skip
+    assert names_of(the_check(Constraints(exclude=("acme",)), "exclude", known).fails, known) == {"l4"}
+    assert relaxed(Constraints(exclude=("none", "L4")), "exclude", known).to == {"exclude": ["none"]}
+
+
 def _always(index: int, _: AdmittedOffers) -> int:
     return index
 

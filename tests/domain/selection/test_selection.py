@@ -112,7 +112,7 @@ def applying_a_relaxation_admits_just_what_it_promised(selection: Selection, wor
         relaxed = constraint.relax(world.catalog, first_type)
         if relaxed is None:
             continue
-        to, promised, _ = relaxed
+        to, promised, *_ = relaxed
         after = admitted_types(select(relaxed_constraints(asked, to), world.catalog).admitted)
         assert after - before == admitted_types(promised), (constraint.code, to)
         assert before <= after
