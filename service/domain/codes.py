@@ -164,7 +164,7 @@ class AdviceCode(MeaningfulCode):
     IMAGE_ADVICE = auto(), "The provider's images include drivers and frameworks built for its machines."
     UPGRADE_PATH = (
         auto(),
-        "The next GPUs of the same seller with more memory, with a higher peak, and with more peak per dollar.",
+        "The next GPUs of the same seller with more memory, with more speed, and with more speed per dollar.",
     )
 
 
