@@ -1,6 +1,7 @@
 """The sentences of POST /estimate, which put figures of the domain into words."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import date
 from math import inf
 from typing import Any
 
@@ -84,6 +85,11 @@ def _largest_first(gib: Mapping[str, float]) -> str:
 def ended(instance: str, state: str, since: object) -> str:
     """Returns the sentence that an instance type is closed to new customers or retired."""
     return f"{instance} {ENDED[state]} since {since}."
+
+
+def no_offer(instance: str, day: date) -> str:
+    """Returns the sentence that no price of an instance type is known on a day."""
+    return f"The catalog of {day} has no offer of {instance}: what the run costs is unknown."
 
 
 def _bound_by_host(rate: float, asked: bool, feeding: str) -> str:
