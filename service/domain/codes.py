@@ -113,7 +113,7 @@ class WarningCode(MeaningfulCode):
     )
     SOFTWARE_UNRECOGNISED = (
         auto(),
-        "No stack has the name of the framework or engine; the estimate assumes none.",
+        "No stack has the name of the framework or engine, or no published run is of it; the estimate assumes none.",
     )
     LENGTH_UNKNOWN = (
         auto(),

@@ -136,8 +136,12 @@ def _attends_to_all(engine: str | None, gpu: str, model: str, tokens: int) -> st
     return f"{known} for the {tokens:,} tokens that {model} selects: the estimate attends to all tokens."
 
 
-def _software_unrecognised(names: Sequence[str], near: Sequence[str]) -> str:
-    assumed = f"No stack is called {either(names)}: the estimate assumes none, is cautious and has a wider band."
+def _software_unrecognised(names: Sequence[str], listed: Sequence[str], near: Sequence[str]) -> str:
+    reasons = [f"no published run of {either(listed)} is known, from which coefficients would follow"] if listed else []
+    others = [name for name in names if name not in listed]
+    reasons += [f"no stack is called {either(others)}"] if others else []
+    reason = " and ".join(reasons)
+    assumed = f"{reason[0].upper()}{reason[1:]}: the estimate assumes no stack, is cautious and has a wider band."
     return with_near(assumed, near)
 
 

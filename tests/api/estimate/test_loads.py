@@ -96,7 +96,8 @@ def test_a_model_that_drafts_takes_memory_and_room(client: TestClient) -> None:
 
 def test_adapters_take_memory_of_the_cache_and_a_little_time(client: TestClient) -> None:
     """An adapter of rank 64 has 168 million parameters of 2 bytes, 0.31 GiB; a step reads those of its requests."""
-    answers = [answer_to(client, concurrency=4, adapters=count, adapter_rank=64) for count in (0, 4, 16)]
+    ranks = {0: {}, 4: {"adapter_rank": 64}, 16: {"adapter_rank": 64}}
+    answers = [answer_to(client, concurrency=4, adapters=count, **rank) for count, rank in ranks.items()]
     weights = np.array([each["estimate"]["memory"]["parts"]["weights"] for each in answers])
     room = np.array([each["load"]["kv_cache_tokens"] for each in answers])
     token = [each["load"]["seconds_per_output_token"] for each in answers]
