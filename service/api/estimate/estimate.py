@@ -178,6 +178,7 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
         else modelled_estimate(
             ModelledEstimateResponse,
             job,
+            1 if job.job.serving is not None else question.run.instances,
             basis="modelled" if answer.measured is None else answer.measured.basis,
             joules_per_sample=shown(answer.joules_per_sample),
         ),

@@ -107,9 +107,11 @@ def lengths_assumed(lengths: Mapping[str, float], *, speech: bool) -> str:
     return f"No {fields} {'was' if len(lengths) == 1 else 'were'} given, so a sample is taken to have {tokens}.{beams}"
 
 
-def _host_bound(rate: float, fed: float, vcpus: float | None = None, asked: bool = False) -> str:
-    cpus = "the CPUs" if vcpus is None else f"its {vcpus:g} vCPUs"
-    return _bound_by_host(rate, asked, f"{cpus} prepare only {_rate(fed)}")
+def _host_bound(
+    rate: float, fed: float, vcpus: float | None = None, *, asked: bool = False, single: bool = False
+) -> str:
+    cpus = "the CPUs prepare" if vcpus is None else f"its {vcpus:g} vCPUs prepare"
+    return _bound_by_host(rate, asked, f"{'its single thread prepares' if single else cpus} only {_rate(fed)}")
 
 
 def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float, asked: bool = False) -> str:
@@ -201,6 +203,10 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     ),
     WarningCode.NETWORK_UNKNOWN: _network_unknown,
     WarningCode.BEYOND_CONTEXT: _beyond_context,
+    WarningCode.STEP_VERY_LARGE: (
+        "A step has {tokens:,.0f} tokens, and the largest one of a published run has {most:,} ({model}, {year}): "
+        "`global_batch_size` counts samples, each of {length:,} tokens here."
+    ),
     WarningCode.LENGTH_UNKNOWN: _length_unknown,
     WarningCode.REQUESTS_WAIT: (
         "{running:,.0f} of {asked:,.0f} requests run at once, as many as the cache has room for and the engine takes; "

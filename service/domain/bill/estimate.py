@@ -32,6 +32,7 @@ from service.domain.codes import WarningCode
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork, Place
 from service.domain.evidence.published import Evidence, evidence_for
+from service.domain.evidence.step_size import step_warnings
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.job import Job, assumed_lengths
 from service.domain.layouts.job_estimate import Choose, JobEstimate, at_rate, estimate_job
@@ -294,6 +295,7 @@ def _warnings(question: EstimateQuestion, job: JobEstimate | None, catalog: Cata
         yield statement(WarningCode.HOST_BOUND, rate=work.of_gpus, fed=work.per_second)
     if job is not None and cluster is not None:
         yield from estimate_warnings(job, cluster)
+        yield from step_warnings(job.config, catalog)
         yield from _batch_warnings(job)
         alone = machine is not None and catalog.derive(without_cluster)[catalog.index_of[machine.id]]
         if alone and cluster.nodes > 1:

@@ -186,7 +186,8 @@ def _feed_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Stat
     nodes, feed = cluster.nodes, feed_of(cluster, loading)
     if (fed := feed.get("host_cpu", rate)) < rate and cluster.vcpus_per_gpu is not None:
         vcpus = cluster.vcpus_per_gpu * cluster.gpus_per_node
-        yield statement(WarningCode.HOST_BOUND, rate=rate / nodes, vcpus=vcpus, fed=fed / nodes)
+        single = loading.single_threaded
+        yield statement(WarningCode.HOST_BOUND, rate=rate / nodes, vcpus=vcpus, fed=fed / nodes, single=single)
     if (read := feed.get("network_reads", rate)) < rate:
         yield statement(
             WarningCode.SLOW_READS,

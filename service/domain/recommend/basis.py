@@ -280,11 +280,10 @@ def best_of_types(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> R
     return rank_by(basis, admitted, catalog).keeping_limits().best_of_each()
 
 
-def best_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> tuple[int, int]:
-    """Returns the instance type and the offer of the best admitted offer, by index."""
+def best_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> tuple[Ranked, int]:
+    """Returns an order of offers, and its row of the best admitted one."""
     ranked = _order_of(basis, admitted, catalog)
-    row = ranked.first_row(admitted)
-    return int(ranked.instance_type[row]), int(ranked.offer[row])
+    return ranked, ranked.first_row(admitted)
 
 
 def _order_of(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:

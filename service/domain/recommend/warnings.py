@@ -17,6 +17,7 @@ from service.domain.catalog.tariffs import Commitment
 from service.domain.codes import WarningCode
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedRate
+from service.domain.evidence.step_size import step_warnings
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.layouts.warnings import estimate_warnings
@@ -76,6 +77,7 @@ def warnings_on(
     warnings = [warning for warn in _WARNERS for warning in warn(subject)]
     if estimate is not None and estimate.modelled is not None and estimate.cluster is not None:
         of_estimate = list(estimate_warnings(estimate.modelled, estimate.cluster))
+        of_estimate += step_warnings(estimate.modelled.config, catalog)
         # What the estimate says of a host includes the rate of the GPUs, so it replaces what follows from the question.
         replaced = {warning.code for warning in of_estimate}
         warnings = [warning for warning in warnings if warning.code not in replaced] + of_estimate
@@ -199,9 +201,11 @@ def cpus_decode_too_slowly(
     """Returns whether the samples may be images, and the CPUs of the host prepare them too slowly for the GPUs."""
     if context.loading.gpu_decoding or (modelled is not None and modelled.job.model.family not in FAMILIES_OF_IMAGES):
         return False
-    codes = {warning.code for warning in _host_warnings(_Subject(context, offer, modelled, catalog))}
-    bound = modelled is not None and modelled.estimate.bottleneck == "host_cpu"
-    return bound or WarningCode.FEW_VCPUS in codes
+    if modelled is not None:
+        return modelled.estimate.bottleneck == "host_cpu"
+    return WarningCode.FEW_VCPUS in {
+        warning.code for warning in _host_warnings(_Subject(context, offer, None, catalog))
+    }
 
 
 def _samples_per_second_of_a_node(modelled: JobEstimate | None, nodes: int) -> float | None:
@@ -233,7 +237,10 @@ def _input_warnings(instance_type: InstanceType, loading: SampleLoading) -> Warn
         return
     fed = samples_fed_per_second(instance_type.vcpus, loading)
     if fed is not None and fed < rate:
-        yield statement(WarningCode.HOST_BOUND, rate=rate, vcpus=instance_type.vcpus, fed=fed, asked=True)
+        single = loading.single_threaded
+        yield statement(
+            WarningCode.HOST_BOUND, rate=rate, vcpus=instance_type.vcpus, fed=fed, asked=True, single=single
+        )
     read = samples_read_per_second(None if gbps is None else gbps * 1e9 / BITS_PER_BYTE, loading)
     if read is not None and read < rate:
         sample_mb = loading.sample_mb

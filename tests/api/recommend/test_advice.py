@@ -792,3 +792,25 @@ def test_code_for_one_compute_capability_does_not_carry_over_to_another_major_on
     """Blackwell is 12.0 on cards for workstations and 10.0 on the B200."""
     g7e = {"provider": ["aws"], "region": ["us-east-1"], "instance": ["g7e.2xlarge"]}
     assert "p6" not in advice(ask(client, "training", g7e, **LORA))["migration_path"]
+
+
+def test_vcpus_that_do_not_limit_the_job_lead_to_no_advice_on_decoding(client: TestClient) -> None:
+    g5 = {"instance": ["g5.xlarge"]}
+    answer = ask(client, "training", g5, **RESNET_IN_FP16, host={"vcpus_per_gpu": 16})
+    (choice,) = answer["choices"]
+    assert choice["estimate"]["bottleneck"] != "host_cpu"
+    assert "few_vcpus" in warnings(choice)
+    assert "gpu_decoding" not in advice(answer)
+    slow = ask(client, "training", g5, **RESNET_IN_FP16, host={"cpu_samples_per_second_per_vcpu": 20})
+    assert "gpu_decoding" in advice(slow)
+
+
+def test_the_best_type_of_a_relaxation_has_the_price_of_the_choice_that_it_becomes(client: TestClient) -> None:
+    load = {"requests_per_second": 20, "input_length": 2000, "output_length": 300}
+    work = {"model": "llama-3.1-70b", "precision": ["fp8"], "software": {"engine": "vllm"}, "serving": load}
+    one = {"gpu": ["h100-sxm5-80gb"], "provider": ["aws"], "max_instances": 1}
+    rejections = {each["code"]: each for each in ask(client, "inference", one, **work)["rejections"]}
+    relax = rejections["max_instances"]["relax"]
+    choice = ask(client, "inference", {**one, **relax["to"]}, **work)["choices"][0]
+    assert choice["instances"] > 1
+    assert (relax["best"]["instance"], relax["best"]["usd_per_hour"]) == (full_name(choice), choice["usd_per_hour"])
