@@ -135,6 +135,7 @@ class WarningCode(MeaningfulCode):
     LENGTHS_ASSUMED = auto(), "No length of a sample was given, so that one is assumed, which may be a single token."
     REQUESTS_WAIT = auto(), "Fewer requests run at once than the workload has in flight, and the others wait."
     TASK_UNSUPPORTED = auto(), "No software is known to do the task there; the figures assume that some does."
+    HOST_MEMORY_SMALL = auto(), "The host has less memory than the workload asks for."
     ENDED = auto(), "The instance type is closed to new customers or retired."
 
 

@@ -146,6 +146,7 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         finds_largest_batch=body.largest_batch,
         software=() if body.workload is None else software_of(body.workload, catalog),
         libraries=() if body.workload is None else needed_by_code(body.workload, catalog),
+        host_memory_gib=None if body.workload is None else body.workload.host.memory_gib,
         platforms=() if body.workload is None else platforms_of(body.workload, catalog),
     )
 

@@ -195,9 +195,21 @@ def _drafts_do_not_pay(steps: float, drafter: str | None, model: str) -> str:
     )
 
 
+def _few_vcpus(vcpus_per_gpu: float, requested: float | None, usual: tuple[float, float]) -> str:
+    if requested is not None:
+        return f"It has {vcpus_per_gpu:g} vCPUs per GPU; the workload asks for {requested:g}."
+    return (
+        f"It has {vcpus_per_gpu:.3g} vCPUs per GPU; loading samples usually takes {usual[0]:g} to {usual[1]:g}, unless "
+        "the workload needs little of its CPUs."
+    )
+
+
 WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.GPU_MEMORY: _gpu_memory,
     WarningCode.HOST_MEMORY: _host_memory,
+    WarningCode.HOST_MEMORY_UNKNOWN: "Its host memory is unknown; the workload asks for {needed_gib:g} GiB.",
+    WarningCode.HOST_MEMORY_SMALL: "The host has {gib:g} GiB of memory; the workload asks for {needed_gib:g} GiB.",
+    WarningCode.FEW_VCPUS: _few_vcpus,
     WarningCode.TENSOR_OVER_SLOW_LINKS: lambda tensor, crosses_nodes: (
         f"Tensor parallelism of {tensor} crosses {'nodes' if crosses_nodes else 'PCIe'}: every layer waits for it."
     ),

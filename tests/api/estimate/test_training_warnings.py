@@ -116,3 +116,20 @@ def test_runs_at_the_same_time_have_the_same_rate_and_hours_in_both_answers(clie
     for name in ("samples_per_second", "tokens_per_second", "hours"):
         assert estimated["estimate"][name] == choice["estimate"][name]
     assert estimated["estimate"]["hours"]["likely"] == pytest.approx(estimated["cost"][0]["hours"]["likely"], rel=1e-3)
+
+
+def test_a_host_with_less_than_the_workload_asks_for_has_the_warnings_of_a_choice(client: TestClient) -> None:
+    resnet = {"model": "resnet-50", "precision": ["fp16"], "batch_size": 128, "software": {"framework": "pytorch"}}
+    small = warned(client, "aws/g4dn.xlarge", **resnet, host={"memory_gib": 160})
+    assert small["host_memory_small"] == "The host has 16 GiB of memory; the workload asks for 160 GiB."
+    host = {"vcpus_per_gpu": 16, "samples_per_second": 1000, "cpu_samples_per_second_per_vcpu": 100, "memory_gib": 16}
+    answer = warned(client, "aws/g4dn.xlarge", **resnet, host=host)
+    work = {"task": "training", **resnet, "global_batch_size": 256, "host": host}
+    constraints = {"instance": ["aws/g4dn.xlarge"]}
+    (choice,) = post_recommend(client, {"workload": work, "constraints": constraints})["choices"]
+    of_host = {each["code"]: each["text"] for each in choice["warnings"] if each["code"] in ("few_vcpus", "host_bound")}
+    assert of_host
+    assert of_host.items() <= answer.items()
+    assert "host_memory_small" not in answer
+    asked = warned(client, "aws/g4dn.xlarge", **resnet, host={"vcpus_per_gpu": 16})
+    assert asked["few_vcpus"] == "It has 4 vCPUs per GPU; the workload asks for 16."

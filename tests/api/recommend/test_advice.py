@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 from service.api.recommend.sentences import with_text
 from service.domain.jobs.loading import SampleLoading
-from service.domain.recommend.warnings import too_few_cores
+from service.domain.layouts.host_warnings import too_few_cores
 from tests.api.answers import full_name
 from tests.builders.instance_types import instance_type
 

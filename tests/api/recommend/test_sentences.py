@@ -229,6 +229,7 @@ OF_ONE_MACHINE = {
     WarningCode.LENGTHS_ASSUMED,
     WarningCode.REQUESTS_WAIT,
     WarningCode.TASK_UNSUPPORTED,
+    WarningCode.HOST_MEMORY_SMALL,
     WarningCode.ENDED,
 }
 """Warnings of `POST /estimate` that a choice never has."""
