@@ -165,7 +165,8 @@ def _faults_of_parts(job: Job) -> Iterator[str]:
     fixed, data = job.fixed, job.fixed.data or 1
     if (fixed.virtual_stages or 1) > 1 and (fixed.pipeline or 1) == 1:
         yield f"virtual_stages {fixed.virtual_stages} needs a pipeline of at least two stages: fix pipeline too."
-    if fixed.micro_batch and job.global_batch and fixed.micro_batch * data > job.global_batch:
+    # The micro-batches of a step may be filled in part: 252 samples are up to 32 on each of 8 ranks.
+    if fixed.micro_batch and job.global_batch and fixed.micro_batch > ceil(job.global_batch / data):
         ranks = f" on {data} data-parallel ranks have {fixed.micro_batch * data:,} samples," if data > 1 else " are"
         yield (
             f"Micro-batches of {fixed.micro_batch:,}{ranks} more than the {job.global_batch:,} of global_batch_size."
