@@ -126,7 +126,7 @@ class Job:
     unrecognised_software: tuple[str, ...] = ()
     """Names of the framework and the engine that no stack has."""
     listed_software: tuple[str, ...] = ()
-    """Those of the unrecognised names that rules on software list."""
+    """Unrecognised names that rules on software list."""
     similar_stacks: tuple[str, ...] = ()
     """Names of stacks that the unrecognised names may mean: those that a server runs, or a name nearly the same."""
     dimensions_of: str | None = None
