@@ -122,11 +122,9 @@ class Job:
     loading: SampleLoading = field(default_factory=SampleLoading)
     assumed_network_gbps: float | None = None
     marketplace_clusters: bool = True
-    """Whether machines of a marketplace may form a cluster."""
     unrecognised_software: tuple[str, ...] = ()
-    """Names of the framework and the engine that no stack has."""
+    """Names of the framework and the engine that no stack has; `listed_software` has those that rules list."""
     listed_software: tuple[str, ...] = ()
-    """Unrecognised names that rules on software list."""
     similar_stacks: tuple[str, ...] = ()
     """Names of stacks that the unrecognised names may mean: those that a server runs, or a name nearly the same."""
     dimensions_of: str | None = None
