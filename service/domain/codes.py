@@ -101,6 +101,7 @@ class WarningCode(MeaningfulCode):
     SOFTWARE_PARTLY = auto(), "The software runs there only in part, or an optional library does not run there."
     NETWORK_UNKNOWN = auto(), "The network between the nodes is not stated, so that a usual slow one is assumed."
     BEYOND_CONTEXT = auto(), "The longest sequences have more tokens than the model is published for."
+    STEP_VERY_LARGE = auto(), "An optimizer step has far more tokens than that of any published run."
     SLOW_FIRST_TOKEN = auto(), "The first token takes more than 2 s, and the load names no limit on that time."
     DRAFTS_DO_NOT_PAY = auto(), "Drafts take longer than they save, even for one request at a time."
     TENSOR_OVER_SLOW_LINKS = auto(), "Tensor parallelism crosses slow links, so every layer waits for them."
@@ -122,7 +123,7 @@ class WarningCode(MeaningfulCode):
     )
     SOFTWARE_UNRECOGNISED = (
         auto(),
-        "No stack has the name of the framework or engine; the estimate assumes none.",
+        "No stack has the name of the framework or engine, or no published run is of it; the estimate assumes none.",
     )
     LENGTH_UNKNOWN = (
         auto(),
@@ -143,6 +144,7 @@ class WarningCode(MeaningfulCode):
     LENGTHS_ASSUMED = auto(), "No length of a sample was given, so that one is assumed, which may be a single token."
     REQUESTS_WAIT = auto(), "Fewer requests run at once than the workload has in flight, and the others wait."
     TASK_UNSUPPORTED = auto(), "No software is known to do the task there; the figures assume that some does."
+    HOST_MEMORY_SMALL = auto(), "The host has less memory than the workload asks for."
     ENDED = auto(), "The instance type is closed to new customers or retired."
 
 
@@ -173,7 +175,7 @@ class AdviceCode(MeaningfulCode):
     IMAGE_ADVICE = auto(), "The provider's images include drivers and frameworks built for its machines."
     UPGRADE_PATH = (
         auto(),
-        "The next GPUs of the same seller with more memory, with a higher peak, and with more peak per dollar.",
+        "The next GPUs of the same seller with more memory, with more speed, and with more speed per dollar.",
     )
 
 

@@ -10,7 +10,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.history import CatalogHistory
 from service.domain.catalog.measurement_log import MeasurementLog
-from service.domain.catalog.reference import Provider, Reference, Region, SoftwareRule
+from service.domain.catalog.reference import Provider, PublishedRun, Reference, Region, SoftwareRule
 from tests.builders.gpus import precision
 from tests.builders.offers import Priced, columns
 from tests.builders.sources import DAY, SOURCE, source
@@ -53,6 +53,42 @@ def software_rule(name: str = "pytorch", supported: str = "yes", **given: Any) -
         code_change=None,
         source=SOURCE,
         note=None,
+    )
+    return replace(plain, **given)
+
+
+def published_run(id: str = "r", **given: Any) -> PublishedRun:  # noqa: A002
+    """A training of the llama on eight A100s by default."""
+    plain = PublishedRun(
+        id=id,
+        kind="train_throughput",
+        task="train",
+        model="llama",
+        gpu="a100",
+        gpu_count=8,
+        nodes=1,
+        machine=None,
+        precision="bf16",
+        format="bf16",
+        weight_bits=None,
+        framework="torchtitan",
+        software=None,
+        sequence_length=None,
+        input_length=None,
+        output_length=None,
+        micro_batch=None,
+        global_batch=None,
+        concurrency=None,
+        tokens=None,
+        samples=None,
+        value=1000.0,
+        unit="tokens_per_second",
+        year=2024,
+        quality="A",
+        source=SOURCE,
+        detail="a table",
+        note=None,
+        known_on=date(2024, 12, 31),
     )
     return replace(plain, **given)
 

@@ -83,7 +83,10 @@ class InstanceFilters(ColumnFilters):
         Field(description=LIFECYCLE),
     ] = ()
     framework: Annotated[Names, Field(description="Software, all of which must be known to run on the type.")] = ()
-    max_usd_per_hour: Annotated[Amount | None, Field(description="Highest price of one machine per hour.")] = None
+    max_usd_per_hour: Annotated[
+        Amount | None,
+        Field(description="Highest price of one machine per hour, whatever the number of machines of a choice."),
+    ] = None
     max_price_age_days: Annotated[
         Amount | None,
         Field(

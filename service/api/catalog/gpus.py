@@ -12,7 +12,7 @@ from service.api.catalog.filters import Precisions, PrecisionSupport, resolved
 from service.api.catalog.instances import PrecisionDetailResponse
 from service.api.http.current import CatalogStamp, Pinned, catalog_on, stamp
 from service.api.http.etag import json_answer
-from service.api.http.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel, copy_of
+from service.api.http.fields import Amount, Columns, DayRequest, Name, Names, PageRequest, ResponseModel, copy_of
 from service.api.http.listing import Page, attribute_reader, having, page_answer, require_range, sorted_by, within
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
@@ -111,7 +111,7 @@ class GpusRequest(PageRequest):
     tensor_cores: Annotated[bool | None, Field(description="Whether it has tensor cores.")] = None
     provider: Annotated[Names, Field(description="Providers that rent it out on the catalog's day.")] = ()
     sort: Annotated[
-        Names,
+        Columns,
         Field(
             description="`id`, `released_on`, any numeric column, or a dense peak such as `fp16_tflops`; `-` for "
             "descending. A GPU without the requested `precision_support` has no peak and comes last."

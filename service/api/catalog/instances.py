@@ -19,7 +19,7 @@ from service.api.catalog.instance_type import (
 from service.api.http.computing import in_thread
 from service.api.http.current import CatalogStamp, Pinned, catalog_on, stamp, visible_to_caller
 from service.api.http.etag import json_answer, wants_csv
-from service.api.http.fields import DayRequest, Name, Names, PageRequest, ResponseModel, copy_of
+from service.api.http.fields import Columns, DayRequest, Name, Names, PageRequest, ResponseModel, copy_of
 from service.api.http.figures import Rounded
 from service.api.http.listing import Page, page_answer, require_column
 from service.api.http.query import QueryRoute, query_parameters, query_reader
@@ -56,7 +56,7 @@ class InstancesRequest(InstanceFilters, PageRequest):
         Field(description="Words that must occur in names, families, CPUs, GPUs, aliases, links or networks (`EFA`)."),
     ] = None
     sort: Annotated[
-        Names,
+        Columns,
         Field(description="Columns, `-` for descending: a numeric filter, `usd_per_hour`, `tflops_per_usd`, `name`."),
     ] = ()
     facets: Annotated[

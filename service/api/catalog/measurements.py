@@ -12,7 +12,7 @@ from pydantic import Field
 
 from service.api.catalog.filters import resolved
 from service.api.http.current import Pinned, catalog_on
-from service.api.http.fields import Names, PageRequest, ResponseModel
+from service.api.http.fields import Columns, Names, PageRequest, ResponseModel
 from service.api.http.listing import Page, having, mentions, page_answer, require_column, sorted_by
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve, resolve_model
@@ -50,7 +50,7 @@ class MeasurementsRequest(PageRequest):
         Field(max_length=200, description="Words that id, names, software, source or note must contain."),
     ] = None
     sort: Annotated[
-        Names,
+        Columns,
         Field(
             description="`id`, `kind`, `model`, `gpu`, `gpu_count`, `value`, `year` or `measured_on`, `-` for "
             "descending. Values compare only within one `unit`."

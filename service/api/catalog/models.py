@@ -9,7 +9,7 @@ from pydantic import Field
 
 from service.api.http.current import CatalogStamp, Pinned, catalog_on, stamp
 from service.api.http.etag import json_answer
-from service.api.http.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel, copy_of
+from service.api.http.fields import Amount, Columns, DayRequest, Name, Names, PageRequest, ResponseModel, copy_of
 from service.api.http.listing import (
     Page,
     attribute_reader,
@@ -110,7 +110,7 @@ class ModelsRequest(PageRequest):
     max_parameters: Annotated[Amount | None, Field(description="Parameters, at most; such as 7e9.")] = None
     q: Annotated[str | None, Field(max_length=200, description="Words that id, name or an alias must contain.")] = None
     sort: Annotated[
-        Names, Field(description="`id`, `parameters`, `active_parameters` or `released_on`, `-` for descending.")
+        Columns, Field(description="`id`, `parameters`, `active_parameters` or `released_on`, `-` for descending.")
     ] = ()
 
 

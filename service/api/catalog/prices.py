@@ -13,7 +13,7 @@ from pydantic import Field
 from service.api.catalog.filters import MARKET, resolved
 from service.api.catalog.instance_type import ListedPriceResponse
 from service.api.http.current import Pinned, catalog_on, known_on
-from service.api.http.fields import Day, Names, PageRequest
+from service.api.http.fields import Columns, Day, Names, PageRequest
 from service.api.http.listing import Page, page_answer, require_column
 from service.domain.arrays import Mask
 from service.domain.catalog.catalog import Catalog
@@ -57,7 +57,7 @@ class PricesRequest(PriceFilters):
     )
     to: Annotated[Day | None, Field(description="History: prices in force on this day or earlier.")] = None
     sort: Annotated[
-        Names,
+        Columns,
         Field(
             description="`usd_per_hour`, `observed_on` or `valid_from`, `-` for descending; unknown values come last. "
             "Default: by instance type."

@@ -22,6 +22,7 @@ from service.api.estimate.sentences import (
     NOTHING_SENT,
     OWN_MACHINE,
     fit_change_text,
+    no_offer,
     warning_text,
 )
 from service.api.estimate.serving import ServedResponse, served_response
@@ -178,6 +179,7 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
         else modelled_estimate(
             ModelledEstimateResponse,
             job,
+            1 if job.job.serving is not None else question.run.instances,
             basis="modelled" if answer.measured is None else answer.measured.basis,
             joules_per_sample=shown(answer.joules_per_sample),
         ),
@@ -192,7 +194,7 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
         evidence=evidence_of(answer.measured, answer.evidence),
         nearest_changes=None if changes is None else [_fit_change(change, cluster) for change in changes],
         largest_batch=answer.largest_batch,
-        notes=_notes(body, answer),
+        notes=_notes(body, answer, catalog),
     )
 
 
@@ -233,8 +235,10 @@ def _lacks_work_of_hours(body: EstimateRequest, estimate: JobEstimate | None) ->
     return amount is not None and amount.hours_on is not None and estimate is not None and estimate.job.amount is None
 
 
-def _notes(body: EstimateRequest, answer: EstimateAnswer) -> list[str]:
-    notes = [OWN_MACHINE] if answer.question.instance_type is None else []
+def _notes(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog) -> list[str]:
+    machine = answer.question.instance_type
+    notes = [OWN_MACHINE] if machine is None else []
+    notes += [no_offer(machine.id, catalog.day)] if machine is not None and not answer.bills else []
     notes += [] if answer.measured is None else [answer.measured.text]
     checkpoint = body.checkpoint_of(body.workload)
     assumed = assumed_of(checkpoint, body.workload)

@@ -1,5 +1,6 @@
 """The body of POST /estimate, and the question that it asks of the domain."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Annotated, Literal
@@ -127,6 +128,7 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         raise QuestionError("A load needs a workload of the task 'inference'.", field="load")
     cluster = cluster_in(body, instance_type, catalog)
     own = body.machine if isinstance(body.machine, MachineDescriptionRequest) else None
+    markets = resolved("market", body.market, catalog)
     return EstimateQuestion(
         work=_work(body, cluster, catalog),
         instance_type=instance_type,
@@ -138,12 +140,13 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         service=service_of(body, None if body.workload is None else body.workload.task, catalog),
         regions=_regions(body, instance_type, catalog),
         zone=_zone(body, catalog),
-        markets=resolved("market", body.market, catalog),
+        markets=markets,
         gate=gate_of(body),
-        usd_per_hour=_own_prices(body),
+        usd_per_hour=_own_prices(body, markets),
         finds_largest_batch=body.largest_batch,
         software=() if body.workload is None else software_of(body.workload, catalog),
         libraries=() if body.workload is None else needed_by_code(body.workload, catalog),
+        host_memory_gib=None if body.workload is None else body.workload.host.memory_gib,
         platforms=() if body.workload is None else platforms_of(body.workload, catalog),
     )
 
@@ -273,7 +276,7 @@ def loaded(body: EstimateRequest) -> WorkloadRequest:
     return work.model_copy(update={"serving": body.load})
 
 
-def _own_prices(body: EstimateRequest) -> dict[Market, float]:
+def _own_prices(body: EstimateRequest, markets: Sequence[str]) -> dict[Market, float]:
     """Returns the caller's own prices of the requested markets. Raises `QuestionError`."""
     prices = body.usd_per_hour or {}
     if not prices:
@@ -283,6 +286,6 @@ def _own_prices(body: EstimateRequest) -> dict[Market, float]:
             raise QuestionError(f"usd_per_hour applies to no {name}: leave one of the two out.", field=name)
     if not isinstance(body.machine, str):
         raise QuestionError("A described machine has its price in machine.usd_per_hour.", field="usd_per_hour")
-    if missing := [market for market in body.market if market not in prices]:
+    if missing := [market for market in markets if market not in prices]:
         raise QuestionError(f"market names {missing[0]}, but usd_per_hour has no price for it.", field="usd_per_hour")
-    return {market: usd for market, usd in prices.items() if not body.market or market in body.market}
+    return {market: usd for market, usd in prices.items() if not markets or market in markets}

@@ -106,7 +106,8 @@ class ModelledEstimateResponse(Described):
     """The stack whose efficiency the estimate assumes; `unknown`: none is known, so the estimate is cautious."""
     sample: Annotated[str, Field(description="What one sample is, such as a request or an image.")]
     samples_per_second: BandResponse | None
-    """Samples of training, or requests of inference: of one instance, and in a choice of `POST /recommend` of all."""
+    """Samples of training, or requests of inference, of all instances together; `POST /estimate` has the rates of one
+    instance of a load."""
     tokens_per_second: BandResponse | None
     """Tokens of training, or output tokens of inference, of the same instances. Training of a model that reads sound
     counts the tokens of transcripts; null for networks without tokens."""
@@ -121,8 +122,8 @@ class ModelledEstimateResponse(Described):
     kv_cache_tokens: float | None
     """Tokens whose keys and values fit on one replica."""
     hours: BandResponse | None
-    """Hours that one instance needs for the amount of all runs; null without an amount. A bill has the hours of several
-    instances, with the time to write checkpoints."""
+    """Hours in which all instances do the amount of all runs; null without an amount. A bill adds the time to
+    write checkpoints, and other hours such as those of set-up."""
     overhead_beyond_steps: float | None
     """Time for evaluation, saving and start-up, as a share of the time of the steps, as in published runs."""
     joules_per_sample: float | None
@@ -203,15 +204,22 @@ MEMORY_PARTS: Mapping[str, str] = {
 """Parts of memory in the domain → their names in a response; other parts keep their names."""
 
 
-def modelled_estimate(response: type[Response], job: JobEstimate, **more: object) -> Response:
-    """Returns the estimate of a job with its figures rounded, and with `more`, which replaces figures of the job."""
+def modelled_estimate(response: type[Response], job: JobEstimate, instances: int, **more: object) -> Response:
+    """Returns the estimate of a job with its figures rounded, and with `more`, which replaces figures of the job.
+
+    The physics is that of one instance; rates, requests and hours are those of all instances together.
+    """
     estimate, config = job.estimate, job.config
     figures: dict[str, object] = {
         "basis": "modelled",
         "precision": config.precision,
         "software_profile": config.software.profile,
         "sample": job.job.sample_name,
-        "hours": shown(job.hours),
+        "samples_per_second": _times(estimate.samples_per_second, instances),
+        "tokens_per_second": _times(estimate.tokens_per_second, instances),
+        "prefill_tokens_per_second": _times(estimate.prefill_tokens_per_second, instances),
+        "concurrency": None if estimate.concurrency is None else rounded(estimate.concurrency * instances),
+        "hours": _times(job.hours, 1 / instances),
         "overhead_beyond_steps": shown(job.beyond_steps),
         "model_flops_utilisation": shown(job.model_flops_utilisation),
         "peak_tflops_per_gpu": rounded(job.peak_flops_per_gpu / 1e12),
@@ -223,6 +231,10 @@ def modelled_estimate(response: type[Response], job: JobEstimate, **more: object
         "extrapolates": list(estimate.extrapolates),
     }
     return like(response, estimate, **(figures | more))
+
+
+def _times(band: Band | None, factor: float) -> BandResponse | None:
+    return None if band is None else BandResponse.of(band.times(factor))
 
 
 def memory_response(memory: MemoryNeed) -> MemoryResponse:

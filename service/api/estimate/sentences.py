@@ -1,6 +1,7 @@
 """The sentences of POST /estimate, which put figures of the domain into words."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import date
 from math import inf
 from typing import Any
 
@@ -86,6 +87,11 @@ def ended(instance: str, state: str, since: object) -> str:
     return f"{instance} {ENDED[state]} since {since}."
 
 
+def no_offer(instance: str, day: date) -> str:
+    """Returns the sentence that no price of an instance type is known on a day."""
+    return f"The catalog of {day} has no offer of {instance}: what the run costs is unknown."
+
+
 def _bound_by_host(rate: float, asked: bool, feeding: str) -> str:
     if asked:
         return f"The workload asks for {_rate(rate)} samples per second on a machine, but {feeding}."
@@ -101,9 +107,11 @@ def lengths_assumed(lengths: Mapping[str, float], *, speech: bool) -> str:
     return f"No {fields} {'was' if len(lengths) == 1 else 'were'} given, so a sample is taken to have {tokens}.{beams}"
 
 
-def _host_bound(rate: float, fed: float, vcpus: float | None = None, asked: bool = False) -> str:
-    cpus = "the CPUs" if vcpus is None else f"its {vcpus:g} vCPUs"
-    return _bound_by_host(rate, asked, f"{cpus} prepare only {_rate(fed)}")
+def _host_bound(
+    rate: float, fed: float, vcpus: float | None = None, *, asked: bool = False, single: bool = False
+) -> str:
+    cpus = "the CPUs prepare" if vcpus is None else f"its {vcpus:g} vCPUs prepare"
+    return _bound_by_host(rate, asked, f"{'its single thread prepares' if single else cpus} only {_rate(fed)}")
 
 
 def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float, asked: bool = False) -> str:
@@ -130,8 +138,12 @@ def _attends_to_all(engine: str | None, gpu: str, model: str, tokens: int) -> st
     return f"{known} for the {tokens:,} tokens that {model} selects: the estimate attends to all tokens."
 
 
-def _software_unrecognised(names: Sequence[str], near: Sequence[str]) -> str:
-    assumed = f"No stack is called {either(names)}: the estimate assumes none, is cautious and has a wider band."
+def _software_unrecognised(names: Sequence[str], listed: Sequence[str], near: Sequence[str]) -> str:
+    reasons = [f"no published run of {either(listed)} is known, from which coefficients would follow"] if listed else []
+    others = [name for name in names if name not in listed]
+    reasons += [f"no stack is called {either(others)}"] if others else []
+    reason = " and ".join(reasons)
+    assumed = f"{reason[0].upper()}{reason[1:]}: the estimate assumes no stack, is cautious and has a wider band."
     return with_near(assumed, near)
 
 
@@ -197,14 +209,30 @@ def _drafts_do_not_pay(steps: float, drafter: str | None, model: str) -> str:
     )
 
 
+def _few_vcpus(vcpus_per_gpu: float, requested: float | None, usual: tuple[float, float]) -> str:
+    if requested is not None:
+        return f"It has {vcpus_per_gpu:g} vCPUs per GPU; the workload asks for {requested:g}."
+    return (
+        f"It has {vcpus_per_gpu:.3g} vCPUs per GPU; loading samples usually takes {usual[0]:g} to {usual[1]:g}, unless "
+        "the workload needs little of its CPUs."
+    )
+
+
 WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.GPU_MEMORY: _gpu_memory,
     WarningCode.HOST_MEMORY: _host_memory,
+    WarningCode.HOST_MEMORY_UNKNOWN: "Its host memory is unknown; the workload asks for {needed_gib:g} GiB.",
+    WarningCode.HOST_MEMORY_SMALL: "The host has {gib:g} GiB of memory; the workload asks for {needed_gib:g} GiB.",
+    WarningCode.FEW_VCPUS: _few_vcpus,
     WarningCode.TENSOR_OVER_SLOW_LINKS: lambda tensor, crosses_nodes: (
         f"Tensor parallelism of {tensor} crosses {'nodes' if crosses_nodes else 'PCIe'}: every layer waits for it."
     ),
     WarningCode.NETWORK_UNKNOWN: _network_unknown,
     WarningCode.BEYOND_CONTEXT: _beyond_context,
+    WarningCode.STEP_VERY_LARGE: (
+        "A step has {tokens:,.0f} tokens, and the largest one of a published run has {most:,} ({model}, {year}): "
+        "`global_batch_size` counts samples, each of {length:,} tokens here."
+    ),
     WarningCode.LENGTH_UNKNOWN: _length_unknown,
     WarningCode.REQUESTS_WAIT: (
         "{running:,.0f} of {asked:,.0f} requests run at once, as many as the cache has room for and the engine takes; "

@@ -2,27 +2,33 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from datetime import date
 from functools import cache
 from inspect import cleandoc, getfile
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar, cast
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
+    GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     StringConstraints,
     Tag,
     create_model,
 )
 from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_before_validator_function
+
+from service.domain.catalog.names import NO_LETTER_OR_DIGIT
 
 MAX_VALUES = 100
 LARGEST = 1e15
@@ -73,6 +79,8 @@ SplitAtCommas = BeforeValidator(
     split_commas, json_schema_input_type=Annotated[list[Name], Field(max_length=MAX_VALUES)] | Name | None
 )
 Names = Annotated[tuple[Name, ...], Field(max_length=MAX_VALUES), SplitAtCommas]
+Columns = Annotated[Names, AfterValidator(lambda names: tuple(map(str.lower, names)))]
+"""Columns to sort by, in capitals or not."""
 Amount = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 Gbps = Annotated[float, Field(ge=0.001, le=1_000_000, allow_inf_nan=False)]
@@ -123,10 +131,46 @@ class Described:
         return json_schema
 
 
+class ClosedList:
+    """The words that a field may have, each by its letters and digits in lower case."""
+
+    __slots__ = ("words",)
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self.words = {_letters_and_digits(word): word for word in words}
+
+    def __call__(self, value: Any) -> Any:
+        """Returns the word that a value means, whatever its case and separators; a value without one as it is."""
+        return self.words.get(_letters_and_digits(value), value) if isinstance(value, str) else value
+
+
+def _letters_and_digits(word: str) -> str:
+    return NO_LETTER_OR_DIGIT.sub("", word.lower())
+
+
+def _in_any_spelling(schema: Any) -> Any:
+    """Returns a part of a core schema in which closed lists take their words in any case and with any separators."""
+    match schema:
+        case {"type": "literal", "expected": [str(), *_] as words}:
+            return no_info_before_validator_function(ClosedList(words), schema)
+        case {"type": "function-before", "function": {"function": ClosedList()}}:
+            return schema  # the schema of a model that is a part of this one
+        case dict():
+            return {key: _in_any_spelling(part) for key, part in schema.items()}
+        case list():
+            return [_in_any_spelling(part) for part in schema]
+    return schema
+
+
 class RequestModel(BaseModel):
-    """A request, or a part of one. It refuses fields that it does not know."""
+    """A request, or a part of one. It refuses fields that it does not know, and reads `QLoRA` as the word `qlora`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Returns the core schema, in which every field with a closed list of words reads them in any spelling."""
+        return cast(CoreSchema, _in_any_spelling(handler(source)))
 
 
 class BodyModel(Described, RequestModel):

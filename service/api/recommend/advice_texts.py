@@ -104,10 +104,13 @@ def _upgrade_path(
     memory: tuple[str, float] | None,
     speed: tuple[str, float] | None,
     value: tuple[str, float] | None,
+    *,
+    estimated: bool,
 ) -> str:
+    of = "estimated speed" if estimated else "peak"
     steps = [f"more memory on {memory[0]} ({memory[1]:g} GB)"] if memory else []
-    steps += [f"more speed on {speed[0]} ({speed[1]:.3g} times the peak)"] if speed else []
-    steps += [f"more for the money on {value[0]} ({value[1]:.3g} times the peak per dollar)"] if value else []
+    steps += [f"more speed on {speed[0]} ({speed[1]:.3g} times the {of})"] if speed else []
+    steps += [f"more for the money on {value[0]} ({value[1]:.3g} times the {of} per dollar)"] if value else []
     *others, last = steps
     return f"One step up from {instance}, a single GPU has {', '.join(others)}{' and ' if others else ''}{last}."
 

@@ -16,7 +16,6 @@ from service.api.estimate.response import (
 )
 from service.api.http.fields import Described
 from service.api.http.figures import rounded
-from service.domain.band import Band
 from service.domain.recommend.answer import PeakEstimate, SpotEstimate, WorkEstimate
 
 HOURS = (
@@ -107,26 +106,18 @@ def estimate_response(
 
 
 def _work_estimate(estimate: WorkEstimate) -> JobEstimateResponse | MeasuredEstimateResponse:
-    measured, instances = estimate.measured, estimate.instances
+    measured = estimate.measured
     if estimate.modelled is None:
         assert measured is not None
         return like(MeasuredEstimateResponse, estimate, basis=measured.basis)
-    # An estimate is of one instance; rates, requests and hours of a choice are of all its instances together.
-    physics = estimate.modelled.estimate
     of_all = ("samples_per_second", "hours", "joules_per_sample", "usd", "samples_per_usd")
     return modelled_estimate(
         JobEstimateResponse,
         estimate.modelled,
+        estimate.instances,
         basis="modelled" if measured is None else measured.basis,
-        tokens_per_second=_of_all(physics.tokens_per_second, instances),
-        prefill_tokens_per_second=_of_all(physics.prefill_tokens_per_second, instances),
-        concurrency=None if physics.concurrency is None else rounded(physics.concurrency * instances),
         **shown_fields(estimate, *of_all),
     )
-
-
-def _of_all(rate: Band | None, instances: int) -> BandResponse | None:
-    return None if rate is None else BandResponse.of(rate.times(instances))
 
 
 def spot_response(spot: SpotEstimate) -> SpotResponse:

@@ -161,7 +161,7 @@ class RelaxationBestResponse:
     instance: Annotated[str, Field(description="The instance type, as `provider/name`.")]
     region: Annotated[str | None, Field(description="Null: the source names no region.")]
     market: Annotated[str, Field(description="`on_demand`, `spot` or `reserved`.")]
-    usd_per_hour: Annotated[float | None, Field(description="Price of one machine; null: unknown.")]
+    usd_per_hour: Annotated[float | None, Field(description="Price of all its machines; null: unknown.")]
 
 
 @dataclass(slots=True)

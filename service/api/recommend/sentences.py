@@ -179,15 +179,6 @@ def _slow_network(nodes: int, gbps: float | None, assumed: bool, rdma: bool | No
     return f"The {nodes} nodes are connected by {speed} {link}: one job on all of them may scale badly."
 
 
-def _few_vcpus(vcpus_per_gpu: float, requested: float | None, usual: tuple[float, float]) -> str:
-    if requested is not None:
-        return f"It has {vcpus_per_gpu:g} vCPUs per GPU; the workload asks for {requested:g}."
-    return (
-        f"It has {vcpus_per_gpu:.3g} vCPUs per GPU; loading samples usually takes {usual[0]:g} to {usual[1]:g}, unless "
-        "the workload needs little of its CPUs."
-    )
-
-
 def _local_storage_small(needed_gb: float | None, local_gb: float) -> str:
     if not local_gb:
         return "The machine has no local disks to read from."
@@ -237,12 +228,10 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     "from ${successor.old_usd_per_hour:g}.",
     WarningCode.NO_FRAMEWORK: "No deep-learning framework is known to run on the {gpu}.",
     WarningCode.SLOW_NETWORK: _slow_network,
-    WarningCode.FEW_VCPUS: _few_vcpus,
     WarningCode.SINGLE_THREADED: lambda vcpus: (
         f"Code with one thread uses one of its {'many' if vcpus is None else f'{vcpus:g}'} vCPUs, "
         "and a core of a server is slower than one of a desktop."
     ),
-    WarningCode.HOST_MEMORY_UNKNOWN: "Its host memory is unknown; the workload asks for {needed_gib:g} GiB.",
     WarningCode.LOCAL_STORAGE_SMALL: _local_storage_small,
     WarningCode.SPOT_CAN_BE_INTERRUPTED: _spot_can_be_interrupted,
     WarningCode.SPOT_MORE_EXPENSIVE: "On demand it costs ${on_demand:g} an hour here, less than the ${spot:g} of spot.",

@@ -26,9 +26,10 @@ from service.domain.catalog.names import (
 )
 from service.domain.catalog.precision import (
     FORMATS,
+    GGUF_BITS,
     gguf_bits,
 )
-from service.domain.catalog.software_support import classical_libraries
+from service.domain.catalog.software_support import classical_libraries, software_names
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.checks import check_job
@@ -82,6 +83,12 @@ HINT_ON_WEIGHT_BITS = (
 HINTS_ON_FORMATS = {"weight_precision": HINT_ON_WEIGHT_BITS, "kv_cache_precision": ""}
 """For each field that names a format: what to send instead of an unknown one."""
 
+NAMES_OF_FORMATS = {
+    "weight_precision": (*FORMATS, *GGUF_BITS, "awq"),
+    "kv_cache_precision": (*FORMATS, "fp8_e4m3", "fp8_e5m2"),
+}
+"""For each field that names a format: the names that an error about an unknown one suggests."""
+
 AS_SENT = (
     "trainable_parameters", "sequence_length", "mean_length", "flash_attention",
     "mixed_precision", "chunked_loss", "fused_optimizer", "offload_activations", "offload_optimizer",
@@ -90,11 +97,17 @@ AS_SENT = (
 """Fields of a workload that a job takes over unchanged."""
 
 
+def _is_listed(software: str, catalog: Catalog) -> bool:
+    """Returns whether rules say where software runs, as `GET /frameworks` lists it."""
+    name, _ = split_requirement(software, "workload.software")
+    return software_name(name, catalog.derive(software_names)) is not None
+
+
 def job_of(work: WorkloadRequest, catalog: Catalog, layout: FixedLayoutRequest | None = None) -> Job | None:
     """Returns the job; None without a model, or if the task cannot be estimated. Raises `QuestionError`."""
     for field, hint in HINTS_ON_FORMATS.items():
         if (name := getattr(work, field)) is not None and name not in FORMATS and not (hint and gguf_bits(name)):
-            raise unknown("number format", name, FORMATS, f"workload.{field}", hint)
+            raise unknown("number format", name, NAMES_OF_FORMATS[field], f"workload.{field}", hint)
     _check_classical(work, catalog)
     optimizer = _listed("optimizer", _optimizer_called(work.optimizer or "adamw"), OPTIMIZER_STATES)
     if work.model is None or work.task not in get_args(Task):
@@ -110,6 +123,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog, layout: FixedLayoutRequest |
     model = scoring(model) if work.purpose in LOSSES_ON_SCORES else model
     serving = serving_of(work, model, catalog)
     unrecognised = tuple(name for name in named if name and software_called(name) is UNKNOWN)
+    listed = tuple(name for name in unrecognised if _is_listed(name, catalog) and not similar_stacks(name))
     job = Job(
         task=work.task,  # type: ignore[arg-type]
         model=model,
@@ -136,6 +150,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog, layout: FixedLayoutRequest |
         assumed_network_gbps=work.assume_network_gbps,
         dimensions_of=None if like is None else like.name,
         unrecognised_software=unrecognised,
+        listed_software=listed,
         similar_stacks=tuple(near for name in unrecognised for near in similar_stacks(name)),
         **{name: getattr(work, name) for name in AS_SENT},
         **_weights(work),

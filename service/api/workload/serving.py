@@ -21,19 +21,32 @@ USUAL_DRAFT_COST = 0.05
 """Default time of a drafted token over that of a step where no model drafts: n-grams took less than that in experiments
 of Leviathan, Kalman and Matias (2023, arXiv 2211.17192)."""
 
+MOST_PADDING = 512
+"""Most rows by which the tables of models with one vocabulary differ (assumed). Trainers pad them: of one tokenizer,
+Pythia's tables have 50,304 to 50,688 rows, and those of Qwen2.5 151,936 and 152,064."""
+
+USUAL_DRAFT_LENGTH, USUAL_ADAPTER_RANK = 5, 16
+"""Default tokens that are drafted per step, and default rank of adapters (assumed)."""
+
+NEEDED_BY = {
+    **dict.fromkeys(("draft_length", "draft_cost", "draft_model"), "speculative_acceptance"),
+    "adapter_rank": "adapters",
+}
+"""Fields that say nothing without another one → the other one, which has to be above 0."""
+
 RATES = ("requests_per_second", "output_tokens_per_second", "concurrency")
 LIMITS = ("max_seconds_to_first_token", "max_seconds_per_output_token", "max_seconds_per_request")
 PERCENTILES = ("percentile", "percentile_to_first_token", "percentile_per_output_token", "percentile_per_request")
 AS_SENT = (
     "min_replicas", "availability_zones", "prefix_cache_hit_rate", "conversation_cache_hit_rate",
-    "speculative_acceptance", "draft_length", "disaggregated", "adapters", "adapter_rank", "hours_per_day",
+    "speculative_acceptance", "disaggregated", "adapters", "hours_per_day",
 )  # fmt: skip
 MOST_KNOWN = 0.99
 """Largest share of a prompt that was read before, for its conversation or for others."""
 OF_TOKENS = (
     "output_tokens_per_second", "output_length", "max_seconds_to_first_token", "max_seconds_per_output_token",
     "percentile_to_first_token", "percentile_per_output_token", "prefix_cache_hit_rate", "conversation_cache_hit_rate",
-    "speculative_acceptance", "draft_model", "disaggregated", "adapters",
+    "speculative_acceptance", "draft_model", "draft_length", "draft_cost", "disaggregated", "adapters", "adapter_rank",
 )  # fmt: skip
 """Fields that only the load of a model that writes tokens has."""
 OF_A_FIXED_AMOUNT = ("amount", "concurrency", "batch_size", "longest_output_length")
@@ -66,7 +79,7 @@ def serving_of(work: WorkloadRequest, model: Model, catalog: Catalog) -> Serving
     rate = sent.requests_per_second or 0.0
     if sent.output_tokens_per_second is not None:
         rate = sent.output_tokens_per_second / answer.mean
-    usual, drafter = 0.0 if sent.concurrency is not None else USUAL_HEADROOM, _drafter(sent, catalog)
+    usual, drafter = 0.0 if sent.concurrency is not None else USUAL_HEADROOM, _drafter(sent, model, catalog)
     return Serving(
         requests_per_second=rate,
         concurrency=sent.concurrency,
@@ -74,6 +87,8 @@ def serving_of(work: WorkloadRequest, model: Model, catalog: Catalog) -> Serving
         answer=answer,
         headroom=usual if sent.headroom is None else sent.headroom,
         drafter=drafter,
+        draft_length=sent.draft_length or USUAL_DRAFT_LENGTH,
+        adapter_rank=sent.adapter_rank or USUAL_ADAPTER_RANK,
         draft_cost=USUAL_DRAFT_COST if sent.draft_cost is None and drafter is None else sent.draft_cost,
         **_limits(sent, model, answer),
         **{name: getattr(sent, name) for name in AS_SENT},
@@ -97,6 +112,12 @@ def _check(work: WorkloadRequest, sent: ServingRequest, model: Model) -> None:
             f"The two hit rates may be at most {MOST_KNOWN:g} together, because a part of every prompt is new.",
             field="workload.serving.conversation_cache_hit_rate",
         )
+    for name, needed in NEEDED_BY.items():
+        if getattr(sent, name) is not None and not getattr(sent, needed):
+            raise QuestionError(
+                f"{name} needs workload.serving.{needed} above 0, without which it changes nothing.",
+                field=f"workload.serving.{name}",
+            )
     if sent.disaggregated:
         _check_disaggregated(sent)
     given = [name for name in RATES if getattr(sent, name) is not None]
@@ -106,16 +127,21 @@ def _check(work: WorkloadRequest, sent: ServingRequest, model: Model) -> None:
         )
 
 
-def _drafter(sent: ServingRequest, catalog: Catalog) -> Model | None:
-    """Returns the draft model. Raises `QuestionError` if it writes no tokens, or if no draft would be accepted."""
+def _drafter(sent: ServingRequest, model: Model, catalog: Catalog) -> Model | None:
+    """Returns the draft model. Raises `QuestionError` if it writes no tokens, or those of another vocabulary."""
     if sent.draft_model is None:
         return None
     field = "workload.serving.draft_model"
     drafter = resolve_model(sent.draft_model, catalog, field)
     if not drafter.generates:
         raise QuestionError(f"{drafter.name} writes no tokens, so it cannot draft any.", field=field)
-    if not sent.speculative_acceptance:
-        raise QuestionError("A draft model needs workload.serving.speculative_acceptance above 0.", field=field)
+    sizes = [each.transformer.vocabulary if each.transformer else 0 for each in (drafter, model)]
+    if all(sizes) and abs(sizes[0] - sizes[1]) > MOST_PADDING:
+        raise QuestionError(
+            f"{drafter.name} has a vocabulary of {sizes[0]:,} tokens and {model.name} one of {sizes[1]:,}: a draft "
+            "model needs the vocabulary of the model that it drafts for.",
+            field=field,
+        )
     return drafter
 
 

@@ -141,19 +141,19 @@ class ServingRequest(BodyModel):
     again, and each request holds a cache of its own for it."""
     speculative_acceptance: Annotated[float, Field(ge=0, le=0.99)] = 0.0
     """Probability that a drafted token is accepted; 0: no drafts."""
-    draft_length: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole)] = 5
-    """Tokens that are drafted per step."""
+    draft_length: Annotated[int | None, Field(ge=1, le=64), BeforeValidator(whole)] = None
+    """Tokens that are drafted per step. Default: 5."""
     draft_cost: Annotated[float | None, Field(ge=0, le=1)] = None
     """Time of a drafted token over the time of a step. Default: that of the work of `draft_model`; 0.05 without a draft
     model."""
     draft_model: Name | None = None
-    """The model that drafts tokens: its weights at 16 bits and its cache take memory of the same GPUs. Default: none,
-    as with n-grams or draft heads of the model itself."""
+    """The model that drafts tokens, with the vocabulary of the model: its weights at 16 bits and its cache take memory
+    of the same GPUs. Default: none, as with n-grams or draft heads of the model itself."""
     adapters: Annotated[int, Field(ge=0, le=10_000), BeforeValidator(whole)] = 0
     """LoRA adapters in GPU memory at once (`max_loras` of vLLM), among which requests choose. They cover attention and
     dense layers at 16 bits."""
-    adapter_rank: Annotated[int, Field(ge=1, le=1024), BeforeValidator(whole)] = 16
-    """Largest rank of the adapters."""
+    adapter_rank: Annotated[int | None, Field(ge=1, le=1024), BeforeValidator(whole)] = None
+    """Largest rank of the adapters. Default: 16."""
     disaggregated: bool = False
     """Whether some instances only read prompts (prefill) and the others only write answers (decode), as vLLM, SGLang
     and TensorRT-LLM can. The load must be a rate."""

@@ -36,9 +36,11 @@ from service.domain.codes import WarningCode
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork, Place
 from service.domain.evidence.published import Evidence, evidence_for
+from service.domain.evidence.step_size import step_warnings
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.job import Job, assumed_lengths
 from service.domain.jobs.kind_of_work import kind_of, restriction_warnings
+from service.domain.layouts.host_warnings import requested_host_warnings
 from service.domain.layouts.job_estimate import Choose, JobEstimate, at_rate, estimate_job
 from service.domain.layouts.warnings import estimate_warnings
 from service.domain.layouts.would_fit import FitChange, largest_batch, nearest_changes
@@ -88,6 +90,8 @@ class EstimateQuestion:
     runs the code."""
     libraries: tuple[tuple[str, Versions, Versions], ...] = ()
     """The CUDA toolkit, kernels and libraries without which the code does not run."""
+    host_memory_gib: float | None = None
+    """Memory that the workload asks of each host."""
     platforms: tuple[str, ...] = ()
     """Platforms for which the code is written, by the question."""
 
@@ -312,7 +316,13 @@ def _warnings(question: EstimateQuestion, job: JobEstimate | None, catalog: Cata
     if isinstance(work, MeasuredRate) and work.of_gpus is not None:
         yield statement(WarningCode.HOST_BOUND, rate=work.of_gpus, fed=work.per_second)
     if job is not None and cluster is not None:
-        yield from estimate_warnings(job, cluster)
+        of_estimate = list(estimate_warnings(job, cluster))
+        yield from of_estimate
+        if machine is not None:
+            requested = requested_host_warnings(machine, job.job.loading, question.host_memory_gib)
+            shown = {warning.code for warning in of_estimate}
+            yield from (warning for warning in requested if warning.code not in shown)
+        yield from step_warnings(job.config, catalog)
         yield from _batch_warnings(job)
         alone = machine is not None and catalog.derive(without_cluster)[catalog.index_of[machine.id]]
         if alone and cluster.nodes > 1:

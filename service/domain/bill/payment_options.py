@@ -164,6 +164,11 @@ class _TypeOffers:
         span = catalog.offers_of(catalog.index_of[instance_type.id])
         self.indices = np.arange(span.start, span.stop)
 
+    @property
+    def none_known(self) -> str:
+        """The sentence for a type without any offer."""
+        return f"The catalog of {self.catalog.day} has no offer of {self.instance_type.id}."
+
     def in_region(self, region: str | None) -> OfferIndices:
         offers = self.catalog.offers
         code = -1 if region is None else offers.places.index(region) if region in offers.places else None
@@ -232,6 +237,8 @@ def _region_sold(offers: _TypeOffers, region: str) -> str | None:
 def _not_offered(offers: _TypeOffers, place: str, region: str) -> QuestionError:
     """Returns the error that a type is not sold in a place, with the regions that are nearest to one of its regions."""
     reference, instance_type = offers.catalog.reference, offers.instance_type
+    if not len(offers.indices):
+        return QuestionError(offers.none_known, field="region")
     sold = offers.regions(offers.indices)
     near = nearest_first(region, {name for name in sold if name}, reference.regions)
     if near:
@@ -251,7 +258,7 @@ def _not_sold(offers: _TypeOffers, market: str, regions: Sequence[str], zone: st
         there = "there as " if where else "as "
         text = f"{offers.instance_type.id} is not sold as {market}{where}; it is sold {there}{', '.join(sold)}."
     else:
-        text = f"No offer of {offers.instance_type.id} is known."
+        text = offers.none_known
     elsewhere = {region for region in offers.regions(offers.sold_as(market)) if region}
     if regions and elsewhere:
         near = nearest_first(regions[0], elsewhere, offers.catalog.reference.regions)

@@ -133,6 +133,14 @@ class Gpu:
         return tuple(map(int, self.slices.split(","))) if self.slices else ()
 
     @property
+    def code_family(self) -> tuple[str, str | None]:
+        """GPUs of one family run the same compiled code: the architecture, and the major compute capability.
+
+        Blackwell has two: code that is compiled for 10.0 does not run on 12.0.
+        """
+        return self.architecture, self.compute_capability and self.compute_capability.partition(".")[0]
+
+    @property
     def released_year(self) -> int | None:
         """The year in which the GPU was released; None if unknown."""
         return None if self.released_on is None else int(self.released_on[:4])

@@ -230,10 +230,25 @@ def resolve_instance(name: str, catalog: Catalog, field: str) -> str:
             f"Several providers have an instance type '{name}': write one of {', '.join(ids)}.", field=field, near=ids
         )
     # Near names have a provider if the unknown name has one.
-    near = near_names(name, [spelling for spelling in spellings if ("/" in spelling) == ("/" in name)])
+    near = _machines_with(name, catalog) or near_names(
+        name, [spelling for spelling in spellings if ("/" in spelling) == ("/" in name)]
+    )
     # An instance type may be newer than the day of the catalog.
     sentence = f"The catalog of {catalog.day} has no instance type '{name}'."
     raise UnknownName(with_near(sentence, near), field=field, near=near)
+
+
+def _machines_with(name: str, catalog: Catalog) -> tuple[str, ...]:
+    """Returns the smallest machines of a seller with a GPU, for its name such as `vast/rtx-4090`; none for others."""
+    provider, _, gpu = name.partition("/")
+    gpus = _gpus_called(gpu, catalog)
+    machines = [
+        type_
+        for type_ in catalog.instance_types
+        if type_.gpu is not None and type_.gpu.id in gpus and type_.provider == provider.lower()
+    ]
+    machines.sort(key=lambda type_: (type_.whole_gpus, type_.twin_of is not None, type_.vcpus or 0.0, type_.id))
+    return tuple(type_.id for type_ in machines[:NEAR])
 
 
 def _instance_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:

@@ -24,7 +24,7 @@ def check_job(job: Job) -> None:
     _check_images(job)
     _check_engine(job)
     _check_offload(job)
-    for fault in _faults_of_layout(job):
+    for fault in (*_faults_of_parts(job), *_faults_of_layout(job)):
         raise QuestionError(fault, field="layout")
 
 
@@ -157,6 +157,19 @@ def _check_offload(job: Job) -> None:
     if job.layout.zero_stage not in (None, STAGE_OF_OFFLOADED_WEIGHTS):
         raise QuestionError(
             f"offload_parameters needs zero_stage {STAGE_OF_OFFLOADED_WEIGHTS}, which shards weights.", field="layout"
+        )
+
+
+def _faults_of_parts(job: Job) -> Iterator[str]:
+    """Yields fixed parts of the layout that contradict each other or the global batch."""
+    fixed, data = job.fixed, job.fixed.data or 1
+    if (fixed.virtual_stages or 1) > 1 and (fixed.pipeline or 1) == 1:
+        yield f"virtual_stages {fixed.virtual_stages} needs a pipeline of at least two stages: fix pipeline too."
+    # The micro-batches of a step may be filled in part: 252 samples are up to 32 on each of 8 ranks.
+    if fixed.micro_batch and job.global_batch and fixed.micro_batch > ceil(job.global_batch / data):
+        ranks = f" on {data} data-parallel ranks have {fixed.micro_batch * data:,} samples," if data > 1 else " are"
+        yield (
+            f"Micro-batches of {fixed.micro_batch:,}{ranks} more than the {job.global_batch:,} of global_batch_size."
         )
 
 

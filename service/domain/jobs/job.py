@@ -95,7 +95,6 @@ class Job:
     mean_length: float | None = None
     global_batch: int | None = None
     micro_batch: int | None = None
-    """Training samples per GPU in one pass."""
     layout: FixedLayout = FREE
     """The parts of the layout that the caller fixes; `fixed` has those that other fields imply as well."""
     flash_attention: bool | None = None
@@ -122,11 +121,10 @@ class Job:
     """The field of the question that states the length of a prompt."""
     loading: SampleLoading = field(default_factory=SampleLoading)
     assumed_network_gbps: float | None = None
-    """Network bandwidth to assume for nodes that state none."""
     marketplace_clusters: bool = True
-    """Whether machines of a marketplace may form a cluster."""
     unrecognised_software: tuple[str, ...] = ()
-    """Names of the framework and the engine that no stack has."""
+    """Names of the framework and the engine that no stack has; `listed_software` has those that rules list."""
+    listed_software: tuple[str, ...] = ()
     similar_stacks: tuple[str, ...] = ()
     """Names of stacks that the unrecognised names may mean: those that a server runs, or a name nearly the same."""
     dimensions_of: str | None = None

@@ -42,11 +42,14 @@ _STACKS_OF_PROGRAMS: Mapping[str, tuple[str, ...]] = {
 
 
 def similar_stacks(name: str) -> tuple[str, ...]:
-    """Returns the stacks that a program of this name runs, or else the one whose name differs by a letter or two.
+    """Returns the stacks that a program of this name runs, those that a word of it names, or else the one whose name
+    differs by a letter or two.
 
     Names that are less similar may be those of software without a stack.
     """
-    words = (word.removesuffix("server") for word in re.findall("[a-z]+", name.lower()))
+    words = [word.removesuffix("server") for word in re.findall("[a-z]+", name.lower())]
     if program := next((word for word in words if word in _STACKS_OF_PROGRAMS), None):
         return _STACKS_OF_PROGRAMS[program]
+    if stacks := tuple(word for word in words if word in STACKS_BY_NAME):
+        return stacks
     return tuple(get_close_matches(name.lower()[:LONGEST_NAME], STACKS_BY_NAME, n=1, cutoff=VERY_CLOSE))

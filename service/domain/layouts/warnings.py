@@ -93,7 +93,8 @@ def _attention_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Stateme
 def _software_warnings(job: Job) -> Iterator[Statement[WarningCode]]:
     """Yields software that is not known, and an engine that is made for other models."""
     if names := job.unrecognised_software:
-        yield statement(WarningCode.SOFTWARE_UNRECOGNISED, names=names, near=job.similar_stacks)
+        listed, near = job.listed_software, job.similar_stacks
+        yield statement(WarningCode.SOFTWARE_UNRECOGNISED, names=names, listed=listed, near=near)
     if job.software.stack_class.batches_continuously and not job.model.has_tokens:
         figures = {"engine": job.software.line, "model": job.model.name}
         yield statement(WarningCode.ENGINE_OF_LANGUAGE_MODELS, **figures)
@@ -185,7 +186,8 @@ def _feed_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Stat
     nodes, feed = cluster.nodes, feed_of(cluster, loading)
     if (fed := feed.get("host_cpu", rate)) < rate and cluster.vcpus_per_gpu is not None:
         vcpus = cluster.vcpus_per_gpu * cluster.gpus_per_node
-        yield statement(WarningCode.HOST_BOUND, rate=rate / nodes, vcpus=vcpus, fed=fed / nodes)
+        single = loading.single_threaded
+        yield statement(WarningCode.HOST_BOUND, rate=rate / nodes, vcpus=vcpus, fed=fed / nodes, single=single)
     if (read := feed.get("network_reads", rate)) < rate:
         yield statement(
             WarningCode.SLOW_READS,

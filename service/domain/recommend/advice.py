@@ -4,8 +4,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from math import isnan
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,8 @@ from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.recommend.answer import Choice, WorkContext, WorkEstimate
 from service.domain.recommend.warnings import cpus_decode_too_slowly, measurement_warnings
 from service.domain.selection.requirements import TASKS_WITHOUT_GPU
-from service.domain.selection.successors import best_peak, successor
+from service.domain.selection.steps import Priced, Steps, larger_machine, next_cards
+from service.domain.selection.successors import best_peak
 from service.domain.statement import Statement
 from service.domain.versions import known_versions, written
 
@@ -34,9 +33,6 @@ DEEP_LEARNING = ("training", "inference")
 ANY_TASK = (*DEEP_LEARNING, *TASKS_WITHOUT_GPU, "graphics", "hpc")
 WORTH_A_CHANGE = 1.1
 """Minimum ratio of peaks for another format to be advised: on GeForce cards TF32 is as fast as fp32."""
-
-MUCH_FASTER = 2.0
-"""Minimum ratio of peaks for a larger machine to count as a step up rather than as another choice."""
 
 SMALL_SHARE = 0.5
 """Share of a card's memory: a job that needs less is advised to run on a part of a card (assumed)."""
@@ -55,8 +51,8 @@ class Situation:
     """Bits of a weight where they are stored in another format than that precision."""
     other: InstanceType | None = None
     """The machine of the best choice with another GPU."""
-    not_faster: frozenset[str] = frozenset()
-    """Other GPUs, by id, with which a choice is estimated to be no faster than the first one."""
+    steps: Steps | None = None
+    """The machines to which the work may move later."""
     nodes: int = 1
     instances: int = 1
     current: InstanceType | None = None
@@ -94,10 +90,8 @@ Figures = Mapping[str, Any]
 Adviser = Callable[[Situation, Catalog], Figures | None]
 """Returns the figures of a piece of advice, or None if it does not apply."""
 
-_Priced = tuple[float, InstanceType]
 
-
-def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Catalog) -> Situation:
+def situation_of(context: WorkContext, choices: tuple[Choice, ...], steps: Steps, catalog: Catalog) -> Situation:
     """Returns what the advice for an answer depends on."""
     top, current = choices[0] if choices else None, context.current_instance
     work = top.estimate if top is not None and isinstance(top.estimate, WorkEstimate) else None
@@ -106,6 +100,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
     situation = Situation(
         context=context,
         current=None if current is None else catalog.instance_types[catalog.index_of[current]],
+        steps=steps,
         part=_part_of_a_card(context, top, modelled),
         utilisation=0.0
         if modelled is None or modelled.estimate.served is None
@@ -124,7 +119,6 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         precision=context.asked_precision or (top.precision if modelled is None else modelled.precision),
         weight_bits=config.weight_bits if isinstance(config, InferenceConfig) else None,
         other=_first_with_another_gpu(choices),
-        not_faster=_not_faster(choices),
         nodes=top.nodes,
         instances=top.instances,
         is_managed=top.service_fee is not None,
@@ -156,15 +150,6 @@ def _first_with_another_gpu(choices: tuple[Choice, ...]) -> InstanceType | None:
     return next((other for other in others if top.gpu and other.gpu and other.gpu.id != top.gpu.id), None)
 
 
-def _not_faster(choices: tuple[Choice, ...]) -> frozenset[str]:
-    rates = [
-        (choice.instance_type.gpu, estimate.samples_per_second.likely / (choice.nodes * choice.instances))
-        for choice in choices
-        if isinstance(estimate := choice.estimate, WorkEstimate) and estimate.samples_per_second is not None
-    ]
-    return frozenset(gpu.id for gpu, rate in rates if gpu is not None and rate <= rates[0][1])
-
-
 def _part_of_a_card(context: WorkContext, top: Choice | None, modelled: JobEstimate | None) -> float | None:
     """Returns the smallest part of a card that may be enough: as requested, or by the memory that the job needs.
 
@@ -183,7 +168,7 @@ def _part_of_a_card(context: WorkContext, top: Choice | None, modelled: JobEstim
 # Machines by price
 
 
-def _by_price(catalog: Catalog) -> list[_Priced]:
+def _by_price(catalog: Catalog) -> list[Priced]:
     """Returns the available machines with their on-demand price, the cheapest first."""
     usd = catalog.on_demand_prices
     priced = [(float(usd[index]), catalog.instance_types[index]) for index in np.flatnonzero(usd > 0).tolist()]
@@ -192,7 +177,7 @@ def _by_price(catalog: Catalog) -> list[_Priced]:
     return sorted(available, key=lambda pair: (pair[0], pair[1].id))
 
 
-def _cheapest(situation: Situation, catalog: Catalog, is_suitable: Callable[[InstanceType], object]) -> _Priced | None:
+def _cheapest(situation: Situation, catalog: Catalog, is_suitable: Callable[[InstanceType], object]) -> Priced | None:
     providers = situation.context.providers
     machines = (pair for pair in catalog.derive(_by_price) if not providers or pair[1].provider in providers)
     return next((pair for pair in machines if is_suitable(pair[1])), None)
@@ -377,7 +362,7 @@ def _current_ends(situation: Situation, catalog: Catalog) -> Figures | None:
 def _migration_path(situation: Situation, catalog: Catalog) -> Figures | None:
     # The path starts at the machine that the caller has, else at the first choice.
     old = situation.current or situation.top
-    larger = None if old is None else catalog.derive(_larger_machine, old.id)
+    larger = None if old is None or situation.steps is None else larger_machine(old.id, situation.steps, catalog)
     if old is None or larger is None:
         return None
     usd, new = larger
@@ -386,93 +371,24 @@ def _migration_path(situation: Situation, catalog: Catalog) -> Figures | None:
     return {"old": old.id, "new": new.id, "gpus": new.gpu_count, "links": links, "times": times, "usd": usd}
 
 
-def _larger_machine(catalog: Catalog, name: str) -> _Priced | None:
-    """Returns a larger machine of the same seller and GPU architecture: fast links first, then peak, then price."""
-    old = catalog.instance_types[catalog.index_of[name]]
-    similar = [
-        (usd, new)
-        for usd, new in catalog.derive(_by_price)
-        if (new.provider, new.service, new.cpu_architecture) == (old.provider, old.service, old.cpu_architecture)
-        and new.gpu is not None
-        and old.gpu is not None
-        and new.gpu.architecture == old.gpu.architecture
-        and best_peak(new) >= MUCH_FASTER * best_peak(old)
-        and successor(catalog.index_of[new.id], catalog) is None
-    ]
-    return max(
-        similar,
-        key=lambda pair: (pair[1].interconnect not in SLOW_LINKS, best_peak(pair[1]), -pair[0]),
-        default=None,
-    )
-
-
 def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
-    """Applies to a single GPU; returns the next cards of its seller with more memory, peak, and peak per dollar."""
-    top, gpu = situation.top, situation.gpu
-    if top is None or gpu is None or gpu.memory_gb is None or situation.gpus != 1:
+    """Applies to a single GPU; returns the next cards of its seller with more memory, speed, and speed per dollar."""
+    top, steps = situation.top, situation.steps
+    if top is None or steps is None or situation.gpus != 1:
         return None
-    needed = situation.precision
-    cards = [
-        card
-        for card in catalog.derive(_single_cards, top.provider, top.service, gpu.kind, situation.context.task)
-        if card[0].gpu is not None and (needed is None or not gpu.runs(needed) or card[0].gpu.runs(needed))
-    ]
-    now, bandwidth = best_peak(top), gpu.memory_bandwidth_gb_per_second or 0.0
-    # A card with a higher peak but slower memory is slower at much of deep learning.
-    not_slower = [
-        card
-        for card in cards
-        if card[2] >= now / WORTH_A_CHANGE
-        and card[0].gpu is not None
-        and (card[0].gpu.memory_bandwidth_gb_per_second or 0.0) >= bandwidth / WORTH_A_CHANGE
-    ]
-    larger = [card for card in cards if card[1] > gpu.memory_gb * (1.0 if card in not_slower else WORTH_A_CHANGE)]
-    faster = [
-        card
-        for card in not_slower
-        if card[2] >= WORTH_A_CHANGE * now and card[0].gpu and card[0].gpu.id not in situation.not_faster
-    ]
-    memory, speed = min(larger, key=itemgetter(1), default=None), min(faster, key=itemgetter(2), default=None)
+    now = steps.card(catalog.index_of[top.id], catalog)
+    if now is None:
+        return None
+    memory, speed, value = next_cards(now, situation.context.task, situation.precision, steps, catalog)
     if memory is None and speed is None:
         return None
-    compared = [(card, peak) for card, _, peak in cards if card.cpu_architecture == top.cpu_architecture]
-    others = {card.id: peak for card, peak in compared if card.gpu != gpu and peak >= now}
     return {
         "instance": top.id,
-        "memory": memory and (memory[0].id, memory[1]),
-        "speed": speed and (speed[0].id, speed[2] / now),
-        "value": _better_value(top.id, now, others, catalog),
+        "memory": memory and (memory.machine.id, memory.memory_gb),
+        "speed": speed and (speed.machine.id, speed.speed / now.speed),
+        "value": value and (value.machine.id, value.per_usd / now.per_usd),
+        "estimated": steps.rate is not None,
     }
-
-
-def _single_cards(
-    catalog: Catalog, provider: str, service: str, kind: str, task: str
-) -> list[tuple[InstanceType, float, float]]:
-    """Returns a seller's current machines with one GPU, with memory and peak; the smallest host first."""
-    able = catalog.derive(task_mask, task)
-    cards = [
-        (each, each.gpu.memory_gb or 0.0, best_peak(each))
-        for index, each in enumerate(catalog.instance_types)
-        if each.gpu is not None
-        and (each.provider, each.service, each.gpu_count, each.gpu.kind) == (provider, service, 1, kind)
-        and each.state_on(catalog.day) == "available"
-        and able[index]
-        and successor(index, catalog) is None
-    ]
-    return sorted(cards, key=lambda card: (card[0].vcpus or 0.0, card[0].id))
-
-
-def _better_value(top: str, peak: float, others: Mapping[str, float], catalog: Catalog) -> tuple[str, float] | None:
-    """Returns the machine with the most peak per dollar, and its ratio to that of `top`; None if that is no better.
-
-    `peak` is the peak of `top`, and `others` has the peaks of other machines by their ids.
-    """
-    usd = catalog.on_demand_prices
-    value = {name: tflops / usd.item(catalog.index_of[name]) for name, tflops in {top: peak, **others}.items()}
-    known = {name: figure for name, figure in value.items() if not isnan(figure)}
-    best = max(known, key=lambda name: known[name], default=top)
-    better = top in known and known[best] >= WORTH_A_CHANGE * known[top]
-    return (best, known[best] / known[top]) if better else None
 
 
 def _evaluate_next(situation: Situation, _catalog: Catalog) -> Figures | None:

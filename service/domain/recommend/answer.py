@@ -385,6 +385,7 @@ class RelaxationOutcome(NamedTuple):
     region: str | None
     market: Market
     usd_per_hour: float | None
+    """Price of an hour of all machines of that offer."""
     has_price: bool
     """Whether the price of some admitted offer is known."""
     drops: int = 0

@@ -7,7 +7,7 @@ from math import ceil
 
 import numpy as np
 
-from service.domain.arrays import Mask, known
+from service.domain.arrays import Floats, Mask, known
 from service.domain.catalog.catalog import Catalog, premiums_of
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import SPOT
@@ -51,6 +51,11 @@ class PeakBasis:
     """Most machines for the runs, which share GPUs if these machines have too few; None without a limit."""
     managed_service: str | None = None
     """The managed service that rents the machines, whose premium is part of their price."""
+
+    @property
+    def rate(self) -> None:
+        """None, because peaks say nothing about samples per second."""
+        return None
 
     def under(self, objective: Objective) -> "PeakBasis":
         """Returns the same basis under another objective."""
@@ -140,6 +145,12 @@ class PlanBasis:
     def managed_service(self) -> str | None:
         """The managed service that rents the machines."""
         return self.planner.managed_service
+
+    @property
+    def rate(self) -> Floats:
+        """Samples per second of one instance on the fewest nodes of each type; NaN where it does not run."""
+        fewest = self.planner.fleet.options[0]
+        return np.where(fewest.works, fewest.likely, np.nan)
 
     def under(self, objective: Objective) -> "PlanBasis":
         """Returns the same basis under another objective."""
@@ -272,11 +283,10 @@ def best_of_types(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> R
     return rank_by(basis, admitted, catalog).keeping_limits().best_of_each()
 
 
-def best_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> tuple[int, int]:
-    """Returns the instance type and the offer of the best admitted offer, by index."""
+def best_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> tuple[Ranked, int]:
+    """Returns an order of offers, and its row of the best admitted one."""
     ranked = _order_of(basis, admitted, catalog)
-    row = ranked.first_row(admitted)
-    return int(ranked.instance_type[row]), int(ranked.offer[row])
+    return ranked, ranked.first_row(admitted)
 
 
 def _order_of(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:

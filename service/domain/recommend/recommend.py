@@ -37,8 +37,11 @@ from service.domain.recommend.ranking import (
 from service.domain.recommend.relax import explained, nearest, nearest_miss, priced_first, rejections
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, passing_offers
+from service.domain.selection.requirements import Requirements
 from service.domain.selection.selection import Selection, select, sold_at_spot
+from service.domain.selection.steps import Steps
 from service.domain.statement import Statement
+from service.domain.typeset import types_where
 
 MAX_TIES = 20
 """Number of choices beyond the shown ones that are compared for ties."""
@@ -71,7 +74,8 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
             priced = rejections(basis, selection, catalog)
             basis, constraints, selection = by_hardware, unpriced, without_price
     admitted = selection.admitted.tightened(catalog)
-    leading = _leading(basis, question, constraints, admitted, catalog)
+    later = _for_later(basis, constraints, needs, admitted, catalog)
+    leading = _leading(basis, question, constraints, admitted, later, catalog)
     choices, current, rented = leading.choices, None, _current(basis, question, catalog)
     if rented is not None:
         completer = Completer(question.work, basis, leading.ranked, catalog)
@@ -168,12 +172,30 @@ class _Leading:
     priors: tuple[CitedPrior, ...]
 
 
+def _for_later(
+    basis: Basis, constraints: Constraints, needs: Requirements, admitted: AdmittedOffers, catalog: Catalog
+) -> AdmittedOffers:
+    """Returns the offers to which the work may move later: with other hardware, under all other constraints."""
+    later = constraints.for_later
+    return admitted if later == constraints else select_by(basis, later, needs, catalog).admitted.tightened(catalog)
+
+
+def _steps(basis: Basis, later: AdmittedOffers, catalog: Catalog) -> Steps:
+    best = best_of_types(basis, later, catalog)
+    usd = np.full(len(catalog.instance_types), np.nan)
+    usd[best.instance_type] = np.where(np.isfinite(best.usd), best.usd, np.nan)
+    types = np.zeros(len(usd), np.bool_)
+    types[best.instance_type] = True
+    return Steps(types_where(types), usd, basis.rate)
+
+
 def _leading(
-    basis: Basis, question: Question, constraints: Constraints, admitted: AdmittedOffers, catalog: Catalog
-) -> _Leading:
+    basis: Basis, question: Question, constraints: Constraints, admitted: AdmittedOffers, later: AdmittedOffers,
+    catalog: Catalog,
+) -> _Leading:  # fmt: skip
     types, limit, priors = admitted.types, question.limit, applying_priors(question, catalog)
     if not (question.per_offer or question.diversify):
-        asked = (question.work, basis, admitted, priors, limit)
+        asked = (question.work, basis, admitted, later, priors, limit)
         if limit > MOST_KEPT:
             return _best_types(catalog, *asked)
         # Cached, because many questions differ only in limits and admit the same offers.
@@ -184,25 +206,27 @@ def _leading(
         ranked, limit = _diverse_first(ranked, question, catalog)
     count = len(ranked.score) if question.per_offer else types.bit_count()
     cited = cited_priors(priors, basis, best_of_types(basis, admitted, catalog), question.work, catalog)
-    return _completed(question.work, basis, ranked, count, limit, cited, catalog)
+    return _completed(question.work, basis, ranked, later, count, limit, cited, catalog)
 
 
 def _best_types(
-    catalog: Catalog, work: WorkContext, basis: Basis, admitted: AdmittedOffers, priors: Sequence[Prior], limit: int
-) -> _Leading:
+    catalog: Catalog, work: WorkContext, basis: Basis, admitted: AdmittedOffers, later: AdmittedOffers,
+    priors: Sequence[Prior], limit: int,
+) -> _Leading:  # fmt: skip
     """Returns the best offer of each of the best types."""
     ranked = best_of_types(basis, admitted, catalog)
     cited = cited_priors(priors, basis, ranked, work, catalog)
-    return _completed(work, basis, ranked, admitted.types.bit_count(), limit, cited, catalog)
+    return _completed(work, basis, ranked, later, admitted.types.bit_count(), limit, cited, catalog)
 
 
 def _completed(
-    work: WorkContext, basis: Basis, ranked: Ranked, count: int, limit: int, cited: tuple[CitedPrior, ...],
-    catalog: Catalog,
+    work: WorkContext, basis: Basis, ranked: Ranked, later: AdmittedOffers, count: int, limit: int,
+    cited: tuple[CitedPrior, ...], catalog: Catalog,
 ) -> _Leading:  # fmt: skip
     completer = Completer(work, basis, count, catalog)
     choices = tuple(completer.complete(offer) for offer in _ranked_offers(basis, ranked, limit, catalog))
-    return _Leading(choices, count, advise(situation_of(work, choices, catalog), catalog), cited)
+    situation = situation_of(work, choices, _steps(basis, later, catalog), catalog)
+    return _Leading(choices, count, advise(situation, catalog), cited)
 
 
 def _diverse_first(ranked: Ranked, question: Question, catalog: Catalog) -> tuple[Ranked, int]:

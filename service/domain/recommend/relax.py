@@ -6,9 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.domain.bill.bill import usd_of_hour
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.reference import fee_of
 from service.domain.recommend.answer import (
     Explained,
     Limits,
@@ -179,7 +177,10 @@ def _relaxed(
 def _preferred(basis: Basis, catalog: Catalog, offers: AdmittedOffers) -> int | None:
     """Returns the type with the best of these offers by the objective; None if none keeps the limits on the job."""
     admitted = _keeping_limits(basis, offers, catalog)
-    return best_by(basis, admitted, catalog)[0] if admitted.types else None
+    if not admitted.types:
+        return None
+    ranked, row = best_by(basis, admitted, catalog)
+    return int(ranked.instance_type[row])
 
 
 def _keeping_limits(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> AdmittedOffers:
@@ -212,16 +213,14 @@ def _outcome(basis: Basis, relaxation: Relaxation, now: TypeSet, catalog: Catalo
     admitted = _keeping_limits(basis, admitted, catalog)
     if not admitted.types:
         return None
-    index, offer = best_by(basis, admitted, catalog)
-    instance_type = catalog.instance_types[index]
-    fee = fee_of(catalog.reference.fees, instance_type, basis.managed_service, catalog.day)
+    best = ranked_offer(basis, *best_by(basis, admitted, catalog), catalog)
     return RelaxationOutcome(
         to=to,
         admits=admitted.types.bit_count(),
-        instance_type=instance_type,
-        region=catalog.offers.region_at(offer),
-        market=catalog.offers.market_at(offer),
-        usd_per_hour=usd_of_hour(catalog.offers.offer(offer).price, fee),
+        instance_type=best.instance_type,
+        region=best.offer.region,
+        market=best.offer.market,
+        usd_per_hour=best.usd_per_hour,
         has_price=bool(admitted.types & admitted.cheapest.priced),
         drops=0 if instead is None else (now & ~_keeping_limits(basis, instead, catalog).types).bit_count(),
     )

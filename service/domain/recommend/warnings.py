@@ -17,26 +17,25 @@ from service.domain.catalog.tariffs import Commitment
 from service.domain.codes import WarningCode
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedRate
+from service.domain.evidence.step_size import step_warnings
 from service.domain.jobs.kind_of_work import restriction_warnings
 from service.domain.jobs.loading import SampleLoading
+from service.domain.layouts.host_warnings import slow_input, too_few_cores, unknown_memory
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.layouts.warnings import estimate_warnings
 from service.domain.money import MICRO, Unknown
 from service.domain.physics.cluster import cluster_of_instance
 from service.domain.physics.generation import ServedLoad
 from service.domain.physics.input_pipeline import (
-    CORES_PER_GPU_THAT_DECODES,
-    USUAL_CORES_PER_GPU,
     cores_needed,
     samples_fed_per_second,
-    samples_read_per_second,
 )
 from service.domain.physics.training_roofline import FAMILIES_OF_IMAGES
 from service.domain.recommend.answer import UNTIED, HostNeeds, RankedOffer, WorkContext, WorkEstimate
 from service.domain.selection.requirements import Requirement, not_run, partly_run, restrictions_there
 from service.domain.selection.successors import successor
 from service.domain.statement import Statement, statement
-from service.domain.units import BITS_PER_BYTE, GIB, SECONDS_AN_HOUR
+from service.domain.units import GIB, SECONDS_AN_HOUR
 
 OLD_PRICE_DAYS = 90
 """Prices of instance types change a few times a year; spot prices change daily."""
@@ -77,6 +76,7 @@ def warnings_on(
     warnings = [warning for warn in _WARNERS for warning in warn(subject)]
     if estimate is not None and estimate.modelled is not None and estimate.cluster is not None:
         of_estimate = list(estimate_warnings(estimate.modelled, estimate.cluster))
+        of_estimate += step_warnings(estimate.modelled.config, catalog)
         # What the estimate says of a host includes the rate of the GPUs, so it replaces what follows from the question.
         replaced = {warning.code for warning in of_estimate}
         warnings = [warning for warning in warnings if warning.code not in replaced] + of_estimate
@@ -203,9 +203,11 @@ def cpus_decode_too_slowly(
     """Returns whether the samples may be images, and the CPUs of the host prepare them too slowly for the GPUs."""
     if context.loading.gpu_decoding or (modelled is not None and modelled.job.model.family not in FAMILIES_OF_IMAGES):
         return False
-    codes = {warning.code for warning in _host_warnings(_Subject(context, offer, modelled, catalog))}
-    bound = modelled is not None and modelled.estimate.bottleneck == "host_cpu"
-    return bound or WarningCode.FEW_VCPUS in codes
+    if modelled is not None:
+        return modelled.estimate.bottleneck == "host_cpu"
+    return WarningCode.FEW_VCPUS in {
+        warning.code for warning in _host_warnings(_Subject(context, offer, None, catalog))
+    }
 
 
 def _samples_per_second_of_a_node(modelled: JobEstimate | None, nodes: int) -> float | None:
@@ -217,42 +219,15 @@ def _samples_per_second_of_a_node(modelled: JobEstimate | None, nodes: int) -> f
 
 def _host_warnings(subject: _Subject) -> Warnings:
     instance_type, loading = subject.instance_type, subject.context.loading
-    needed = subject.context.needs.host_memory_gib
-    if needed is not None and instance_type.memory_gib is None:
-        yield statement(WarningCode.HOST_MEMORY_UNKNOWN, needed_gib=needed)
+    yield from unknown_memory(instance_type, subject.context.needs.host_memory_gib)
     yield from _disk_warnings(instance_type, loading, subject.context.samples)
     if subject.context.task not in TASKS_THAT_LOAD or not instance_type.gpu_count:
         return
     if loading.single_threaded and (instance_type.vcpus is None or instance_type.vcpus > 1):
         yield statement(WarningCode.SINGLE_THREADED, vcpus=instance_type.vcpus)
-    yield from _input_warnings(instance_type, loading)
+    yield from slow_input(instance_type, loading)
     if subject.modelled is None or samples_fed_per_second(instance_type.vcpus, loading) is None:
         yield from too_few_cores(instance_type, loading)
-
-
-def _input_warnings(instance_type: InstanceType, loading: SampleLoading) -> Warnings:
-    """Yields warnings on parts of the host that bring fewer samples than one machine has to load."""
-    rate, gbps = loading.samples_per_second, instance_type.sustained_network_gbps
-    if rate is None:
-        return
-    fed = samples_fed_per_second(instance_type.vcpus, loading)
-    if fed is not None and fed < rate:
-        yield statement(WarningCode.HOST_BOUND, rate=rate, vcpus=instance_type.vcpus, fed=fed, asked=True)
-    read = samples_read_per_second(None if gbps is None else gbps * 1e9 / BITS_PER_BYTE, loading)
-    if read is not None and read < rate:
-        sample_mb = loading.sample_mb
-        yield statement(WarningCode.SLOW_READS, rate=rate, gbps=gbps, read=read, sample_mb=sample_mb, asked=True)
-
-
-def too_few_cores(instance_type: InstanceType, loading: SampleLoading) -> Warnings:
-    """Yields a warning if the host has fewer cores per GPU than requested, or than loading usually takes."""
-    cores, vcpus = cores_needed(instance_type, loading, None), instance_type.vcpus
-    if vcpus is None and loading.vcpus_per_gpu and not loading.samples_per_second_per_vcpu:
-        yield statement(WarningCode.VCPUS_UNKNOWN)
-    if cores is not None and vcpus is not None and vcpus < cores.needed:
-        usual = CORES_PER_GPU_THAT_DECODES if loading.gpu_decoding else USUAL_CORES_PER_GPU
-        per_gpu = vcpus / instance_type.whole_gpus
-        yield statement(WarningCode.FEW_VCPUS, vcpus_per_gpu=per_gpu, requested=loading.vcpus_per_gpu, usual=usual)
 
 
 def _disk_warnings(instance_type: InstanceType, loading: SampleLoading, samples: float | None) -> Warnings:

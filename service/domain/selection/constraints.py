@@ -28,6 +28,9 @@ from service.domain.typeset import TypeSet, types_where, union
 
 NO_LIMITS: Mapping[str, Any] = MappingProxyType({})
 
+WORDS_OF_NOW = frozenset({"instance", "family", "letters", "series", "size", "gpu", "architecture", "interconnect"})
+"""Filters that name the hardware of now. The others, such as the seller, also hold for machines to move to later."""
+
 
 class Constraints(NamedTuple):
     """The constraints of a question, in the names of the catalog. An empty field admits everything."""
@@ -81,6 +84,12 @@ class Constraints(NamedTuple):
         """A minimum or maximum of GPUs between 0 and 1, which asks for a part of a card; None if there is none."""
         counts = [limits["gpu_count"] for limits in (self.at_least, self.at_most) if "gpu_count" in limits]
         return next((count for count in counts if 0 < count < 1), None)
+
+    @property
+    def for_later(self) -> "Constraints":
+        """The constraints without those that choose the hardware of now, for machines to which the work may move."""
+        words = {name: words for name, words in self.words.items() if name not in WORDS_OF_NOW}
+        return self._replace(words=words, at_most=NO_LIMITS)
 
     @property
     def of_offers(self) -> OfferConstraints:
@@ -217,7 +226,7 @@ def types_for_code(platform: str, framework: str | None, catalog: Catalog) -> Ty
 
 
 def _growth_check(catalog: Catalog) -> Check:
-    """Checks that a type can grow: its provider has a machine of the same architecture with fast links between GPUs."""
+    """Checks that a type can grow: its provider has a machine with fast links between GPUs that run the same code."""
     linked = {
         _product_line(type_)
         for type_ in catalog.instance_types
@@ -235,7 +244,7 @@ def _cluster_check(catalog: Catalog) -> Check:
 def _product_line(instance_type: InstanceType) -> tuple[str | None, ...]:
     gpu = instance_type.gpu
     host = (instance_type.provider, instance_type.service, instance_type.cpu_architecture)
-    return (*host, None if gpu is None else gpu.architecture)
+    return (*host, *((None, None) if gpu is None else gpu.code_family))
 
 
 def _framework_check(catalog: Catalog, frameworks: tuple[str, ...]) -> Check:

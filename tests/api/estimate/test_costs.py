@@ -821,3 +821,15 @@ def test_a_charge_that_is_not_known_is_stated_once(client: TestClient) -> None:
     body = {"machine": "scaleway/H100-1-80G", "hours": 30, "data_transfer_out_gb": 100}
     (cost,) = post_estimate(client, body)["cost"]
     assert cost["text"].lower().count("not known") == 1
+
+
+def test_a_machine_without_any_price_on_a_day_is_said_to_have_none(client: TestClient) -> None:
+    """The catalog has prices of Inf1 from a later day on; no sentence may claim one price for all regions."""
+    asked = {"hours": 100, "machine": "aws/inf1.xlarge", "as_of": "2020-06-01"}
+    none = "The catalog of 2020-06-01 has no offer of aws/inf1.xlarge"
+    answer = post_estimate(client, asked)
+    assert answer["cost"] == []
+    assert answer["notes"] == [f"{none}: what the run costs is unknown."]
+    for named in ({"region": "us-east-1"}, {"market": "on_demand"}):
+        assert refused(client, {**asked, **named})["detail"] == f"{none}."
+    assert not post_estimate(client, {**asked, "as_of": "2026-11-01"})["notes"]

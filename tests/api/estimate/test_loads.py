@@ -25,7 +25,7 @@ LOADS = ({"concurrency": 1}, {"concurrency": 200}, {"requests_per_second": 10})
 
 @pytest.mark.parametrize("asked", LOADS)
 def test_no_hits_and_no_acceptance_are_no_prefix_cache_and_no_drafts(client: TestClient, asked: dict[str, Any]) -> None:
-    none = {"prefix_cache_hit_rate": 0.0, "speculative_acceptance": 0.0, "draft_length": 9, "draft_cost": 0.5}
+    none = {"prefix_cache_hit_rate": 0.0, "speculative_acceptance": 0.0, "draft_length": None, "draft_cost": None}
     plain, with_none = answer_to(client, **asked), answer_to(client, **asked, **none)
     assert with_none["load"] == plain["load"]
     assert with_none["estimate"] == plain["estimate"]
@@ -96,7 +96,8 @@ def test_a_model_that_drafts_takes_memory_and_room(client: TestClient) -> None:
 
 def test_adapters_take_memory_of_the_cache_and_a_little_time(client: TestClient) -> None:
     """An adapter of rank 64 has 168 million parameters of 2 bytes, 0.31 GiB; a step reads those of its requests."""
-    answers = [answer_to(client, concurrency=4, adapters=count, adapter_rank=64) for count in (0, 4, 16)]
+    ranks = {0: {}, 4: {"adapter_rank": 64}, 16: {"adapter_rank": 64}}
+    answers = [answer_to(client, concurrency=4, adapters=count, **rank) for count, rank in ranks.items()]
     weights = np.array([each["estimate"]["memory"]["parts"]["weights"] for each in answers])
     room = np.array([each["load"]["kv_cache_tokens"] for each in answers])
     token = [each["load"]["seconds_per_output_token"] for each in answers]
@@ -154,6 +155,54 @@ def test_a_model_that_cannot_draft_is_refused(client: TestClient, model: str, ac
     (error,) = answer.json()["errors"]
     assert error["field"] == "workload.serving.draft_model"
     assert says in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "needed"),
+    [
+        ("draft_length", 5, "speculative_acceptance"),
+        ("draft_cost", 0.0, "speculative_acceptance"),
+        ("adapter_rank", 16, "adapters"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/estimate", "/recommend"])
+def test_a_field_that_changes_nothing_without_another_one_is_refused(
+    client: TestClient, path: str, field: str, value: float, needed: str
+) -> None:
+    load = {"concurrency": 1, "input_length": 9, "output_length": 9, field: value}
+    work = {"task": "inference", "model": "llama-3.1-8b", "serving": load}
+    machine = {"machine": {"gpu": "h100-sxm5-80gb"}} if path == "/estimate" else {}
+    answer = client.post(path, json={"workload": work, **machine})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == f"workload.serving.{field}"
+    assert error["message"].startswith(f"{field} needs workload.serving.{needed} above 0")
+
+
+@pytest.mark.parametrize(
+    ("model", "drafter", "fits"),
+    [
+        ("llama-3.1-70b", "qwen2.5-0.5b", False),
+        ("llama-3.1-70b", "llama-2-7b", False),
+        ("qwen2.5-72b", "qwen2.5-0.5b", True),
+        ("pythia-12b", "pythia-70m", True),
+        ("llama-3.1-70b", "llama-3.2-1b", True),
+    ],
+)
+def test_a_draft_model_has_the_vocabulary_of_the_model_apart_from_its_padding(
+    client: TestClient, model: str, drafter: str, fits: bool
+) -> None:
+    """vLLM refuses other vocabularies; tables of one tokenizer are padded to different sizes."""
+    serving = {
+        "concurrency": 1, "input_length": 9, "output_length": 9, "speculative_acceptance": 0.7, "draft_model": drafter,
+    }  # fmt: skip
+    work = {"task": "inference", "model": model, "software": {"engine": "vllm"}, "serving": serving}
+    answer = client.post("/estimate", json={"workload": work, "machine": {"gpu": "h100-sxm5-80gb", "gpu_count": 8}})
+    assert answer.status_code == (200 if fits else 422), answer.text
+    if not fits:
+        (error,) = answer.json()["errors"]
+        assert error["field"] == "workload.serving.draft_model"
+        assert "needs the vocabulary of the model" in error["message"]
 
 
 @pytest.mark.parametrize(

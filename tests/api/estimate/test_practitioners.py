@@ -155,7 +155,7 @@ def test_horovod_is_no_name_of_tensorflow(client: TestClient) -> None:
     choice = answer["choices"][0]
     assert choice["estimate"]["software_profile"] == "unknown"
     assert "horovod" in next(each["text"] for each in choice["reasons"] if each["code"] == "software")
-    assert "No stack is called horovod" in str(choice["warnings"] + answer["advice"] + answer["notes"])
+    assert "No published run of horovod is known" in str(choice["warnings"] + answer["advice"] + answer["notes"])
 
 
 @pytest.mark.parametrize("region", ["北京", "北京A区", "Beijing", "Beijing A", "beijing-a"])
@@ -333,6 +333,10 @@ def test_readers_of_deepseek_are_served_by_eight_linked_gpus(client: TestClient)
         ("verl 0.5", "Did you mean pytorch or megatron-core?"),
         ("ray-serve", "Did you mean vllm or sglang?"),
         ("my-own-server", None),
+        ("NVIDIA NeMo 25.02", "No stack is called NVIDIA NeMo 25.02: the estimate"),
+        ("NVIDIA NeMo 25.02", "Did you mean nemo?"),
+        ("optimum-habana", "No published run of optimum-habana is known"),
+        ("mindspore>=2.3", "No published run of mindspore>=2.3 is known"),
     ],
 )
 def test_an_engine_that_no_stack_has_is_stated_with_near_names(client: TestClient, name: str, near: str | None) -> None:

@@ -1,5 +1,6 @@
 """Advice, warnings about the host and the software, and requirements in the answers on the seed."""
 
+import re
 from typing import Any
 
 import pytest
@@ -7,7 +8,8 @@ from fastapi.testclient import TestClient
 
 from service.api.recommend.sentences import with_text
 from service.domain.jobs.loading import SampleLoading
-from service.domain.recommend.warnings import too_few_cores
+from service.domain.layouts.host_warnings import too_few_cores
+from tests.api.answers import full_name
 from tests.builders.instance_types import instance_type
 
 Answer = Any
@@ -736,3 +738,79 @@ def test_the_next_card_may_bring_more_for_the_money(client: TestClient) -> None:
     assert "more for the money on aws/g4dn.xlarge (25.5 times the peak per dollar)" in p2
     unpriced = ask(client, "training", {"provider": ["autodl"], "gpu": ["RTX 3060"]}, as_of="2022-03-04")
     assert "money" not in advice(unpriced)["upgrade_path"]
+
+
+RESNET_IN_FP16 = {
+    "model": "resnet-50", "precision": ["fp16"], "batch_size": 128, "software": {"framework": "pytorch"},
+}  # fmt: skip
+LORA = {"model": "llama-3.1-8b", "method": "lora", "precision": ["bf16"], "software": {"framework": "pytorch"}}
+
+
+def machines_in(text: str) -> set[str]:
+    """The instance types that a text names, as `provider/name`."""
+    return set(re.findall(r"\b[a-z]+/[\w.-]*\w", text))
+
+
+def test_a_step_up_keeps_the_constraints_that_do_not_choose_the_hardware(client: TestClient) -> None:
+    excluded = ["g6", "g6e", "g6f", "g7e"]
+    in_china = {"provider": ["aws"], "country": ["CN"], "exclude": excluded}
+    answer = ask(client, "training", in_china, **RESNET_IN_FP16, limit=1)
+    allowed = ask(client, "training", in_china, **RESNET_IN_FP16, limit=100)["choices"]
+    named = machines_in(advice(answer)["upgrade_path"])
+    assert len(named) > 1
+    assert named <= {full_name(choice) for choice in allowed}
+
+
+@pytest.mark.parametrize("constraints", [{"gpu": ["RTX 3090"]}, {"gpu": ["RTX 3090", "V100"]}])
+def test_the_speed_of_a_step_up_is_that_of_the_job(client: TestClient, constraints: dict[str, list[str]]) -> None:
+    """A V100 has 1.76 times the peak of an RTX 3090 at fp16, and trains ResNet-50 no faster."""
+    answer = ask(client, "training", {"provider": ["vast"], **constraints}, **RESNET_IN_FP16, limit=1)
+    (choice,) = answer["choices"]
+    step = advice(answer)["upgrade_path"]
+    faster = re.search(r"more speed on (\S+) \(([\d.]+) times the estimated speed\)", step)
+    assert faster is not None, step
+    (card,) = ask(client, "training", {"instance": [faster[1]]}, **RESNET_IN_FP16)["choices"]
+    rates = [each["estimate"]["samples_per_second"]["likely"] for each in (card, choice)]
+    assert rates[0] / rates[1] == pytest.approx(float(faster[2]), rel=0.01)
+    assert rates[0] > rates[1]
+
+
+def test_a_path_to_a_larger_machine_keeps_the_constraints_that_do_not_choose_the_hardware(client: TestClient) -> None:
+    g5 = {"provider": ["aws"], "region": ["us-east-1"], "family": ["g5"]}
+    assert "to aws/p4d.24xlarge" in advice(ask(client, "training", g5, **LORA))["migration_path"]
+    without = advice(ask(client, "training", {**g5, "exclude": ["p4d"]}, **LORA))
+    assert "to aws/p4de.24xlarge" in without["migration_path"]
+    in_europe = {"provider": ["azure"], "region": ["westeurope"]}
+    path = advice(ask(client, "training", {**in_europe, "gpu": ["h100-nvl-94gb"]}, **LORA))["migration_path"]
+    new = re.search(r" to (azure/\S+) of", path)
+    assert new is not None
+    offered = ask(client, "training", {**in_europe, "instance": [new[1]]}, **LORA)["choices"]
+    assert [full_name(choice) for choice in offered] == [new[1]]
+
+
+def test_code_for_one_compute_capability_does_not_carry_over_to_another_major_one(client: TestClient) -> None:
+    """Blackwell is 12.0 on cards for workstations and 10.0 on the B200."""
+    g7e = {"provider": ["aws"], "region": ["us-east-1"], "instance": ["g7e.2xlarge"]}
+    assert "p6" not in advice(ask(client, "training", g7e, **LORA))["migration_path"]
+
+
+def test_vcpus_that_do_not_limit_the_job_lead_to_no_advice_on_decoding(client: TestClient) -> None:
+    g5 = {"instance": ["g5.xlarge"]}
+    answer = ask(client, "training", g5, **RESNET_IN_FP16, host={"vcpus_per_gpu": 16})
+    (choice,) = answer["choices"]
+    assert choice["estimate"]["bottleneck"] != "host_cpu"
+    assert "few_vcpus" in warnings(choice)
+    assert "gpu_decoding" not in advice(answer)
+    slow = ask(client, "training", g5, **RESNET_IN_FP16, host={"cpu_samples_per_second_per_vcpu": 20})
+    assert "gpu_decoding" in advice(slow)
+
+
+def test_the_best_type_of_a_relaxation_has_the_price_of_the_choice_that_it_becomes(client: TestClient) -> None:
+    load = {"requests_per_second": 20, "input_length": 2000, "output_length": 300}
+    work = {"model": "llama-3.1-70b", "precision": ["fp8"], "software": {"engine": "vllm"}, "serving": load}
+    one = {"gpu": ["h100-sxm5-80gb"], "provider": ["aws"], "max_instances": 1}
+    rejections = {each["code"]: each for each in ask(client, "inference", one, **work)["rejections"]}
+    relax = rejections["max_instances"]["relax"]
+    choice = ask(client, "inference", {**one, **relax["to"]}, **work)["choices"][0]
+    assert choice["instances"] > 1
+    assert (relax["best"]["instance"], relax["best"]["usd_per_hour"]) == (full_name(choice), choice["usd_per_hour"])

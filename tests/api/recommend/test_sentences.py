@@ -29,7 +29,7 @@ from service.domain.selection.requirements import Requirement, Requirements
 from service.domain.statement import Statement
 from service.domain.versions import EVERY
 from tests.builders.calibrations import FITTED
-from tests.builders.catalogs import catalog, provider, software_rule
+from tests.builders.catalogs import catalog, provider, published_run, software_rule
 from tests.builders.gpus import gpu, rate
 from tests.builders.instance_types import event, instance_type
 from tests.builders.jobs import LARGE_MODEL, LLAMA_3_8B, model
@@ -118,6 +118,7 @@ HOURS, USD = 0.022, 0.6
 SPOT = {"market": ("spot",)}
 FEEDING = SampleLoading(samples_per_second_per_vcpu=0.001, sample_mb=1e6)
 LOADING = SampleLoading(from_local_disks=True, single_threaded=True)
+SHORT_RUN = published_run(model="a-model", gpu="a100-sxm4-40gb", global_batch=1, sequence_length=8, known_on=DAY)
 ANSWERS: dict[str, Callable[[], Answer]] = {
     "peaks": lambda: ask(precisions=("bf16",), needs=PYTORCH, loading=LOADING),
     "software that runs in full": lambda: ask(needs=Requirements(framework=Requirement("jax", EVERY))),
@@ -205,6 +206,9 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "a batch that eight GPUs do not divide": lambda: ask(
         replace(SMALL_JOB, model=PICTURES, global_batch=60), machines=(P4D,)
     ),
+    "a step of far more tokens than any published run": lambda: ask(SMALL_JOB, world=catalog(
+        priced(P4D, 32.0), calibration=FITTED, models={"a-model": model()}, published_runs=(SHORT_RUN,)
+    )),
     "no batch": lambda: ask(replace(SMALL_JOB, global_batch=None)),
     "too large": lambda: ask(HUGE_JOB, current_instance=P4D.id),
     "too large for the host": lambda: ask(
@@ -237,6 +241,7 @@ OF_ONE_MACHINE = {
     WarningCode.LENGTHS_ASSUMED,
     WarningCode.REQUESTS_WAIT,
     WarningCode.TASK_UNSUPPORTED,
+    WarningCode.HOST_MEMORY_SMALL,
     WarningCode.ENDED,
 }
 """Warnings of `POST /estimate` that a choice never has."""

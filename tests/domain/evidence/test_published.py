@@ -1,6 +1,5 @@
 """Published runs and measurements as evidence for a question: order, days, and how far a scaled rate reaches."""
 
-from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -20,6 +19,7 @@ from service.domain.evidence.published import (
     runs_by_nearness,
 )
 from service.domain.models.model import Model
+from tests.builders.catalogs import published_run as run
 from tests.builders.catalogs import reference
 from tests.builders.gpus import gpu
 from tests.builders.instance_types import instance_type
@@ -57,42 +57,6 @@ LLAMA, MISTRAL, LARGE, RESNET = (
     model("resnet", 25e6, "cnn"),
 )
 MODELS = {each.id: each for each in (LLAMA, MISTRAL, LARGE, RESNET)}
-
-
-def run(id: str = "r", **given: Any) -> PublishedRun:  # noqa: A002
-    """A training of the llama on eight A100s by default."""
-    plain = PublishedRun(
-        id=id,
-        kind="train_throughput",
-        task="train",
-        model="llama",
-        gpu="a100",
-        gpu_count=8,
-        nodes=1,
-        machine=None,
-        precision="bf16",
-        format="bf16",
-        weight_bits=None,
-        framework="torchtitan",
-        software=None,
-        sequence_length=None,
-        input_length=None,
-        output_length=None,
-        micro_batch=None,
-        global_batch=None,
-        concurrency=None,
-        tokens=None,
-        samples=None,
-        value=1000.0,
-        unit="tokens_per_second",
-        year=2024,
-        quality="A",
-        source=SOURCE,
-        detail="a table",
-        note=None,
-        known_on=date(2024, 12, 31),
-    )
-    return replace(plain, **given)
 
 
 def known(*runs: PublishedRun) -> Reference:
