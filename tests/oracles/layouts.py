@@ -53,7 +53,10 @@ def samples_per_second(estimate: Estimate) -> float:
 def every_training_layout(
     config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE, *, across: bool = False
 ) -> list[Layout]:
-    """Those that make the global batch exactly, or all where none does. Raises `QuestionError` as the search does."""
+    """Returns the layouts that make the global batch exactly, or all where none does.
+
+    Raises `QuestionError` as the search does.
+    """
     every = list(_every_training_layout(config, cluster, fixed, across=across))
     return [each for each in every if config.global_batch in (None, each.slots)] or every
 

@@ -138,7 +138,7 @@ class EstimateResponse(Described):
     Null in a batch, and if it fits with the requested confidence."""
     largest_batch: int | None
     """Most training samples of a micro-batch that fit with the degrees and the ZeRO stage of `layout`; activation
-    checkpointing is chosen anew unless the request fixes it. Null in a batch, and if not requested."""
+    checkpointing is chosen again unless the request fixes it. Null in a batch, and if not requested."""
     notes: list[str]
     """Assumptions about the cost."""
 

@@ -101,7 +101,8 @@ def saving_hours(work_hours: Number, checkpoints: Checkpoints) -> Any:
         return np.zeros(np.shape(work_hours))[()]
     work = np.multiply(work_hours, SECONDS_AN_HOUR)
     interval = interval_of(checkpoints, work, 0.0)
-    return np.where(np.equal(work, 0.0), 0.0, work_hours * np.divide(checkpoints.save_seconds, interval))[()]
+    saving = np.where(np.equal(work, 0.0), 0.0, work_hours * np.divide(checkpoints.save_seconds, interval))
+    return np.where(np.isinf(work), inf, saving)[()]
 
 
 @np.errstate(all="ignore")

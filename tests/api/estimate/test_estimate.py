@@ -483,7 +483,7 @@ def test_the_largest_batch_is_the_last_that_fits(client: TestClient) -> None:
     assert on_g5()["largest_batch"] is None
 
 
-def test_the_largest_batch_is_of_the_layout_beside_it(client: TestClient) -> None:
+def test_the_largest_batch_is_of_the_layout_of_the_answer(client: TestClient) -> None:
     work = {"task": "training", "model": "llama-3.2-1b", "precision": "bf16", "sequence_length": 8192}
     body: Body = {"workload": work, "machine": "aws/p5.48xlarge", "largest_batch": True}
     free = post_estimate(client, body)

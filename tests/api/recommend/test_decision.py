@@ -506,12 +506,7 @@ FULL = {"task": "training", "model": "llama-3.1-70b", "method": "full", "amount"
     [
         ("interruptions", LONG, {"market": ["spot"], "max_nodes": 16}, {"workload.fault_tolerant": True}),
         ("interruptions", LONG, {"market": ["spot"], "max_usd_per_hour": 30}, {"workload.fault_tolerant": True}),
-        (
-            "market",
-            LONG,
-            {"market": ["spot"], "max_nodes": 16},
-            {"market": ["spot", "on_demand"], "workload.fault_tolerant": True},
-        ),
+        ("market", LONG, {"market": ["spot"], "max_nodes": 16}, {"market": ["spot", "on_demand"]}),
         ("gpu_memory", FULL, {"provider": ["vast"], "max_nodes": 4}, {"allow_marketplace_clusters": True}),
         (
             "gpu_memory",
