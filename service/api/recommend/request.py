@@ -22,6 +22,7 @@ from service.api.workload.requirements import (
     software_of,
     unknown_software,
 )
+from service.api.workload.serving import NEEDED_BY
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.payment_options import markets_of_service, markets_rented
 from service.domain.bill.run import Run
@@ -193,7 +194,8 @@ def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> 
     constraints = request.constraints.model_copy(update=meant)
     load, sample = request.workload.serving, job.sample_name if isinstance(job, Job) else None
     if load is not None and isinstance(job, Job) and job.serving is not None:
-        usual = ("max_seconds_per_output_token", "draft_cost")
+        stated = [name for name, needed in NEEDED_BY.items() if getattr(load, needed) and hasattr(job.serving, name)]
+        usual = ("max_seconds_per_output_token", *stated)
         load = load.model_copy(update={name: getattr(job.serving, name) for name in usual})
     workload = request.workload
     if (workload.sample, workload.serving) != (sample, load):

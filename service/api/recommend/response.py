@@ -166,7 +166,9 @@ class RelaxationBestResponse:
 
 @dataclass(slots=True)
 class RelaxationResponse(Described):
-    """The smallest change of one constraint that admits at least one more instance type."""
+    """The smallest change of one constraint that admits at least one more instance type. A limit on a time of a load in
+    requests or tokens per second is raised to 1.5 times the least, which only thousands of idle instances keep.
+    """
 
     to: dict[str, Any]
     """Fields of `constraints`, or paths into the request, with new values; null removes a field."""

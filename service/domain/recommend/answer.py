@@ -74,7 +74,7 @@ class LimitKind(NamedTuple):
     and the question does not limit the instances."""
 
 
-TIME_OVER_LEAST = 1.1
+TIME_OVER_LEAST = 1.5
 """A proposed limit on a time under random arrivals, in multiples of the least time (assumed): only thousands of idle
 instances keep the least itself."""
 
