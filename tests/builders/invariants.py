@@ -36,7 +36,7 @@ def crossed_bands(value: Any, where: str) -> Iterator[str]:
 
 
 def contradictions_in_estimate(workload: Body, estimate: Body) -> Iterator[str]:
-    """Yields what a modelled estimate of one instance says against itself."""
+    """Yields what a modelled estimate says against itself, with an instance for each of the concurrent runs."""
     yield from crossed_bands(estimate, "estimate")
     if (overhead := estimate["overhead_beyond_steps"]) is not None and overhead < 0:
         yield f"overhead_beyond_steps {overhead}"
@@ -47,7 +47,7 @@ def contradictions_in_estimate(workload: Body, estimate: Body) -> Iterator[str]:
         yield f"parts of memory {sum(memory['parts'].values())}, not {memory['needed_gib_per_gpu']}"
     yield from rate_against_hours(workload, estimate)
     if workload["task"] == "training" and estimate["step_seconds"]:
-        yield from _rate_against_steps(estimate)
+        yield from _rate_against_steps(estimate, workload.get("concurrent_runs") or 1)
 
 
 def rate_against_hours(workload: Body, estimate: Body) -> Iterator[str]:
@@ -65,11 +65,11 @@ def rate_against_hours(workload: Body, estimate: Body) -> Iterator[str]:
                 yield f"{asked} {name} in {hours[other]} h at {rate[end]} per second"
 
 
-def _rate_against_steps(estimate: Body) -> Iterator[str]:
-    """The parts of a step add up to the time in which the likely rate takes its samples."""
+def _rate_against_steps(estimate: Body, instances: int) -> Iterator[str]:
+    """The parts of a step add up to the time in which an instance takes its samples at the likely rate."""
     layout, seconds = estimate["layout"], sum(estimate["step_seconds"].values())
     round_of_samples = layout["data"] * layout["micro_batch"]
-    samples = estimate["samples_per_second"]["likely"] * seconds
+    samples = estimate["samples_per_second"]["likely"] / instances * seconds
     most = round_of_samples * layout["accumulation"]
     if not (at_most(samples, most) and at_most(most - round_of_samples, samples)):
         yield f"{samples} samples in a step of {seconds} s, which has {most}"
@@ -122,21 +122,21 @@ def _runs_without_place(question: Body, choice: Body) -> Iterator[str]:
         yield f"{runs} concurrent runs on {places} machines or GPUs"
 
 
-def differences_from_estimate(choice: Body, answer: Body) -> Iterator[str]:
+def differences_from_estimate(workload: Body, choice: Body, answer: Body) -> Iterator[str]:
     """Yields how the estimate of a choice differs from the answer to the same workload on the same machines."""
     if "problem" in answer:
         yield f"refused: {answer['problem']['detail']}"
         return
-    chosen, estimated, instances = choice["estimate"], answer["estimate"], choice["instances"]
+    chosen, estimated = choice["estimate"], answer["estimate"]
     if not answer["fits"] or chosen["layout"] != estimated["layout"]:
         yield f"fits {answer['fits']} in {estimated['layout']}, not in {chosen['layout']}"
-    # Interruptions add to the hours of a spot machine.
-    shares = {"samples_per_second": instances} | ({} if choice["market"] == "spot" else {"hours": 1 / instances})
-    for name, times in shares.items():
+    # Interruptions add to the hours of a spot machine, and checkpoints to those of any.
+    saves = (workload.get("checkpoint") or {}).get("interval_minutes") is not None
+    for name in ("samples_per_second",) if choice["market"] == "spot" or saves else ("samples_per_second", "hours"):
         figure, other = chosen[name], estimated[name]
         ends = figure or other or {}
-        if not all(figure and other and isclose(figure[end], times * other[end], rel_tol=1e-4) for end in ends):
-            yield f"{name} {figure}, not {times:g} x {other}"
+        if not all(figure and other and isclose(figure[end], other[end], rel_tol=1e-4) for end in ends):
+            yield f"{name} {figure}, not {other}"
 
 
 def work_above_peak(model: Mapping[str, Any], workload: Body, estimate: Body) -> Iterator[str]:
@@ -149,7 +149,7 @@ def work_above_peak(model: Mapping[str, Any], workload: Body, estimate: Body) ->
         # Training passes forward and twice backward, once of it for the weights that learn.
         learned = workload.get("trainable_parameters")
         passes = 2.0 + (1.0 if learned is None else min(1.0, learned / model["parameters"]))
-    done = rate["likely"] * flops * passes
+    done = rate["likely"] / (workload.get("concurrent_runs") or 1) * flops * passes
     gpus = layout["data"] * layout["tensor"] * layout["pipeline"] * layout["context"]
     if not at_most(done, estimate["peak_tflops_per_gpu"] * gpus * 1e12):
         yield f"{done / gpus / 1e12} TFLOP/s at a peak of {estimate['peak_tflops_per_gpu']}"

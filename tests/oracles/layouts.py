@@ -115,7 +115,7 @@ def every_inference_layout(
             if ranks % (fixed.expert or 1) == 0:
                 yield replace(layout, expert=fixed.expert or 1)
             spreads_experts = fixed.expert is None and layout.data > 1 and not whole_layers
-            if spreads_experts and t and t.experts and t.experts % ranks == 0:
+            if spreads_experts and t and ranks <= t.experts:
                 yield replace(layout, expert=ranks)
 
 

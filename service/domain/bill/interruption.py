@@ -101,8 +101,9 @@ def saving_hours(work_hours: Number, checkpoints: Checkpoints) -> Any:
         return np.zeros(np.shape(work_hours))[()]
     work = np.multiply(work_hours, SECONDS_AN_HOUR)
     interval = interval_of(checkpoints, work, 0.0)
-    saving = np.where(np.equal(work, 0.0), 0.0, work_hours * np.divide(checkpoints.save_seconds, interval))
-    return np.where(np.isinf(work), inf, saving)[()]
+    once = checkpoints.save_seconds / SECONDS_AN_HOUR
+    saving = np.where(np.equal(interval, work), once, once * np.divide(work, interval))
+    return np.select([np.equal(work, 0.0), np.isinf(work)], [0.0, inf], saving)[()]
 
 
 @np.errstate(all="ignore")

@@ -235,7 +235,7 @@ MEMORY = _kind(
         "context": (1.0, {WIDE: (EVERYTHING, "class", "stack")}),
         "logits": (1.0, {WIDE: (EVERYTHING, "stack"), MIDDLE: ("class",)}),
         # These bytes are counted from the operations, so a few runs must not move them far.
-        "kept": (1.0, {MIDDLE: (EVERYTHING,), NARROW: ("method", "stack", "method stack")}),
+        "kept": (1.0, {NARROW: (EVERYTHING, "method", "stack", "method stack")}),
         "selected": (1.0, {NARROW: (EVERYTHING, "stack")}),
         "boundaries": (1.0, {WIDE: (EVERYTHING,), MIDDLE: ("stack",)}),
         "activations": (1.0, {WIDE: (EVERYTHING, "stack", "family", "model")}),

@@ -43,12 +43,12 @@ class StackClass:
     model has key-value heads."""
 
 
+_WHOLE_LAYERS: tuple[Checkpointing, ...] = ("none", "full")
 _UNKNOWN_CLASS = StackClass("unknown")
 # Megatron's distributed optimizer is ZeRO-1.
 _MEGATRON = StackClass("megatron", zero_stages=(0, 1), prefers_model_parallelism=True, distributes=True)
 # Code that was written for a benchmark.
 _TUNED = StackClass("tuned", zero_stages=(0, 1), prefers_model_parallelism=True, distributes=True)
-_WHOLE_LAYERS: tuple[Checkpointing, ...] = ("none", "full")
 _FSDP = StackClass("fsdp", has_model_parallelism=False, checkpointings=_WHOLE_LAYERS, distributes=True)
 # Stacks that shard by FSDP and also implement tensor, pipeline and other parallelism.
 _FSDP_AND_MORE = replace(_FSDP, has_model_parallelism=True, checkpointings=CHECKPOINTINGS)

@@ -152,7 +152,9 @@ def memory_savings(config: TrainingConfig, fixed: FixedLayout, highest: int) -> 
         kinds = (fixed.activation_checkpointing,)
     # Libraries recompute the layers of transformers and of diffusion models, and no others.
     elif config.model.transformer is not None or config.model.blocks is not None or config.model.family == "diffusion":
-        kinds = stack_class.checkpointings
+        # Adapters without a stack are trained as in PEFT (decision 15), which recomputes whole layers.
+        as_in_peft = config.method != "full" and stack_class.id == "unknown"
+        kinds = ("none", "full") if as_in_peft else stack_class.checkpointings
     return [(stage, CHECKPOINTINGS.index(kind)) for stage in stages if stage <= highest for kind in kinds]
 
 

@@ -412,9 +412,10 @@ def test_an_unknown_number_of_vcpus_is_said_where_they_may_bind(client: TestClie
 
 
 def test_samples_are_read_no_faster_than_the_network_brings_them(client: TestClient) -> None:
+    """A g5.xlarge has 10 Gbps for minutes, and 2.5 that last."""
     reads = {"task": "training", "model": "resnet-50", "sample_mb": 10}
     bound = post_estimate(client, {"workload": reads, "machine": "aws/g5.xlarge"})
-    assert bound["estimate"]["samples_per_second"]["likely"] == pytest.approx(10e9 / 8 / 10e6)
+    assert bound["estimate"]["samples_per_second"]["likely"] == pytest.approx(2.5e9 / 8 / 10e6)
     assert bound["estimate"]["bottleneck"] == "network_reads"
     local = post_estimate(client, {"workload": {**reads, "reads_from": "local"}, "machine": "aws/g5.xlarge"})
     assert local["estimate"]["samples_per_second"]["likely"] > 125

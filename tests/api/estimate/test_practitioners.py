@@ -14,7 +14,7 @@ def training(model: str | dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def test_qlora_quantises_the_scales_again_unless_another_format_is_named(client: TestClient) -> None:
-    """70 B are 33 GiB at 4.127 bits and 36 at 4.5, with embeddings and head at 16 bits."""
+    """70 B are 37 GiB at 4.127 bits and 40 at 4.5, with embeddings and head at 16 bits; fits move them a little."""
     work = training("llama-3.3-70b", method="qlora", sequence_length=1024)
     needed = {
         stored: post_estimate(client, {"workload": {**work, "weight_precision": stored}, "machine": "vast/rtx-a6000"})[
@@ -22,7 +22,7 @@ def test_qlora_quantises_the_scales_again_unless_another_format_is_named(client:
         ]["memory"]["parts"]["weights"]
         for stored in (None, "nf4-dq", "nf4")
     }
-    assert needed[None] == needed["nf4-dq"] == pytest.approx(37.9, abs=0.5)
+    assert needed[None] == needed["nf4-dq"] == pytest.approx(36.8, rel=0.03)
     assert needed["nf4"] > needed[None] + 2.5
 
 
@@ -131,7 +131,7 @@ def test_a_batch_that_contradicts_its_parts_is_refused(client: TestClient) -> No
     answer = client.post("/estimate", json=body)
     assert answer.status_code == 422
     assert answer.json()["detail"] == (
-        "Micro-batches of 4, accumulated 4 times on 8 data-parallel ranks, do not make a global batch of 8."
+        "Micro-batches of 4 on 8 data-parallel ranks have 32 samples, more than the 8 of global_batch_size."
     )
 
 

@@ -161,5 +161,5 @@ def test_a_field_copied_from_a_class_has_its_docstring_with_the_word_of_json() -
 def test_a_field_that_a_class_states_again_is_described_there_and_other_fields_as_in_its_base() -> None:
     of_base, again = (SCHEMAS[name]["properties"] for name in ("ModelledEstimateResponse", "JobEstimateResponse"))
     assert again["bottleneck"]["description"] == of_base["bottleneck"]["description"]
-    assert of_base["hours"]["description"].startswith("Hours that one instance needs")
+    assert of_base["hours"]["description"].startswith("Hours in which all instances do the amount")
     assert again["hours"]["description"].startswith("Hours until the whole amount is done")

@@ -13,6 +13,7 @@ STACKS_OF_BENCHMARKS = {
     "mlperf-training",
     "mlperf-serving",
     "hai-llm",
+    "early-pytorch-ngc",
     "pytorch-1",
     "paddle",
     "early-vllm",
