@@ -425,7 +425,7 @@ class Questions:
             "concurrency": lambda: self.whole(4096),
         }
         rate = self.random.choice(list(rates))
-        drawn = (
+        return (
             load
             | {rate: rates[rate]()}
             | self.some(
@@ -446,9 +446,6 @@ class Questions:
                 0.3,
             )
         )
-        if not drawn.get("speculative_acceptance"):
-            drawn.pop("draft_length", None)  # refused where no drafted token is accepted
-        return drawn
 
     def quantity(self, *, in_tokens: bool) -> dict[str, Any]:
         kinds: dict[str, Callable[[], dict[str, Any]]] = {

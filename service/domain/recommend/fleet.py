@@ -238,11 +238,15 @@ class _MoreMemory:
         job, least, most = self.fleet.job, min(self.fleet.counts), max(self.fleet.counts)
         # Numbers of nodes that were tried before admit nothing.
         last = min(MAX_NODES, MOST_TIMES_THE_NODES * most)
-        untried = tuple(count for count in node_counts(least, last) if count > most)
+        untried = every = tuple(count for count in node_counts(least, last) if count > most)
         while (most := 2 * most) <= last:
             more, untried = _up_to(most, untried)
-            if relaxation := self.relaxation({"max_nodes": most}, job, more, rejected, catalog):
-                return relaxation._replace(work=ChangeOfWork(job, counts=node_counts(least, most)))
+            if self.helped(job, more, rejected, catalog):
+                # Types that run the job now may keep its limits on fewer nodes than others need to run it.
+                up_to_most, _ = _up_to(most, every)
+                relaxation = self.relaxation({"max_nodes": most}, job, up_to_most, rejected, catalog)
+                change = ChangeOfWork(job, counts=node_counts(least, most))
+                return None if relaxation is None else relaxation._replace(work=change)
             # Where twice the nodes do not help, more of them rarely do, and to try all at once takes less time.
             if not self.helped(job, untried, rejected, catalog):
                 return None
