@@ -425,26 +425,24 @@ class Questions:
             "concurrency": lambda: self.whole(4096),
         }
         rate = self.random.choice(list(rates))
-        return (
-            load
-            | {rate: rates[rate]()}
-            | self.some(
-                {
-                    "max_seconds_to_first_token": lambda: self.amount(0.05, 20),
-                    "max_seconds_per_output_token": lambda: self.amount(0.005, 0.5),
-                    "max_seconds_per_request": lambda: self.amount(1, 300),
-                    "percentile": lambda: self.random.choice((50, 95, 99, 99.9)),
-                    "percentile_to_first_token": lambda: self.random.choice((50, 95, 99, 99.9)),
-                    "percentile_per_request": lambda: self.random.choice((50, 95, 99, 99.9)),
-                    "prefix_cache_hit_rate": lambda: self.random.uniform(0.0, 0.99),
-                    "speculative_acceptance": lambda: self.random.uniform(0.0, 0.99),
-                    "draft_length": lambda: self.whole(16),
-                    "headroom": lambda: self.random.uniform(0.0, 0.6),
-                    "min_replicas": lambda: self.whole(8),
-                    "availability_zones": lambda: self.random.randint(1, 3),
-                },
-                0.3,
-            )
+        load |= {rate: rates[rate]()}
+        if self.maybe(0.3):
+            load |= {"speculative_acceptance": self.random.uniform(0.01, 0.99)}
+            load |= self.some({"draft_length": lambda: self.whole(16)}, 0.3)
+        return load | self.some(
+            {
+                "max_seconds_to_first_token": lambda: self.amount(0.05, 20),
+                "max_seconds_per_output_token": lambda: self.amount(0.005, 0.5),
+                "max_seconds_per_request": lambda: self.amount(1, 300),
+                "percentile": lambda: self.random.choice((50, 95, 99, 99.9)),
+                "percentile_to_first_token": lambda: self.random.choice((50, 95, 99, 99.9)),
+                "percentile_per_request": lambda: self.random.choice((50, 95, 99, 99.9)),
+                "prefix_cache_hit_rate": lambda: self.random.uniform(0.0, 0.99),
+                "headroom": lambda: self.random.uniform(0.0, 0.6),
+                "min_replicas": lambda: self.whole(8),
+                "availability_zones": lambda: self.random.randint(1, 3),
+            },
+            0.3,
         )
 
     def quantity(self, *, in_tokens: bool) -> dict[str, Any]:
