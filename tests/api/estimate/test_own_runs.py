@@ -168,7 +168,9 @@ def test_work_by_its_name_is_refused_where_its_runs_do_not_carry_over(
 
 # A measured run proves that the work fits
 
-TIGHT = changed(TRAINING, workload__software=None, workload__name="tight", machine="aws/g5.48xlarge")
+TIGHT = changed(
+    TRAINING, workload__software=None, workload__name="tight", workload__sequence_length=7168, machine="aws/g5.48xlarge"
+)
 """Full training of an 8B model on 8 x 24 GB, which likely fits, but not with 90 %."""
 
 

@@ -48,7 +48,7 @@ def test_a_diffusion_model_is_checkpointed_where_its_activations_do_not_fit(clie
         for gpu in ("a100-sxm4-80gb", "rtx-4090-24gb")
     }
     assert layouts["a100-sxm4-80gb"]["activation_checkpointing"] == "none"
-    assert layouts["rtx-4090-24gb"]["activation_checkpointing"] == "selective"
+    assert layouts["rtx-4090-24gb"]["activation_checkpointing"] == "full"
 
 
 def test_speech_is_read_by_the_encoder_and_written_by_the_decoder(client: TestClient) -> None:

@@ -498,7 +498,7 @@ def test_weights_are_served_as_published_where_no_precision_is_asked_for(client:
 
 @pytest.mark.parametrize("limits", [{}, {"deadline_hours": 200}], ids=["memory", "deadline"])
 def test_less_confidence_admits_machines_that_likely_hold_the_job(client: TestClient, limits: dict[str, float]) -> None:
-    work = {"model": "llama-3-8b", "precision": ["bf16"], "sequence_length": 4096, "amount": {"tokens": 1e9}}
+    work = {"model": "llama-3-8b", "precision": ["bf16"], "sequence_length": 6144, "amount": {"tokens": 1e9}}
 
     def on_aws(**more: float) -> Any:
         workload = {**work, **more}
