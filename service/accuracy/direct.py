@@ -26,7 +26,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import peak_flops
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.fixed_layout import FixedLayout
-from service.domain.jobs.job import required_config_on
+from service.domain.jobs.job_on_gpu import required_config_on
 from service.domain.layouts.usual import usual_inference_layout, usual_training_layout
 from service.domain.models.counts import published_training_flops_per_sample
 from service.domain.physics.cluster import Cluster

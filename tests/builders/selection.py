@@ -21,7 +21,7 @@ def relaxed_check(
     """The relaxation of a check if some types, by default all, fail no other."""
     offers = offer_choice(OfferConstraints(), catalog).cheapest
     rejected = AdmittedOffers(offers, catalog.all_types if types is None else types, None)
-    return FailedConstraint(check.code, check.ground, check.fails, rejected, check.rule).relax(catalog, preferred)
+    return FailedConstraint(check, rejected).relax(catalog, preferred)
 
 
 def question_of(**given: Any) -> Question:

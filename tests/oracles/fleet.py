@@ -11,7 +11,8 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.tariffs import InterruptionPrior, prior_of
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import TrainingConfig
-from service.domain.jobs.job import Job, config_on
+from service.domain.jobs.job import Job
+from service.domain.jobs.job_on_gpu import config_on
 from service.domain.layouts.fleet_columns import unknown_figures
 from service.domain.layouts.job_estimate import estimate_job
 from service.domain.money import Unknown

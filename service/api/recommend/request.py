@@ -194,8 +194,8 @@ def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> 
     constraints = request.constraints.model_copy(update=meant)
     load, sample = request.workload.serving, job.sample_name if isinstance(job, Job) else None
     if load is not None and isinstance(job, Job) and job.serving is not None:
-        stated = [name for name, needed in NEEDED_BY.items() if getattr(load, needed) and hasattr(job.serving, name)]
-        usual = ("max_seconds_per_output_token", *stated)
+        in_use = [name for name, needed in NEEDED_BY.items() if getattr(load, needed) and hasattr(job.serving, name)]
+        usual = ("max_seconds_per_output_token", *in_use)
         load = load.model_copy(update={name: getattr(job.serving, name) for name in usual})
     workload = request.workload
     if (workload.sample, workload.serving) != (sample, load):

@@ -40,9 +40,7 @@ class Verdict:
     over_budget: bool | None
 
 
-def verdict(
-    usd: Micros | None, gate: Gate, missing: tuple[str, ...] = (), *, lower_bound: bool = False
-) -> Verdict:  # fmt: skip
+def verdict(usd: Micros | None, gate: Gate, missing: tuple[str, ...] = (), *, lower_bound: bool = False) -> Verdict:
     """Fails a total that is over budget or too far over the baseline; a lower bound that is neither does not pass."""
     if usd is None:
         return Verdict(Outcome.UNKNOWN, gate, None, missing, None, None)

@@ -66,7 +66,7 @@ CAPACITY_BLOCK = "capacity_block"
 BY_THE_DAY = (CAPACITY_BLOCK, "dws_calendar")
 """Terms for which the buyer orders a number of days: AWS Capacity Blocks, and the calendar mode of Google's DWS."""
 BLOCK_DAYS = 14
-"""Capacity Blocks are sold in days up to this length and in weeks beyond, to 182 days (AWS, EC2 user guide)."""
+"""Capacity Blocks are sold in days up to this length and in weeks beyond (AWS, EC2 user guide)."""
 
 LONGEST_BLOCK_DAYS = 182
 """Most days of one Capacity Block (AWS, EC2 user guide)."""

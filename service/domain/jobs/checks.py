@@ -183,8 +183,8 @@ def _faults_of_layout(job: Job) -> Iterator[str]:
                 yield f"{model.name} can only be spread by data: {name} {getattr(fixed, name)} needs a transformer."
     if t is None:
         return
-    drafts_alone = job.serving is not None and not job.serving.has_stages_on(job.software.stack)
-    if drafts_alone and (fixed.pipeline or 1) > 1:
+    excludes_stages = job.serving is not None and not job.serving.has_stages_on(job.software.stack)
+    if excludes_stages and (fixed.pipeline or 1) > 1:
         yield (
             f"{job.software.line} does not run speculative decoding with pipeline stages: fix pipeline 1, or leave "
             "speculative_acceptance out."

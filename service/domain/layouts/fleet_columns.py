@@ -15,7 +15,8 @@ from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import Gpu, InstanceType
 from service.domain.groups import grouped, one_of_each
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
-from service.domain.jobs.job import Job, config_on, gpu_traits
+from service.domain.jobs.job import Job
+from service.domain.jobs.job_on_gpu import config_on, gpu_traits
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.best_layouts import BestLayouts, LayoutFigures, no_figures
 from service.domain.layouts.cluster_table import ClusterTable, Machines, distinct
@@ -203,6 +204,7 @@ def is_rated(instance_type: InstanceType) -> bool:
 def known_too_small(job: Job, nodes: int, catalog: Catalog) -> TypeSet:
     """Returns the types whose GPUs on so many nodes have a known memory that does not hold the weights alone."""
     least = min(map(_least_weight_bytes, _configs(catalog, job)[0]), default=0.0)
+    # Some makers' GB are GiB, so that only what is too small in both is known to be.
     with np.errstate(invalid="ignore"):
         return types_where(catalog.columns.numbers["total_gpu_memory_gb"] * nodes * GIB < least)
 

@@ -8,7 +8,8 @@ from service.domain.band import Band
 from service.domain.calibration.calibration import Calibration
 from service.domain.jobs.config import LEAST_CONFIDENCE, Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.fixed_layout import FixedLayout
-from service.domain.jobs.job import Job, Samples, required_config_on, samples_of
+from service.domain.jobs.job import Job, Samples, samples_of
+from service.domain.jobs.job_on_gpu import required_config_on
 from service.domain.layouts.checks import check_degrees, check_fixed
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import usual_layout

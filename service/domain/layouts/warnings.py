@@ -6,7 +6,8 @@ from service.domain.catalog.hardware import CPU, Gpu
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.codes import WarningCode
 from service.domain.jobs.config import USUAL_CONFIDENCE, Config, InferenceConfig, TrainingConfig
-from service.domain.jobs.job import Job, input_length, only_stores, output_length
+from service.domain.jobs.job import Job, input_length, output_length
+from service.domain.jobs.job_on_gpu import only_stores
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.models.counts import multiplied_parameters

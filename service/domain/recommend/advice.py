@@ -15,7 +15,8 @@ from service.domain.catalog.reference import Fee, Service, SoftwareRule, fee_of
 from service.domain.catalog.software_support import RUNS, rules_by_type, rules_on_gpu, support_by, task_mask
 from service.domain.codes import AdviceCode
 from service.domain.jobs.config import InferenceConfig
-from service.domain.jobs.job import Job, multiplies_in
+from service.domain.jobs.job import Job
+from service.domain.jobs.job_on_gpu import multiplies_in
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.recommend.answer import Choice, WorkContext, WorkEstimate
 from service.domain.recommend.warnings import cpus_decode_too_slowly, measurement_warnings

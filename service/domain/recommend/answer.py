@@ -276,35 +276,14 @@ class Ties(NamedTuple):
 UNTIED = Ties()
 
 
-class OfferFigures(NamedTuple):
-    """The figures of a ranked offer that the basis of its ranking decides, as `RankedOffer` has them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferFigures:
+    """The figures of a ranked offer that the basis of its ranking decides."""
 
-    speed: float | None
-    nodes: int
-    instances: int
-    precision: str | None = None
-    hours: float | None = None
-    usd: float | None = None
-    samples_per_usd: float | None = None
-    seconds_per_request: float | None = None
-    joules_per_sample: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RankedOffer:
-    """An offer in the order of the ranking."""
-
-    rank: int
-    instance_type: InstanceType
-    index: int
-    """Index of the instance type in the catalog."""
-    offer_index: int
-    offer: Offer
     speed: float | None
     """Samples per second of all nodes; without a job, the peak in 10^12 operations per second, or the vCPUs."""
     nodes: int
     instances: int
-    score: float
     precision: str | None = None
     """The precision of the peak; None for a job, whose estimate has it."""
     hours: float | None = None
@@ -316,6 +295,19 @@ class RankedOffer:
     """Seconds of a request of a load whose rate is given, at its percentile; None for other work."""
     joules_per_sample: float | None = None
     """At the power that was measured with the work, else the rated power of the GPUs; None where peaks rank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedOffer(OfferFigures):
+    """An offer in the order of the ranking."""
+
+    rank: int
+    instance_type: InstanceType
+    index: int
+    """Index of the instance type in the catalog."""
+    offer_index: int
+    offer: Offer
+    score: float
     service_fee: ServiceFee = None
     """The premium of the managed service that rents the machines."""
     tied: Ties = UNTIED

@@ -1,7 +1,7 @@
 """The basis of a ranking: the plans of a job, or peaks if there is no job, under one objective."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import ceil
 
@@ -87,7 +87,7 @@ class PeakBasis:
         precision, peak = self.peaks.assumed[index]
         share, machines = self._share_of_runs(catalog.instance_types[index])
         speed = None if peak is None else peak * self.nodes * share
-        return OfferFigures(speed, self.nodes, int(machines), precision)
+        return OfferFigures(speed=speed, nodes=self.nodes, instances=int(machines), precision=precision)
 
     def uncertain(self, _ranked: Ranked, scores: Sequence[float], _catalog: Catalog) -> list[Uncertain]:
         """Returns the first scores with the uncertainty of peaks."""
@@ -314,8 +314,9 @@ def ranked_offer(
 ) -> RankedOffer:
     """Returns one row of a ranking as a value."""
     index, offer_index = int(ranked.instance_type[row]), int(ranked.offer[row])
-    instance_type = catalog.instance_types[index]
+    instance_type, figures = catalog.instance_types[index], basis.figures_at(ranked, row, catalog)
     return RankedOffer(
+        **{column.name: getattr(figures, column.name) for column in fields(OfferFigures)},
         rank=row + 1,
         instance_type=instance_type,
         index=index,
@@ -325,5 +326,4 @@ def ranked_offer(
         service_fee=fee_of(catalog.reference.fees, instance_type, basis.managed_service, catalog.day),
         tied=tied,
         pareto=pareto,
-        **basis.figures_at(ranked, row, catalog)._asdict(),
     )

@@ -238,15 +238,12 @@ class _MoreMemory:
         job, least, most = self.fleet.job, min(self.fleet.counts), max(self.fleet.counts)
         # Numbers of nodes that were tried before admit nothing.
         last = min(MAX_NODES, MOST_TIMES_THE_NODES * most)
-        untried = every = tuple(count for count in node_counts(least, last) if count > most)
+        more = tuple(count for count in node_counts(least, last) if count > most)
         while (most := 2 * most) <= last:
-            more, untried = _up_to(most, untried)
-            if self.helped(job, more, rejected, catalog):
-                # Types that run the job now may keep its limits on fewer nodes than others need to run it.
-                up_to_most, _ = _up_to(most, every)
-                relaxation = self.relaxation({"max_nodes": most}, job, up_to_most, rejected, catalog)
-                change = ChangeOfWork(job, counts=node_counts(least, most))
-                return None if relaxation is None else relaxation._replace(work=change)
+            # Types that run the job now may keep its limits on fewer nodes than others need to run it.
+            up_to_most, untried = _up_to(most, more)
+            if relaxation := self.relaxation({"max_nodes": most}, job, up_to_most, rejected, catalog):
+                return relaxation._replace(work=ChangeOfWork(job, counts=node_counts(least, most)))
             # Where twice the nodes do not help, more of them rarely do, and to try all at once takes less time.
             if not self.helped(job, untried, rejected, catalog):
                 return None
@@ -415,9 +412,11 @@ def estimate_types(
 ) -> FleetEstimate[Job]:
     """Returns the job on some instance types, or on all of them, and each number of nodes."""
     options, layouts = estimate_columns(job, counts, catalog, among)
-    return FleetEstimate(
-        job, counts, options, layouts, Blockers.of(options, known_too_small(job, counts[-1], catalog), catalog)
-    )
+    return FleetEstimate(job, counts, options, layouts, _blockers(job, counts, options, catalog))
+
+
+def _blockers(job: Job, counts: tuple[int, ...], options: Sequence[EstimateColumns], catalog: Catalog) -> Blockers:
+    return Blockers.of(options, known_too_small(job, counts[-1], catalog), catalog)
 
 
 def _with_measurements(catalog: Catalog, fleet: FleetEstimate[Job], measured: Measured) -> FleetEstimate[Job]:
@@ -430,7 +429,7 @@ def _with_measurements(catalog: Catalog, fleet: FleetEstimate[Job], measured: Me
         if runs.machines:
             options[option], of_types = _at_measured_rates(fleet, nodes, runs, catalog)
             rates |= {(index, nodes): rate for index, rate in of_types.items()}
-    blockers = Blockers.of(options, known_too_small(fleet.job, fleet.counts[-1], catalog), catalog)
+    blockers = _blockers(fleet.job, fleet.counts, options, catalog)
     return replace(fleet, options=tuple(options), blockers=blockers, measured=rates)
 
 

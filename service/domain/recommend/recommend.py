@@ -8,7 +8,7 @@ import numpy as np
 from service.domain.arrays import Indices
 from service.domain.bill.seller_terms import is_held
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.offer import MARKETS, SPOT
+from service.domain.catalog.offer import RESERVED, SPOT
 from service.domain.catalog.reference import Prior
 from service.domain.codes import AdviceCode, NoteCode
 from service.domain.recommend.advice import advise, situation_of
@@ -134,15 +134,13 @@ def _any_at_spot(catalog: Catalog, admitted: AdmittedOffers) -> bool:
     return bool((catalog.offers.market[admitted.cheapest.offer[admitted.rows]] == SPOT).any())
 
 
-def _unused_commitments(
-    question: Question, admitted: AdmittedOffers, catalog: Catalog
-) -> UnusedCommitments | None:  # fmt: skip
+def _unused_commitments(question: Question, admitted: AdmittedOffers, catalog: Catalog) -> UnusedCommitments | None:
     """Returns the commitments held if no admitted offer is under any of them; None if one is."""
     held, offers = question.work.commitments_held, catalog.offers
     if not held or not admitted.types:
         return None
     of_terms = np.array([is_held("reserved", term, held) for term in (*offers.terms, None)])
-    under = of_terms[offers.term] & (offers.market == MARKETS.index("reserved"))
+    under = of_terms[offers.term] & (offers.market == RESERVED)
     if under[admitted.cheapest.offer[admitted.rows]].any():
         return None
     of_types = catalog.mask(admitted.types)[offers.instance_type]

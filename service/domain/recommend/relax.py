@@ -84,8 +84,8 @@ def nearest_miss(selection: Selection, rejected: Sequence[Rejection], catalog: C
         return None
     missed = np.zeros(len(catalog.instance_types))
     for constraint in selection.failed:
-        missed += catalog.mask(constraint.fails) * (1.0 if constraint.rule is not None else HOPELESS)
-    hiding = (each.fails for each in selection.failed if each.hides_limits or each.code in OFFER_CODES)
+        missed += catalog.mask(constraint.fails) * (1.0 if constraint.check.rule is not None else HOPELESS)
+    hiding = (each.fails for each in selection.failed if each.check.hides_limits or each.code in OFFER_CODES)
     missed += HIDDEN * catalog.mask(union(hiding))
     memory = np.nan_to_num(catalog.columns.numbers["total_gpu_memory_gb"])
     index = int(np.lexsort((-memory, missed))[0])
@@ -143,16 +143,16 @@ def _rejection(
     basis: Basis, constraint: FailedConstraint, resuming: FailedConstraint | None, now: TypeSet, catalog: Catalog
 ) -> Rejection:
     alone, relaxation = constraint.fails_alone, _relaxed(basis, constraint, resuming, catalog)
-    if constraint.hides_limits:
+    if constraint.check.hides_limits:
         alone &= 0 if relaxation is None else relaxation.admitted.types
     return Rejection(
         code=constraint.code,
-        ground=constraint.ground,
+        ground=constraint.check.ground,
         rejects=constraint.fails.bit_count(),
         only_this=alone.bit_count(),
         relaxation=None if relaxation is None else _outcome(basis, relaxation, now, catalog),
         instances=tuple([catalog.ids[index] for index in first_of(alone or constraint.fails, SOME)]),
-        about=constraint.about,
+        about=constraint.check.about,
     )
 
 
@@ -194,11 +194,12 @@ def _keeping_limits(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) ->
 def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> tuple[Explained, ...]:
     """Returns for each instance type whether it is admitted, and every ground on which it fails."""
     indices = [catalog.index_of[name] for name in names]
+    checks = [failed.check for failed in selection.failed]
     return tuple(
         Explained(
             instance=name,
             admitted=bool(selection.admitted.types >> index & 1),
-            grounds=tuple((failure.code, failure.ground) for failure in selection.failed if failure.fails >> index & 1),
+            grounds=tuple((check.code, check.ground) for check in checks if check.fails >> index & 1),
         )
         for name, index in zip(names, indices, strict=True)
     )

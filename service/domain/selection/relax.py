@@ -94,23 +94,25 @@ class Check(NamedTuple):
 
 
 class FailedConstraint(NamedTuple):
-    """A constraint that rejects instance types."""
+    """A constraint that rejects instance types, and the offers that a relaxation of it may admit."""
 
-    code: str
-    ground: Ground
-    fails: TypeSet
-    """Types that miss this constraint."""
+    check: Check
     rejected: AdmittedOffers
     """Offers of the types that miss exactly one constraint, this one or another."""
-    rule: "RelaxationRule | AddWord | None" = None
     helped: AdmittedOffers | None = None
     """Offers of the types that a relaxation of this constraint may admit; None: those of `rejected`."""
     kept: TypeSet | None = None
     """Types that keep the limits on the whole job with an offer of `rejected`; None: these count for no type."""
-    about: tuple[str, ...] = ()
-    """Words of the question that the types lack, as in the check of the constraint."""
-    hides_limits: bool = False
-    """Whether limits of the job cannot be compared with the types, because it does not run on them; see `Check`."""
+
+    @property
+    def code(self) -> str:
+        """The code of the check."""
+        return self.check.code
+
+    @property
+    def fails(self) -> TypeSet:
+        """Types that miss this constraint."""
+        return self.check.fails
 
     @property
     def fails_alone(self) -> TypeSet:
@@ -120,12 +122,10 @@ class FailedConstraint(NamedTuple):
 
     def relax(self, catalog: Catalog, preferred: Preference) -> Relaxation | None:
         """Returns the smallest change that admits some of the types; None if no change does."""
-        offers = self.helped or self.rejected
-        if self.rule is None or not self.fails & offers.types:
+        rule, offers = self.check.rule, self.helped or self.rejected
+        if rule is None or not self.fails & offers.types:
             return None
-        if isinstance(self.rule, AddWord):
-            return self.rule.relax(offers, preferred)
-        return self.rule.relax(offers, catalog)
+        return rule.relax(offers, preferred) if isinstance(rule, AddWord) else rule.relax(offers, catalog)
 
 
 class AddWord(NamedTuple):

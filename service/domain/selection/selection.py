@@ -70,14 +70,9 @@ def select(
     helped = passing.only(failing_one | rejected_types.by_limits)
     failed = [
         FailedConstraint(
-            check.code,
-            check.ground,
-            check.fails,
+            check._replace(rule=None) if check.last_resort and admitted.types else check,
             rejected,
-            None if check.last_resort and admitted.types else check.rule,
             helped if check.changes_plans else None,
-            about=check.about,
-            hides_limits=check.hides_limits,
         )
         for check in checks
         if check.fails
@@ -109,27 +104,21 @@ def _failed_by_offers(
         # If a provider sells spot machines, a missing spot price is missing data and not a missed constraint.
         unknown = catalog.derive(sold_at_spot) if code == "market" and asked.market == ("spot",) else 0
         if unknown & fails:
-            yield FailedConstraint("spot_price_unknown", "data", fails & unknown, helped, rule, kept=kept)
+            yield FailedConstraint(Check("spot_price_unknown", "data", fails & unknown, rule), helped, kept=kept)
         if fails & ~unknown:
-            yield FailedConstraint(code, OFFER_CODES[code], fails & ~unknown, helped, rule, kept=kept)
-    yield FailedConstraint("no_offer", "data", rejected.types & choice.unoffered, AdmittedOffers(cheapest, 0, limit))
+            yield FailedConstraint(Check(code, OFFER_CODES[code], fails & ~unknown, rule), helped, kept=kept)
+    unoffered = Check("no_offer", "data", rejected.types & choice.unoffered)
+    yield FailedConstraint(unoffered, AdmittedOffers(cheapest, 0, limit))
     if limit is not None:
         too_expensive = cheapest.types & ~cheapest.within(limit)
         helped_types = only_by_offers | rejected.by_limits & (_kept(cheapest, keeping, None) or 0)
-        unpriced, helped = (
-            too_expensive & ~cheapest.priced,
-            AdmittedOffers(cheapest, helped_types & too_expensive, None),
-        )
-        yield FailedConstraint(
-            "max_usd_per_hour",
-            "constraint",
-            too_expensive & ~unpriced,
-            helped.only(cheapest.priced),
-            RaisePriceLimit(limit, keeping),
-        )
+        unpriced = too_expensive & ~cheapest.priced
+        helped = AdmittedOffers(cheapest, helped_types & too_expensive, None)
+        priced, higher = too_expensive & ~unpriced, RaisePriceLimit(limit, keeping)
+        yield FailedConstraint(Check("max_usd_per_hour", "constraint", priced, higher), helped.only(cheapest.priced))
         # No limit admits an unknown price, so the limit is dropped, which admits every price.
         without = BestOption(unpriced, (({"max_usd_per_hour": None}, too_expensive),))
-        yield FailedConstraint("usd_per_hour_unknown", "data", unpriced, helped, without)
+        yield FailedConstraint(Check("usd_per_hour_unknown", "data", unpriced, without), helped)
 
 
 def _kept(offers: CheapestOffers, keeping: KeepingOffers | None, limit: float | None) -> TypeSet | None:

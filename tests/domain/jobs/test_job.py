@@ -10,17 +10,8 @@ from service.domain.errors import QuestionError
 from service.domain.jobs.checks import check_job
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.fixed_layout import FixedLayout
-from service.domain.jobs.job import (
-    Amount,
-    Job,
-    config_on,
-    gpu_traits,
-    input_length,
-    required_config_on,
-    samples_of,
-    sequence_length,
-    tokens_per_sample,
-)
+from service.domain.jobs.job import Amount, Job, input_length, samples_of, sequence_length, tokens_per_sample
+from service.domain.jobs.job_on_gpu import config_on, gpu_traits, required_config_on
 from service.domain.jobs.stacks import SoftwareStack
 from tests.builders.gpus import gpu, gpu_with_peaks, rate
 from tests.builders.jobs import LLAMA_3_8B, model

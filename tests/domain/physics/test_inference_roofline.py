@@ -9,7 +9,8 @@ from service.domain.calibration.coefficients import Coefficients
 from service.domain.calibration.step_kinds import GENERATION
 from service.domain.catalog.hardware import Gpu, peak_flops
 from service.domain.jobs.config import InferenceConfig
-from service.domain.jobs.job import Job, required_config_on
+from service.domain.jobs.job import Job
+from service.domain.jobs.job_on_gpu import required_config_on
 from service.domain.jobs.stacks import SoftwareStack, software_called
 from service.domain.models.counts import multiplied_parameters
 from service.domain.models.described import model_of
