@@ -17,11 +17,13 @@ Row = dict[str, str]
 NETWORK_GBPS_PER_GPU = {
     "h100-sxm": 400,
     "h200-sxm": 400,
+    "h20-": 400,
     "h800": 400,
     "b200": 400,
     "b300": 800,
     "gb200": 400,
     "gb300": 800,
+    "mi3": 400,
     "a100-sxm": 200,
     "a800": 200,
     "v100-sxm": 100,
@@ -31,8 +33,8 @@ NETWORK_GBPS_PER_GPU = {
 }
 DEFAULT_NETWORK_GBPS_PER_GPU = 25
 
-LINKED = re.compile(r"sxm|gb200|gb300|b200|b300|gh200|tpu|trainium|inferentia|gaudi")
-"""GPUs with direct links to each other (NVLink, ICI, NeuronLink); all others are connected by PCIe."""
+LINKED = re.compile(r"sxm|gb200|gb300|b200|b300|gh200|^h20-|^mi(250|3)|tpu|trainium|inferentia|gaudi")
+"""GPUs with direct links to each other (NVLink, Infinity Fabric, ICI, NeuronLink); all others are connected by PCIe."""
 
 PRECISIONS: tuple[tuple[str, str, float | None], ...] = (
     (r"nf4-dq", "bf16", 4.127),

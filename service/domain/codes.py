@@ -148,6 +148,94 @@ class WarningCode(MeaningfulCode):
     ENDED = auto(), "The instance type is closed to new customers or retired."
 
 
+class RejectionCode(MeaningfulCode):
+    """Why instance types are rejected, apart from the filters, whose codes are `FILTER_CODES`."""
+
+    PRECISION = auto(), "The GPU does not run the precision at the requested support level."
+    FRAMEWORK = auto(), "The framework is not known to run there."
+    SOFTWARE_FRAMEWORK = auto(), "The workload's framework, in the given versions, is not known to run there."
+    SOFTWARE_ENGINE = auto(), "The workload's engine, in the given versions, is not known to run there."
+    SOFTWARE_MODEL = auto(), "The software there is not known to do the task with models of the workload's family."
+    SOFTWARE_FORMAT = auto(), "The workload's engine is not known to run weights in their format there."
+    SOFTWARE_CUDA = (
+        auto(),
+        (
+            "The given CUDA toolkit does not build for the GPU: too old, too new, or not an NVIDIA GPU. Or the "
+            "framework has no build with it for the GPU."
+        ),
+    )
+    SOFTWARE_PLATFORMS = auto(), "The code is written for none of the platforms that run there."
+    SOFTWARE_LIBRARIES = auto(), "A library or feature that the workload requires is not known to run there."
+    CUSTOM_CUDA_KERNELS = auto(), "The workload's own CUDA kernels do not run there as they are."
+    NUMERICS = auto(), "The GPU supports none of the requested precisions that the workload can tolerate."
+    HOST_MEMORY_GIB = auto(), "The host has less memory than the workload requires."
+    TASK = auto(), "No software does this task there."
+    EXCLUDE = auto(), "The caller excluded it."
+    MANAGED_SERVICE = auto(), "The managed service does not rent it out."
+    REGION = auto(), "The catalog has no offer of it in the requested regions."
+    COUNTRY = auto(), "The catalog has no offer of it in the requested countries."
+    CONTINENT = auto(), "The catalog has no offer of it on the requested continents."
+    REGION_UNKNOWN = (
+        auto(),
+        (
+            "Its prices name no region, or a region of unknown country, so it is not known whether it is offered "
+            "where requested."
+        ),
+    )
+    MARKET = auto(), "The catalog has no offer of it in the requested markets."
+    SPOT_PRICE_UNKNOWN = auto(), "The provider sells spot machines, and no spot price of the type is known on that day."
+    MAX_PRICE_AGE_DAYS = auto(), "No known price is recent enough."
+    PRICE_UNKNOWN = auto(), "No price is known, and the objective needs one."
+    GROWTH = (
+        auto(),
+        (
+            "The provider has no machine of the same architecture with fast links between its GPUs, so the work "
+            "cannot grow there."
+        ),
+    )
+    NO_CLUSTER_THERE = auto(), "The machines are those of a marketplace, each of another owner, and form no cluster."
+    MAINSTREAM = (
+        auto(),
+        (
+            "The question names no software, platform or hardware, so PyTorch is assumed, which does not run in full "
+            "on this GPU or does not train there with the requested method."
+        ),
+    )
+    WITHOUT_GPU = (
+        auto(),
+        (
+            "It has no GPU, and the question does not ask for such machines: by the platform `cpu`, by a "
+            "`max_gpu_count` of 0, by name, or by a library that runs on every kind of device."
+        ),
+    )
+    NO_GPU = auto(), "The instance type has no GPU, and the job cannot be estimated on CPUs."
+    GPU_FIGURES_UNKNOWN = auto(), "The GPU's memory, bandwidth or rates are unknown, so nothing can be estimated."
+    GLOBAL_BATCH_SIZE = auto(), "The batch cannot be divided over so many GPUs."
+    GPU_MEMORY = auto(), "The job does not fit in the memory of its GPUs."
+    HOST_MEMORY = auto(), "The job does not fit in the host's memory."
+    CONCURRENCY = auto(), "Fewer requests run at once than the workload asks for."
+    LAYOUT = auto(), "The fixed parts of the layout do not divide the job over the GPUs."
+    KV_CACHE = auto(), "The GPUs hold the weights, and not the cache of a single request."
+    TOO_SLOW_FIRST_TOKEN = auto(), "The first token takes longer than allowed, on any allowed number of instances."
+    TOO_SLOW_PER_TOKEN = auto(), "A token takes longer than allowed, on any allowed number of instances."
+    TOO_SLOW_PER_REQUEST = auto(), "A request takes longer than allowed, on any allowed number of instances."
+    MAX_INSTANCES = auto(), "The load takes more instances than `max_instances`, or its default, allows."
+    DEADLINE_HOURS = auto(), "The job takes longer than allowed."
+    NOT_MEASURED = auto(), "No measurement under the workload's name applies to this instance type."
+    BUDGET_USD = (
+        auto(),
+        "The whole job, or a month of the load, costs more than allowed wherever it keeps the other limits.",
+    )
+    USD_PER_MILLION_TOKENS = auto(), "A million tokens cost more than allowed wherever the other limits are kept."
+    COST_UNKNOWN = auto(), "A part of the cost is unknown, so it cannot be shown to keep the limits in dollars."
+    INTERRUPTIONS = auto(), "Spot interruptions are so frequent that the job would hardly ever finish."
+    NO_OFFER = auto(), "No offer is known on the catalog's day."
+    MAX_USD_PER_HOUR = auto(), "It costs more per hour than allowed."
+    USD_PER_HOUR_UNKNOWN = auto(), "The price per hour is unknown, so it cannot be shown to pass the constraint."
+    PEAK_UNKNOWN = auto(), "No peak rate is known at the precision, and the objective needs one."
+    POWER_UNKNOWN = auto(), "No power rating is known, and the objective needs one."
+
+
 class AdviceCode(MeaningfulCode):
     """Something else that would help. The order is by importance."""
 

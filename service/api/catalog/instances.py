@@ -30,7 +30,7 @@ from service.domain.catalog.names import resolve_instance
 from service.domain.catalog.precision import Rate
 from service.domain.catalog.reference import SoftwareRule
 from service.domain.catalog.similar import similar_types
-from service.domain.catalog.software_support import applies_to
+from service.domain.catalog.software_support import places_of
 from service.domain.errors import NotFound, QuestionError, UnknownName
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.instance_list import count_values, list_instances, sort_columns
@@ -234,6 +234,7 @@ def _index_of(provider: str, name: str, catalog: Catalog) -> int:
 def _detail(catalog: Catalog, index: int) -> InstanceDetailResponse:
     instance_type = catalog.instance_types[index]
     gpu, newer = instance_type.gpu, successor(index, catalog)
+    places = places_of(instance_type)
     specs = InstanceTypeResponse.of(instance_type, catalog.day)
     return InstanceDetailResponse.like(
         instance_type,
@@ -243,7 +244,7 @@ def _detail(catalog: Catalog, index: int) -> InstanceDetailResponse:
         precisions=gpu.rates if gpu else {},
         offers=[PriceResponse.of(catalog.offers.offer(offer)) for offer in catalog.offers_of(index)],
         lifecycle_events=[event for event in instance_type.lifecycle if event.starts_on <= catalog.day],
-        software=[rule for rule in catalog.software if applies_to(rule, instance_type)],
+        software=[rule for rule in catalog.software if (rule.scope, rule.scope_value) in places],
         region_cpus=region_cpus(catalog, index),
         evidence=list(catalog.measurements.on(instance_type.id)),
         catalog=stamp(catalog),

@@ -5,15 +5,17 @@ weights restrict what the rules about all work say.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from service.domain.arrays import Mask
+from service.domain.arrays import Indices, Mask
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU, Gpu, InstanceType
 from service.domain.catalog.reference import SoftwareRule
+from service.domain.groups import grouped, one_of_each
 from service.domain.versions import EVERY, Versions, known_versions
 
 SCOPES = ("kind", "vendor", "platform", "architecture", "gpu", "family", "instance")
@@ -87,25 +89,29 @@ def usual_library(task: str, method: str | None, formats: Iterable[str], family:
     return libraries.pop() if len(libraries) == 1 else None
 
 
-def applies_to(rule: SoftwareRule, instance_type: InstanceType) -> bool:
-    """Returns whether a rule applies to an instance type. A rule for a card also applies to parts of the card."""
-    match rule.scope:
-        case "instance":
-            # A managed instance type follows the rules of the plain one that it runs on.
-            return rule.scope_value in (instance_type.name, instance_type.id, instance_type.twin_of)
-        case "family":
-            return rule.scope_value in (instance_type.family, instance_type.family.removeprefix("ml."))
-    return applies_to_gpu(rule, instance_type.gpu)
+Place = tuple[str, str]
+"""A scope of rules and a value of it, such as `architecture` and `hopper`."""
 
 
-def applies_to_gpu(rule: SoftwareRule, gpu: Gpu | None) -> bool:
-    """Returns whether a rule applies to a GPU, or to machines without one (None); rules about hosts never do."""
-    match rule.scope:
-        case "kind" | "platform" if gpu is None:
-            return rule.scope_value == CPU
-        case "gpu":
-            return gpu is not None and rule.scope_value in (gpu.id, gpu.partition_of)
-    return gpu is not None and rule.scope not in SCOPES_OF_HOSTS and rule.scope_value == getattr(gpu, rule.scope)
+def places_of(instance_type: InstanceType) -> tuple[Place, ...]:
+    """Returns the places of the rules that apply to an instance type. A rule for a card also applies to parts of it."""
+    return (*_places_of_host(instance_type), *places_of_gpu(instance_type.gpu))
+
+
+def _places_of_host(instance_type: InstanceType) -> tuple[Place, ...]:
+    # A managed instance type follows the rules of the plain one that it runs on.
+    names = dict.fromkeys((instance_type.name, instance_type.id, instance_type.twin_of))
+    families = dict.fromkeys((instance_type.family, instance_type.family.removeprefix("ml.")))
+    return (*(("instance", name) for name in names if name), *(("family", family) for family in families))
+
+
+def places_of_gpu(gpu: Gpu | None) -> tuple[Place, ...]:
+    """Returns the places of the rules that apply to a GPU, or to machines without one (None), whatever the host."""
+    if gpu is None:
+        return ("kind", CPU), ("platform", CPU)
+    cards = filter(None, (gpu.id, gpu.partition_of))
+    wider = (("kind", gpu.kind), ("vendor", gpu.vendor), ("platform", gpu.platform), ("architecture", gpu.architecture))
+    return (*(("gpu", card) for card in cards), *((scope, value) for scope, value in wider if value))
 
 
 def support_by(rules: Collection[SoftwareRule], versions: Versions = EVERY, cuda: Versions = EVERY) -> str | None:
@@ -128,11 +134,32 @@ def _covers(rule: SoftwareRule, versions: Versions, cuda: Versions) -> bool:
     return known_versions(rule.versions).overlaps(versions) and known_versions(rule.cuda).overlaps(cuda)
 
 
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ByType(Generic[T]):
+    """A value for each instance type, found once for each group of types to which the same rules apply."""
+
+    values: Sequence[T]
+    group: Indices
+    """The index of the value of each type."""
+
+    def on(self, index: int) -> T:
+        """Returns the value of an instance type."""
+        return self.values[self.group.item(index)]
+
+    def where(self, holds: Callable[[T], bool]) -> Mask:
+        """Returns a mask of the types for whose value something holds."""
+        return np.array([holds(value) for value in self.values], np.bool_)[self.group]
+
+
 def restrictions_by_type(
     catalog: Catalog, software: str, versions: Versions, kind: WorkKind
-) -> list[tuple[Restriction, ...]]:
+) -> ByType[tuple[Restriction, ...]]:
     """Returns what restricts a kind of work on each instance type: the software that does it, and the toolkits."""
-    return _restrictions(catalog, software, versions, kind, lambda rules: _deciding_by_type(rules, catalog))
+    groups = catalog.derive(_groups)
+    return ByType(_restrictions(catalog, software, versions, kind, groups.values), groups.group)
 
 
 def restrictions_on_gpu(
@@ -140,55 +167,54 @@ def restrictions_on_gpu(
 ) -> tuple[Restriction, ...]:
     """Returns what restricts a kind of work on a GPU, or on CPUs (None), without the rules about hosts."""
     gpu = None if gpu_id is None else catalog.reference.gpus.get(gpu_id)
-    (there,) = _restrictions(
-        catalog, software, versions, kind, lambda rules: [_narrowest(r for r in rules if applies_to_gpu(r, gpu))]
-    )
+    (there,) = _restrictions(catalog, software, versions, kind, [places_of_gpu(gpu)])
     return there
 
 
 def _restrictions(
-    catalog: Catalog, software: str, versions: Versions, kind: WorkKind,
-    deciding: Callable[[Collection[SoftwareRule]], list[tuple[SoftwareRule, ...]]],
-) -> list[tuple[Restriction, ...]]:  # fmt: skip
-    """Returns the restrictions in several places; `deciding` returns, for each place, those of some rules that decide.
+    catalog: Catalog, software: str, versions: Versions, kind: WorkKind, machines: Sequence[tuple[Place, ...]]
+) -> list[tuple[Restriction, ...]]:
+    """Returns the restrictions on machines, each given by its places.
 
     Where several formats are possible, the one with the best support counts.
     """
+    rules_of = catalog.derive(_rules_about_some_work)
     concerning = {software: versions} | dict.fromkeys(software_names(catalog, ("toolkit",)), EVERY)
-    rules = [
-        rule
-        for rule in catalog.software
-        if not rule.is_about_all_work
-        and rule.software in concerning
-        and rule.task in (None, kind.task)
-        and rule.names_family(kind.family)
-        and known_versions(rule.versions).overlaps(concerning[rule.software])
-    ]
-    restrictions: list[tuple[Restriction, ...]] = [()] * len(deciding(()))
-    for name in sorted({rule.software for rule in rules}):
-        of_name = [rule for rule in rules if rule.software == name]
+    restrictions: list[tuple[Restriction, ...]] = [()] * len(machines)
+    for name in sorted(concerning.keys() & rules_of.keys()):
+        rules = [
+            rule
+            for rule in rules_of[name]
+            if rule.task in (None, kind.task)
+            and rule.names_family(kind.family)
+            and known_versions(rule.versions).overlaps(concerning[name])
+        ]
         options: dict[Literal["model", "format"], list[list[SoftwareRule]]] = {
-            "model": [[rule for rule in of_name if rule.formats is None]],
-            "format": [[rule for rule in of_name if rule.names_format(each)] for each in kind.formats],
+            "model": [[rule for rule in rules if rule.formats is None]],
+            "format": [[rule for rule in rules if rule.names_format(each)] for each in kind.formats],
         }
         for about, alternatives in options.items():
-            for place, decided in enumerate(zip(*map(deciding, alternatives), strict=True)):
+            at = [_by_place(each) for each in alternatives]
+            if not any(at):
+                continue
+            for index, places in enumerate(machines):
+                decided = (_deciding(each, places) for each in at)
                 best = min(decided, key=lambda rules: LEVELS.index(support_by(rules) or LEVELS[0]))
                 level = support_by(best)
                 if level is not None and level != LEVELS[0]:
-                    restrictions[place] += (Restriction(name, about, level, remark_by(best)),)
+                    restrictions[index] += (Restriction(name, about, level, remark_by(best)),)
     return restrictions
 
 
-def rules_by_type(catalog: Catalog, software: str) -> list[tuple[SoftwareRule, ...]]:
+def rules_by_type(catalog: Catalog, software: str) -> ByType[tuple[SoftwareRule, ...]]:
     """Returns, for each instance type, the rules that decide about a piece of software in any task."""
-    return _deciding_by_type(_rules_about(software, catalog), catalog)
+    return _deciding_by_type(catalog.derive(_rules_about_all_work).get(software, ()), catalog)
 
 
 def rules_on_gpu(catalog: Catalog, software: str, gpu_id: str | None) -> tuple[SoftwareRule, ...]:
     """Returns the rules that decide about software on a GPU, or on CPUs (None), without those about hosts."""
     gpu = None if gpu_id is None else catalog.reference.gpus.get(gpu_id)
-    return _narrowest(rule for rule in _rules_about(software, catalog) if applies_to_gpu(rule, gpu))
+    return _deciding(catalog.derive(_places_of_rules, software), places_of_gpu(gpu))
 
 
 def code_change(software: str | None, platforms: Collection[str], gpu: Gpu | None, catalog: Catalog) -> str | None:
@@ -236,10 +262,7 @@ def software_mask(
     enough: tuple[str, ...] = RUNS,
 ) -> Mask:
     """Returns a mask of the types on which software is known to run in one of these versions, with enough support."""
-    rules_of_types = catalog.derive(rules_by_type, software)
-    # Many types share the rules that decide, so versions are compared once for each set of rules.
-    runs = {rules: support_by(rules, versions, cuda) in enough for rules in set(rules_of_types)}
-    return np.array([runs[rules] for rules in rules_of_types], np.bool_)
+    return catalog.derive(rules_by_type, software).where(lambda rules: support_by(rules, versions, cuda) in enough)
 
 
 def frameworks_mask(catalog: Catalog, frameworks: tuple[str, ...]) -> Mask:
@@ -252,7 +275,7 @@ def no_framework_mask(catalog: Catalog) -> Mask:
     """Returns a mask of the types on which no framework runs, although there are rules about frameworks."""
     has_rules, runs = np.zeros((2, len(catalog.instance_types)), np.bool_)
     for software in software_names(catalog, ("framework",)):
-        has_rules |= np.array([bool(rules) for rules in catalog.derive(rules_by_type, software)], np.bool_)
+        has_rules |= catalog.derive(rules_by_type, software).where(bool)
         runs |= software_mask(catalog, software)
     return has_rules & ~runs
 
@@ -260,8 +283,7 @@ def no_framework_mask(catalog: Catalog) -> Mask:
 def task_mask(catalog: Catalog, task: str) -> Mask:
     """Returns a mask of the types that can do a task, which are all types without a rule to the contrary."""
     about = [rule for rule in catalog.software if rule.task == task and rule.is_about_all_work]
-    deciding = _deciding_by_type(about, catalog)
-    able = np.array([support_by(rules) != "no" for rules in deciding], np.bool_)
+    able = _deciding_by_type(about, catalog).where(lambda rules: support_by(rules) != "no")
     return able & ~catalog.derive(no_framework_mask) if task in NEEDS_A_FRAMEWORK else able
 
 
@@ -277,9 +299,10 @@ def platforms_of(rules: Iterable[SoftwareRule], catalog: Catalog) -> dict[str, l
     gpus: tuple[Gpu | None, ...] = (None, *catalog.reference.gpus.values())
     rules_of: dict[str, list[SoftwareRule]] = defaultdict(list)
     for rule in rules:
-        platforms = {CPU if gpu is None else gpu.platform for gpu in gpus if applies_to_gpu(rule, gpu)}
+        place = (rule.scope, rule.scope_value)
+        platforms = {CPU if gpu is None else gpu.platform for gpu in gpus if place in places_of_gpu(gpu)}
         if rule.scope in SCOPES_OF_HOSTS:
-            platforms = {type_.platform for type_ in catalog.instance_types if applies_to(rule, type_)}
+            platforms = {type_.platform for type_ in catalog.instance_types if place in places_of(type_)}
         for platform in filter(None, platforms):
             rules_of[platform].append(rule)
     return dict(sorted(rules_of.items()))
@@ -302,27 +325,45 @@ def classical_libraries(catalog: Catalog) -> frozenset[str]:
     return frozenset(rule.software for rule in catalog.reference.software if rule.task == "classical")
 
 
-def _rules_about(software: str, catalog: Catalog) -> list[SoftwareRule]:
-    about = (rule for rule in catalog.software if rule.software == software and rule.is_about_all_work)
-    return [rule for rule in about if rule.task is None]
+def _rules_about_all_work(catalog: Catalog) -> dict[str, tuple[SoftwareRule, ...]]:
+    """Returns the rules of each piece of software that hold for any task, model and format."""
+    return grouped((rule.software, rule) for rule in catalog.software if rule.is_about_all_work and rule.task is None)
 
 
-def _deciding_by_type(rules: Collection[SoftwareRule], catalog: Catalog) -> list[tuple[SoftwareRule, ...]]:
-    """Returns, for each instance type, those of the rules that decide.
+def _rules_about_some_work(catalog: Catalog) -> dict[str, tuple[SoftwareRule, ...]]:
+    """Returns the rules of each piece of software that hold for families of models or formats of weights."""
+    return grouped((rule.software, rule) for rule in catalog.software if not rule.is_about_all_work)
 
-    Rules about hosts are the narrowest ones; the others are matched once for each GPU.
-    """
-    of_hosts = [rule for rule in rules if rule.scope in SCOPES_OF_HOSTS]
-    cards = {gpu and gpu.id: gpu for gpu in (type_.gpu for type_ in catalog.instance_types)}
-    of_card = {card: _narrowest(rule for rule in rules if applies_to_gpu(rule, gpu)) for card, gpu in cards.items()}
-    return [
-        _narrowest(rule for rule in of_hosts if applies_to(rule, type_)) or of_card[type_.gpu and type_.gpu.id]
+
+def _places_of_rules(catalog: Catalog, software: str) -> dict[Place, tuple[SoftwareRule, ...]]:
+    return _by_place(catalog.derive(_rules_about_all_work).get(software, ()))
+
+
+def _by_place(rules: Iterable[SoftwareRule]) -> dict[Place, tuple[SoftwareRule, ...]]:
+    return grouped(((rule.scope, rule.scope_value), rule) for rule in rules)
+
+
+def _groups(catalog: Catalog) -> ByType[tuple[Place, ...]]:
+    """Returns the places of each instance type, without those of its host that no rule is about."""
+    ruled = {(rule.scope, rule.scope_value) for rule in catalog.software}
+    places = [
+        (*(place for place in _places_of_host(type_) if place in ruled), *places_of_gpu(type_.gpu))
         for type_ in catalog.instance_types
     ]
+    return ByType(*one_of_each(places, places))
 
 
-def _narrowest(rules: Iterable[SoftwareRule]) -> tuple[SoftwareRule, ...]:
-    """Returns the rules of the narrowest scope: a rule about a card overrules one about its architecture."""
-    rules = list(rules)
+def _deciding_by_type(rules: Iterable[SoftwareRule], catalog: Catalog) -> ByType[tuple[SoftwareRule, ...]]:
+    """Returns, for each instance type, those of the rules that decide."""
+    at, groups = _by_place(rules), catalog.derive(_groups)
+    return ByType([_deciding(at, places) for places in groups.values], groups.group)
+
+
+def _deciding(at: Mapping[Place, Sequence[SoftwareRule]], places: Iterable[Place]) -> tuple[SoftwareRule, ...]:
+    """Returns the rules of the narrowest scope among those at the places of a machine.
+
+    A rule about a card overrules one about its architecture, and a rule about a host overrules both.
+    """
+    rules = [rule for place in places for rule in at.get(place, ())]
     narrowest = max((SCOPES.index(rule.scope) for rule in rules), default=-1)
     return tuple(rule for rule in rules if SCOPES.index(rule.scope) == narrowest)

@@ -269,14 +269,14 @@ def _as_one(configs: tuple[Config, ...], of_gpu: Indices) -> TrainingConfig | In
 
 
 def _clusters_for(job: Job, counts: tuple[int, ...], catalog: Catalog) -> FleetClusters:
-    # A caller may assume any network, so clusters with an assumed network are not kept for long.
-    cache = catalog.memory if job.assumed_network_gbps is None else catalog.outlooks
-    return catalog.derive(_clusters, counts, job.assumed_network_gbps, job.marketplace_clusters, cache=cache)
+    network, marketplaces = job.assumed_network_gbps, job.marketplace_clusters
+    return catalog.derive(_clusters, counts, network, marketplaces, cache=catalog.outlooks)
 
 
 def _clusters(
     catalog: Catalog, counts: tuple[int, ...], assumed_network_gbps: float | None, marketplace_clusters: bool
 ) -> FleetClusters:
+    # A caller may assume any network, so machines with an assumed network are not kept for long.
     cache = catalog.memory if assumed_network_gbps is None else catalog.outlooks
     machines, of_types, gpu = catalog.derive(_machines, assumed_network_gbps, cache=cache)
     count, alone = len(machines.clusters), catalog.derive(without_cluster)

@@ -319,7 +319,7 @@ def _quantisation_required(situation: Situation, catalog: Catalog) -> Figures | 
 
 
 def _rules(instance_type: InstanceType, software: str, catalog: Catalog) -> tuple[SoftwareRule, ...]:
-    return catalog.derive(rules_by_type, software)[catalog.index_of[instance_type.id]]
+    return catalog.derive(rules_by_type, software).on(catalog.index_of[instance_type.id])
 
 
 # Several GPUs

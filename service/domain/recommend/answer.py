@@ -13,7 +13,7 @@ from service.domain.bill.run import ONE_MACHINE, Run
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market, Offer
 from service.domain.catalog.reference import Prior, ServiceFee
-from service.domain.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
+from service.domain.codes import AdviceCode, NoteCode, ReasonCode, RejectionCode, WarningCode
 from service.domain.evidence.named import NamedRate, NamedWork
 from service.domain.evidence.published import Evidence
 from service.domain.jobs.job import Job
@@ -63,7 +63,7 @@ class Limits(NamedTuple):
 class LimitKind(NamedTuple):
     """A limit that a plan keeps or misses."""
 
-    code: str
+    code: RejectionCode
     """The code of the rejection of types that miss it."""
     parts: int
     """A relaxation rounds the limit up to a multiple of 1 / `parts` of its unit."""
@@ -79,13 +79,19 @@ TIME_OVER_LEAST = 1.5
 instances keep the least itself."""
 
 LIMITS_BY_FIELD = {
-    "max_seconds_to_first_token": LimitKind("too_slow_first_token", 10_000, "workload.serving.", TIME_OVER_LEAST),
-    "max_seconds_per_output_token": LimitKind("too_slow_per_token", 100_000, "workload.serving.", TIME_OVER_LEAST),
-    "max_seconds_per_request": LimitKind("too_slow_per_request", 1000, "workload.serving.", TIME_OVER_LEAST),
-    "max_instances": LimitKind("max_instances", 1),
-    "deadline_hours": LimitKind("deadline_hours", 1000),
-    "budget_usd": LimitKind("budget_usd", 100),
-    "max_usd_per_million_tokens": LimitKind("usd_per_million_tokens", MICRO),
+    "max_seconds_to_first_token": LimitKind(
+        RejectionCode.TOO_SLOW_FIRST_TOKEN, 10_000, "workload.serving.", TIME_OVER_LEAST
+    ),
+    "max_seconds_per_output_token": LimitKind(
+        RejectionCode.TOO_SLOW_PER_TOKEN, 100_000, "workload.serving.", TIME_OVER_LEAST
+    ),
+    "max_seconds_per_request": LimitKind(
+        RejectionCode.TOO_SLOW_PER_REQUEST, 1000, "workload.serving.", TIME_OVER_LEAST
+    ),
+    "max_instances": LimitKind(RejectionCode.MAX_INSTANCES, 1),
+    "deadline_hours": LimitKind(RejectionCode.DEADLINE_HOURS, 1000),
+    "budget_usd": LimitKind(RejectionCode.BUDGET_USD, 100),
+    "max_usd_per_million_tokens": LimitKind(RejectionCode.USD_PER_MILLION_TOKENS, MICRO),
 }
 """The limits on a plan, by the field of the question that states each one.
 

@@ -12,6 +12,7 @@ from service.domain.catalog.catalog import Catalog, premiums_of
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import SPOT
 from service.domain.catalog.reference import fee_of
+from service.domain.codes import RejectionCode
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job
 from service.domain.recommend.answer import UNTIED, Limits, OfferFigures, Question, RankedOffer, Ties
@@ -70,7 +71,7 @@ class PeakBasis:
     def checks(self, _constraints: Constraints, _catalog: Catalog) -> Iterator[Check]:
         """Yields a check for types whose peak is unknown, if the objective needs it."""
         if self.objective.needs("speed"):
-            yield Check("peak_unknown", "data", self.peaks.unknown)
+            yield Check(RejectionCode.PEAK_UNKNOWN, "data", self.peaks.unknown)
 
     def keeping_limits(self, _constraints: Constraints, _catalog: Catalog) -> KeepingOffers | None:
         """Returns None, because limits on a job need one."""
@@ -265,7 +266,9 @@ def select_by(basis: Basis, constraints: Constraints, needs: Requirements, catal
     """Returns the types that the constraints and requirements admit and the basis can rank."""
     checks = [*basis.checks(constraints, catalog)]
     if basis.objective.needs("power"):
-        checks.append(Check("power_unknown", "data", types_where(np.isnan(catalog.columns.numbers["tdp_watts"]))))
+        checks.append(
+            Check(RejectionCode.POWER_UNKNOWN, "data", types_where(np.isnan(catalog.columns.numbers["tdp_watts"])))
+        )
     if needs is not NOTHING:
         checks += requirement_checks(needs, catalog)
     return select(constraints, catalog, checks, basis.keeping_limits(constraints, catalog))

@@ -14,6 +14,7 @@ from service.domain.band import Band
 from service.domain.bill.estimate import modelled_rate, modelled_rate_in
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement
+from service.domain.codes import RejectionCode
 from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork, Place
 from service.domain.jobs.job import JOB_PRECISIONS, Job, input_length, prompt_change, with_prompt
 from service.domain.layouts.fleet_columns import (
@@ -176,20 +177,22 @@ def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None, *, lim
     `limited` says that there are limits.
     """
     blockers, more_memory = fleet.blockers, partial(_MoreMemory, fleet, keeping)
-    room = _RoomForCache(more_memory(blockers.kv_cache))
+    memory, room = more_memory(blockers.gpu_memory), _RoomForCache(more_memory(blockers.kv_cache))
+    fewer = _FewerRequests(fleet, limited, blockers.concurrency)
     more_precisions = _MorePrecisions(fleet, keeping)
-    by_layout = Check("global_batch_size", "constraint", blockers.layout)
+    by_layout = Check(RejectionCode.GLOBAL_BATCH_SIZE, "constraint", blockers.layout)
     if fleet.job.layout_is_fixed:
-        by_layout = Check("layout", "constraint", blockers.layout, more_memory(blockers.layout), changes_plans=True)
+        freed = more_memory(blockers.layout)
+        by_layout = Check(RejectionCode.LAYOUT, "constraint", blockers.layout, freed, changes_plans=True)
     checks = (
-        Check("no_gpu", "hardware", blockers.gpu),
-        Check("gpu_figures_unknown", "data", blockers.figures),
-        Check("precision", "hardware", blockers.precision, more_precisions, last_resort=True),
+        Check(RejectionCode.NO_GPU, "hardware", blockers.gpu),
+        Check(RejectionCode.GPU_FIGURES_UNKNOWN, "data", blockers.figures),
+        Check(RejectionCode.PRECISION, "hardware", blockers.precision, more_precisions, last_resort=True),
         by_layout,
-        Check("gpu_memory", "hardware", blockers.gpu_memory, more_memory(blockers.gpu_memory), changes_plans=True),
-        Check("kv_cache", "hardware", blockers.kv_cache, room, changes_plans=True),
-        Check("host_memory", "hardware", blockers.host_memory),
-        Check("concurrency", "constraint", blockers.concurrency, _FewerRequests(fleet, limited, blockers.concurrency)),
+        Check(RejectionCode.GPU_MEMORY, "hardware", blockers.gpu_memory, memory, changes_plans=True),
+        Check(RejectionCode.KV_CACHE, "hardware", blockers.kv_cache, room, changes_plans=True),
+        Check(RejectionCode.HOST_MEMORY, "hardware", blockers.host_memory),
+        Check(RejectionCode.CONCURRENCY, "constraint", blockers.concurrency, fewer),
     )
     return [check._replace(hides_limits=limited) for check in checks]
 
@@ -517,7 +520,7 @@ def estimate_by_name(
 
 def not_measured(fleet: FleetEstimate[NamedWork], catalog: Catalog) -> list[Check]:
     """Returns the check that rejects types to which no measurement applies."""
-    return [Check("not_measured", "data", catalog.all_types & ~types_where(fleet.options[0].works))]
+    return [Check(RejectionCode.NOT_MEASURED, "data", catalog.all_types & ~types_where(fleet.options[0].works))]
 
 
 def _estimate_by_name(

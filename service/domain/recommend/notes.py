@@ -8,7 +8,7 @@ import numpy as np
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import near_names
 from service.domain.catalog.software_support import software_names
-from service.domain.codes import NoteCode
+from service.domain.codes import NoteCode, RejectionCode
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job, assumed_lengths, purpose_of, sequence_length
 from service.domain.jobs.serving import Serving
@@ -38,7 +38,9 @@ INFERENCE_ONLY = frozenset({
     "denoising_steps", "guidance",
 })  # fmt: skip
 
-FIGURES_OF_A_GPU = frozenset({"peak_unknown", "power_unknown", "gpu_figures_unknown"})
+FIGURES_OF_A_GPU = frozenset(
+    {RejectionCode.PEAK_UNKNOWN, RejectionCode.POWER_UNKNOWN, RejectionCode.GPU_FIGURES_UNKNOWN}
+)
 """Rejections because of a figure that a vendor does not publish."""
 
 MOST_NAMES = 1000

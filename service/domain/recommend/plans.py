@@ -18,6 +18,7 @@ from service.domain.bill.run import ONE_MACHINE, Run
 from service.domain.bill.unit_costs import MILLION
 from service.domain.catalog.catalog import Catalog, premiums_of
 from service.domain.catalog.offer import SPOT
+from service.domain.codes import RejectionCode
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job, tokens_per_sample
 from service.domain.jobs.serving import MOST_INSTANCES, Serving
@@ -464,12 +465,11 @@ def limit_checks(
         return Check(kind.code, "constraint", fails[field], rule, of_plans=True, changes_plans=True)
 
     endless = among(plans.works) & ~ends
+    resuming, without_limits = _Resuming(planner, candidates, endless), DropLimits(dollars, unknown, rejected)
     return [
-        Check("interruptions", "constraint", endless, _Resuming(planner, candidates, endless), of_plans=True),
+        Check(RejectionCode.INTERRUPTIONS, "constraint", endless, resuming, of_plans=True),
         *map(check, plans.kept),
-        Check(
-            "cost_unknown", "data", unknown, DropLimits(dollars, unknown, rejected), of_plans=True, changes_plans=True
-        ),
+        Check(RejectionCode.COST_UNKNOWN, "data", unknown, without_limits, of_plans=True, changes_plans=True),
     ]
 
 

@@ -10,7 +10,7 @@ from service.domain.bill.seller_terms import is_held
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import RESERVED, SPOT
 from service.domain.catalog.reference import Prior
-from service.domain.codes import AdviceCode, NoteCode
+from service.domain.codes import AdviceCode, NoteCode, RejectionCode
 from service.domain.recommend.advice import advise, situation_of
 from service.domain.recommend.answer import (
     Answer,
@@ -119,7 +119,7 @@ def _lacks_prices(question: Question, selection: Selection) -> bool:
         question.constraints.needs_price
         and not selection.admitted.types
         and not question.limits.in_dollars
-        and any(constraint.code == "price_unknown" for constraint in selection.failed)
+        and any(constraint.code == RejectionCode.PRICE_UNKNOWN for constraint in selection.failed)
     )
 
 

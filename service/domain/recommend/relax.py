@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog
+from service.domain.codes import RejectionCode
 from service.domain.recommend.answer import (
     Explained,
     Limits,
@@ -37,7 +38,7 @@ HIDDEN = 1.5
 
 def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Rejection, ...]:
     """Returns the rejections of a selection: those with the most types first, and equal ones by code."""
-    resuming = next((each for each in selection.failed if each.code == "interruptions"), None)
+    resuming = next((each for each in selection.failed if each.code == RejectionCode.INTERRUPTIONS), None)
     now = selection.admitted.types
     rejected = [_rejection(basis, constraint, resuming, now, catalog) for constraint in selection.failed]
     return tuple(sorted(rejected, key=lambda rejection: (-rejection.rejects, rejection.code)))

@@ -21,6 +21,7 @@ from service.domain.catalog.software_support import (
     software_names,
     task_mask,
 )
+from service.domain.codes import RejectionCode
 from service.domain.selection.filters import flag_checks, range_checks, word_check
 from service.domain.selection.offers import AdmittedOffers, OfferConstraints
 from service.domain.selection.relax import BestOption, ChangeOfWork, Check, Relaxation, drop
@@ -125,7 +126,7 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
 
 
 def _task_check(catalog: Catalog, task: str) -> Check:
-    return Check("task", "software", types_where(~catalog.derive(task_mask, task)))
+    return Check(RejectionCode.TASK, "software", types_where(~catalog.derive(task_mask, task)))
 
 
 def types_with_support(catalog: Catalog, support: SupportAsked) -> dict[str, TypeSet]:
@@ -146,7 +147,7 @@ def _precision_check(catalog: Catalog, any_of: tuple[str, ...], support: Support
     usable = {name: types & rated[name] for name, types in runs.items()} if needs_peak else runs
     # Relaxing also helps types that run a named precision, but whose peaks at the named ones are unknown.
     unusable = catalog.all_types & ~union(usable[precision] for precision in any_of)
-    return Check("precision", "hardware", fails, _NearestPrecision(any_of, unusable, usable))
+    return Check(RejectionCode.PRECISION, "hardware", fails, _NearestPrecision(any_of, unusable, usable))
 
 
 class _NearestPrecision(NamedTuple):
@@ -181,7 +182,7 @@ def without_gpu(catalog: Catalog) -> TypeSet:
 def _without_gpu_check(catalog: Catalog, platforms: tuple[str, ...], of_a_job: bool) -> Check:
     fails = catalog.derive(without_gpu)
     rule = None if of_a_job else drop({"workload.software.platforms": [*platforms, CPU]}, fails)
-    return Check("without_gpu", "constraint", fails, rule)
+    return Check(RejectionCode.WITHOUT_GPU, "constraint", fails, rule)
 
 
 def _admits_previews(asked: Constraints) -> bool:
@@ -210,7 +211,7 @@ def _mainstream_check(
         ({"workload.software.platforms": [*platforms, *names]}, fails & union(runs[name] for name in names))
         for names in named
     )
-    return Check("mainstream", "software", fails, BestOption(fails, options))
+    return Check(RejectionCode.MAINSTREAM, "software", fails, BestOption(fails, options))
 
 
 def types_for_code(platform: str, framework: str | None, catalog: Catalog) -> TypeSet:
@@ -233,12 +234,14 @@ def _growth_check(catalog: Catalog) -> Check:
         if type_.gpu_count > 1 and type_.interconnect not in SLOW_LINKS and type_.state_on(catalog.day) == "available"
     }
     fails = catalog.types_that(lambda type_: type_.gpu is None or _product_line(type_) not in linked)
-    return Check("growth", "hardware", fails, drop({"workload.growth": None}, fails))
+    return Check(RejectionCode.GROWTH, "hardware", fails, drop({"workload.growth": None}, fails))
 
 
 def _cluster_check(catalog: Catalog) -> Check:
     fails = types_where(catalog.derive(without_cluster))
-    return Check("no_cluster_there", "availability", fails, drop({"allow_marketplace_clusters": True}, fails))
+    return Check(
+        RejectionCode.NO_CLUSTER_THERE, "availability", fails, drop({"allow_marketplace_clusters": True}, fails)
+    )
 
 
 def _product_line(instance_type: InstanceType) -> tuple[str | None, ...]:
@@ -249,7 +252,7 @@ def _product_line(instance_type: InstanceType) -> tuple[str | None, ...]:
 
 def _framework_check(catalog: Catalog, frameworks: tuple[str, ...]) -> Check:
     fails = types_where(~frameworks_mask(catalog, frameworks))
-    return Check("framework", "software", fails, drop({"framework": []}, fails))
+    return Check(RejectionCode.FRAMEWORK, "software", fails, drop({"framework": []}, fails))
 
 
 def _exclude_check(catalog: Catalog, names: tuple[str, ...]) -> Check:
@@ -264,7 +267,7 @@ def _exclude_check(catalog: Catalog, names: tuple[str, ...]) -> Check:
         (without(name), types & ~union(by for other, by in called.items() if other != name))
         for name, types in called.items()
     )
-    return Check("exclude", "constraint", fails, BestOption(fails, options, otherwise={"exclude": []}))
+    return Check(RejectionCode.EXCLUDE, "constraint", fails, BestOption(fails, options, otherwise={"exclude": []}))
 
 
 def _types_called(name: str, catalog: Catalog) -> TypeSet:
@@ -275,4 +278,4 @@ def _types_called(name: str, catalog: Catalog) -> TypeSet:
 
 def _managed_service_check(catalog: Catalog, service: str) -> Check:
     fails = catalog.types_that(lambda type_: not catalog.reference.rents(service, type_))
-    return Check("managed_service", "constraint", fails)
+    return Check(RejectionCode.MANAGED_SERVICE, "constraint", fails)

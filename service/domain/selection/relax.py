@@ -77,6 +77,7 @@ class Check(NamedTuple):
     """One constraint and the instance types that fail it."""
 
     code: str
+    """A `RejectionCode`, or one of `FILTER_CODES`."""
     ground: Ground
     fails: TypeSet
     rule: "RelaxationRule | AddWord | None" = None

@@ -28,6 +28,7 @@ from service.domain.catalog.software_support import (
     software_of_cpus,
     support_by,
 )
+from service.domain.codes import RejectionCode
 from service.domain.jobs.software_names import has_other_releases, software_name
 from service.domain.selection.constraints import (
     Constraints,
@@ -211,7 +212,7 @@ def partly_run(needs: Requirements, index: int, catalog: Catalog) -> list[tuple[
     """Returns software that runs only in part on an instance type, or is optional and does not run, with notes."""
     partly = [needed for needed in needs.software if _support(needed, index, catalog) == "partly"]
     lacking = [needed for needed in needs.optional if _support(needed, index, catalog) != "yes"]
-    rules = {needed: catalog.derive(rules_by_type, needed.software)[index] for needed in (*partly, *lacking)}
+    rules = {needed: catalog.derive(rules_by_type, needed.software).on(index) for needed in (*partly, *lacking)}
     remarks = [(needed.software, remark_by(rules[needed], needed.versions, needed.cuda)) for needed in rules]
     restricted = restrictions_there(needs, index, catalog)
     return [*remarks, *((each.software, each.note) for each in restricted if each.supported == "partly")]
@@ -219,16 +220,12 @@ def partly_run(needs: Requirements, index: int, catalog: Catalog) -> list[tuple[
 
 def restrictions_there(needs: Requirements, index: int, catalog: Catalog) -> tuple[Restriction, ...]:
     """Returns what restricts the kind of work on an instance type."""
-    return _restrictions(needs, catalog)[index]
-
-
-def _restrictions(needs: Requirements, catalog: Catalog) -> list[tuple[Restriction, ...]]:
     work = needs.runs_the_work
-    return catalog.derive(restrictions_by_type, work.software, work.versions, needs.kind)
+    return catalog.derive(restrictions_by_type, work.software, work.versions, needs.kind).on(index)
 
 
 def _support(needed: Requirement, index: int, catalog: Catalog) -> str | None:
-    return support_by(catalog.derive(rules_by_type, needed.software)[index], needed.versions, needed.cuda)
+    return support_by(catalog.derive(rules_by_type, needed.software).on(index), needed.versions, needed.cuda)
 
 
 def requirement_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
@@ -243,13 +240,20 @@ def requirement_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]
         # Too little memory ends a run, because there is no swap. Unknown memory passes with a warning.
         index = number_index(catalog, "memory_gib")
         fails = index.below(needs.host_memory_gib)
-        yield Check("host_memory_gib", "hardware", fails, MoveLimit("workload.host.memory_gib", "min", fails, index))
+        yield Check(
+            RejectionCode.HOST_MEMORY_GIB, "hardware", fails, MoveLimit("workload.host.memory_gib", "min", fails, index)
+        )
     if needs.precision is not None:
         yield catalog.derive(_precision_check, needs.precision, needs.of_a_job)
 
 
 def _software_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
-    for name, requirement in (("framework", needs.framework), ("engine", needs.engine), ("cuda", needs.cuda)):
+    softwares = (
+        (RejectionCode.SOFTWARE_FRAMEWORK, "framework", needs.framework),
+        (RejectionCode.SOFTWARE_ENGINE, "engine", needs.engine),
+        (RejectionCode.SOFTWARE_CUDA, "cuda", needs.cuda),
+    )
+    for code, name, requirement in softwares:
         if requirement is not None:
             # Software that has no build with the given CUDA fails the check of CUDA, which can be relaxed.
             built = tuple(each for each in (needs.framework, needs.engine) if each) if name == "cuda" else ()
@@ -258,7 +262,7 @@ def _software_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
             is_fixed = needs.of_a_job and name != "cuda"
             change = _without(name, fails, needs, catalog)
             rule = None if is_fixed else WidenVersions(f"workload.software.{name}", requirement, fails, change, built)
-            yield Check(f"software_{name}", "software", fails, rule)
+            yield Check(code, "software", fails, rule)
     if needs.kind != ANY_WORK:
         work = needs.runs_the_work
         yield from catalog.derive(_kind_checks, work.software, work.versions, needs.kind)
@@ -270,12 +274,12 @@ def _software_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
         # What the work itself needs cannot be dropped.
         by_work = catalog.all_types & ~_runs(needed, catalog) if needed else 0
         without = drop(to, admitted & ~by_work) if needs.libraries else None
-        yield Check("software_libraries", "software", fails | by_work, without)
+        yield Check(RejectionCode.SOFTWARE_LIBRARIES, "software", fails | by_work, without)
     if needs.custom_cuda_kernels:
         # Partial support is not enough, because a port to another platform is different code.
         fails = catalog.all_types & ~_runs(Requirement("custom-cuda-kernels"), catalog, ("yes",))
         to = {"workload.software.custom_cuda_kernels": False}
-        yield Check("custom_cuda_kernels", "software", fails, drop(to, fails))
+        yield Check(RejectionCode.CUSTOM_CUDA_KERNELS, "software", fails, drop(to, fails))
 
 
 def _kind_checks(catalog: Catalog, software: str, versions: Versions, kind: WorkKind) -> tuple[Check, ...]:
@@ -283,15 +287,16 @@ def _kind_checks(catalog: Catalog, software: str, versions: Versions, kind: Work
 
     No change of the question helps, except for another model, format or engine, on which the estimate depends.
     """
-    by_type = restrictions_by_type(catalog, software, versions, kind)
+    by_type = catalog.derive(restrictions_by_type, software, versions, kind)
 
     def fails(about: str) -> TypeSet:
-        lacks = [any(each.about == about and each.supported not in RUNS for each in there) for there in by_type]
-        return types_where(np.array(lacks, np.bool_))
+        return types_where(
+            by_type.where(lambda there: any(each.about == about and each.supported not in RUNS for each in there))
+        )
 
     return (
-        Check("software_model", "software", fails("model"), about=(kind.family,) if kind.family else ()),
-        Check("software_format", "software", fails("format"), about=kind.formats),
+        Check(RejectionCode.SOFTWARE_MODEL, "software", fails("model"), about=(kind.family,) if kind.family else ()),
+        Check(RejectionCode.SOFTWARE_FORMAT, "software", fails("format"), about=kind.formats),
     )
 
 
@@ -360,10 +365,10 @@ class WidenVersions(NamedTuple):
             return []
         indices = np.flatnonzero(catalog.mask(types & self.fails)).tolist()
         rules = catalog.derive(rules_by_type, self.requirement.software)
-        ranges = {known_versions(rule.versions) for i in indices for rule in rules[i] if rule.supported in RUNS}
+        ranges = {known_versions(rule.versions) for i in indices for rule in rules.on(i) if rule.supported in RUNS}
         for each in self.built:
             rules = catalog.derive(rules_by_type, each.software)
-            ranges |= {known_versions(rule.cuda) for i in indices for rule in rules[i] if rule.supported in RUNS}
+            ranges |= {known_versions(rule.cuda) for i in indices for rule in rules.on(i) if rule.supported in RUNS}
         ranges = {known for known in ranges if not known.overlaps(self.requirement.versions)}
         # Sorted, because the order of a set differs between processes, and the first of equal options is taken.
         return sorted({self.requirement.versions.extended_to(known) for known in ranges}, key=str)
@@ -387,7 +392,7 @@ def _platforms_check(
     # Platforms that types are made for are suggested first: XLA also compiles for GPUs whose code is mostly for CUDA.
     described = {name: types & types_where(column.among([name])) for name, types in others.items()}
     rule = AddWord("workload.software.platforms", platforms, fails, others, made_for=described)
-    return Check("software_platforms", "software", fails, rule)
+    return Check(RejectionCode.SOFTWARE_PLATFORMS, "software", fails, rule)
 
 
 def _precision_check(catalog: Catalog, required: PrecisionRequirement, fixed: bool) -> Check:
@@ -411,7 +416,7 @@ def _precision_check(catalog: Catalog, required: PrecisionRequirement, fixed: bo
         ({f"workload.numerics.{field}": getattr(numerics, field)}, admitted(numerics))
         for field, numerics in required.numerics.relaxed(required.preferred, catalog)
     )
-    return Check("numerics", "hardware", fails, None if fixed else BestOption(fails, options))
+    return Check(RejectionCode.NUMERICS, "hardware", fails, None if fixed else BestOption(fails, options))
 
 
 def _bits(name: str, catalog: Catalog) -> float:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from service.domain.catalog.catalog import Catalog
+from service.domain.codes import RejectionCode
 from service.domain.selection.constraints import Constraints, type_checks
 from service.domain.selection.offers import (
     PLACES,
@@ -28,17 +29,17 @@ from service.domain.selection.relax import (
 from service.domain.typeset import TypeSet, in_any_and_in_one, union
 
 OFFER_CODES: dict[str, Ground] = {
-    "region": "constraint",
-    "country": "constraint",
-    "continent": "constraint",
-    "region_unknown": "data",
-    "market": "constraint",
-    "spot_price_unknown": "data",
-    "max_price_age_days": "constraint",
-    "price_unknown": "data",
-    "no_offer": "data",
-    "max_usd_per_hour": "constraint",
-    "usd_per_hour_unknown": "data",
+    RejectionCode.REGION: "constraint",
+    RejectionCode.COUNTRY: "constraint",
+    RejectionCode.CONTINENT: "constraint",
+    RejectionCode.REGION_UNKNOWN: "data",
+    RejectionCode.MARKET: "constraint",
+    RejectionCode.SPOT_PRICE_UNKNOWN: "data",
+    RejectionCode.MAX_PRICE_AGE_DAYS: "constraint",
+    RejectionCode.PRICE_UNKNOWN: "data",
+    RejectionCode.NO_OFFER: "data",
+    RejectionCode.MAX_USD_PER_HOUR: "constraint",
+    RejectionCode.USD_PER_HOUR_UNKNOWN: "data",
 }
 """Codes of rejections by constraints on offers, with their grounds."""
 
@@ -102,12 +103,14 @@ def _failed_by_offers(
         fails = (rejected.types & near_misses.nearest & ~cheapest.types) | (helped.types & only_by_offers)
         rule = _offer_rule(code, near_misses, asked, keeping)
         # If a provider sells spot machines, a missing spot price is missing data and not a missed constraint.
-        unknown = catalog.derive(sold_at_spot) if code == "market" and asked.market == ("spot",) else 0
+        unknown = catalog.derive(sold_at_spot) if code == RejectionCode.MARKET and asked.market == ("spot",) else 0
         if unknown & fails:
-            yield FailedConstraint(Check("spot_price_unknown", "data", fails & unknown, rule), helped, kept=kept)
+            yield FailedConstraint(
+                Check(RejectionCode.SPOT_PRICE_UNKNOWN, "data", fails & unknown, rule), helped, kept=kept
+            )
         if fails & ~unknown:
             yield FailedConstraint(Check(code, OFFER_CODES[code], fails & ~unknown, rule), helped, kept=kept)
-    unoffered = Check("no_offer", "data", rejected.types & choice.unoffered)
+    unoffered = Check(RejectionCode.NO_OFFER, "data", rejected.types & choice.unoffered)
     yield FailedConstraint(unoffered, AdmittedOffers(cheapest, 0, limit))
     if limit is not None:
         too_expensive = cheapest.types & ~cheapest.within(limit)
@@ -115,10 +118,12 @@ def _failed_by_offers(
         unpriced = too_expensive & ~cheapest.priced
         helped = AdmittedOffers(cheapest, helped_types & too_expensive, None)
         priced, higher = too_expensive & ~unpriced, RaisePriceLimit(limit, keeping)
-        yield FailedConstraint(Check("max_usd_per_hour", "constraint", priced, higher), helped.only(cheapest.priced))
+        yield FailedConstraint(
+            Check(RejectionCode.MAX_USD_PER_HOUR, "constraint", priced, higher), helped.only(cheapest.priced)
+        )
         # No limit admits an unknown price, so the limit is dropped, which admits every price.
         without = BestOption(unpriced, (({"max_usd_per_hour": None}, too_expensive),))
-        yield FailedConstraint(Check("usd_per_hour_unknown", "data", unpriced, without), helped)
+        yield FailedConstraint(Check(RejectionCode.USD_PER_HOUR_UNKNOWN, "data", unpriced, without), helped)
 
 
 def _kept(offers: CheapestOffers, keeping: KeepingOffers | None, limit: float | None) -> TypeSet | None:
@@ -135,8 +140,8 @@ def sold_at_spot(catalog: Catalog) -> TypeSet:
 def _offer_rule(
     code: str, near_misses: NearMisses, asked: Constraints, keeping: KeepingOffers | None
 ) -> RelaxationRule | None:
-    if code in (*PLACES, "market"):
+    if code in (*PLACES, RejectionCode.MARKET):
         return AddOfferWord(code, getattr(asked, code), near_misses, asked.spot_refused, keeping)
-    if code == "region_unknown":
+    if code == RejectionCode.REGION_UNKNOWN:
         return AllowUnknownRegion(keeping)
-    return RaisePriceAge(near_misses) if code == "max_price_age_days" else None
+    return RaisePriceAge(near_misses) if code == RejectionCode.MAX_PRICE_AGE_DAYS else None

@@ -186,7 +186,8 @@ IN_4_BITS = WorkKind("inference", "llm", ("nvfp4",))
 
 def restricted(known: Catalog, kind: WorkKind, software: str = "vllm", versions: Versions = EVERY) -> dict[str, str]:
     by_type = restrictions_by_type(known, software, versions, kind)
-    return {type_.name: there[0].supported for type_, there in zip(known.instance_types, by_type, strict=True) if there}
+    there = {type_.name: by_type.on(index) for index, type_ in enumerate(known.instance_types)}
+    return {name: restrictions[0].supported for name, restrictions in there.items() if restrictions}
 
 
 def test_rules_about_families_and_formats_restrict_such_work_alone() -> None:
