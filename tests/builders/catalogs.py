@@ -10,7 +10,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.history import CatalogHistory
 from service.domain.catalog.measurement_log import MeasurementLog
-from service.domain.catalog.reference import Provider, PublishedRun, Reference, Region, SoftwareRule
+from service.domain.catalog.reference import Measurement, Provider, PublishedRun, Reference, Region, SoftwareRule
 from tests.builders.gpus import precision
 from tests.builders.offers import Priced, columns
 from tests.builders.sources import DAY, SOURCE, source
@@ -135,3 +135,25 @@ def catalog(
 ) -> Catalog:
     """The catalog of a day."""
     return history(*prices, instance_types=instance_types, version=version, **given).on(day)
+
+
+def measurement(
+    machine: str = "aws/a", samples: float = 100.0, on: date = date(2025, 5, 1), **given: Any
+) -> Measurement:
+    """A measurement of the workload `nightly`."""
+    plain = Measurement(
+        id=f"{machine} {on} {samples}",
+        workload="nightly",
+        framework=None,
+        machine=machine,
+        gpu_count=None,
+        precision=None,
+        batch_size=None,
+        seconds_per_batch=None,
+        samples_per_second=samples,
+        usd_per_hour=None,
+        measured_on=on,
+        source=SOURCE,
+        note=None,
+    )
+    return replace(plain, **given)

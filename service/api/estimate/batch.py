@@ -14,8 +14,8 @@ from service.api.http.batch import BatchRoute, Budget, RefusedItem, answered, in
 from service.api.http.current import Pinned, catalog_on
 from service.api.http.examples import ESTIMATE_BATCH
 from service.api.http.fields import BUILT_AT_FIRST_USE, BodyModel, RequestModel
-from service.domain.bill.estimate import estimate
 from service.domain.errors import QuestionError
+from service.domain.estimate.estimate import estimate
 
 router = APIRouter(tags=["decision"], route_class=BatchRoute)
 

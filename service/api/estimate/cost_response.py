@@ -20,11 +20,11 @@ from service.api.http.fields import Described
 from service.api.http.figures import rounded
 from service.domain.bill.bill import Part, PartName
 from service.domain.bill.commitments import CommittedCost
-from service.domain.bill.estimate import Elsewhere, EstimateAnswer
 from service.domain.bill.market_bills import MarketBill
 from service.domain.bill.verdict import Verdict
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.tariffs import BillingRule
+from service.domain.estimate.estimate import Elsewhere, EstimateAnswer
 from service.domain.money import USD, ExchangeRate, number
 
 OWN_PRICE_SOURCE = "the request"

@@ -23,6 +23,7 @@ from service.api.estimate.sentences import (
     OWN_MACHINE,
     fit_change_text,
     no_offer,
+    rate_text,
     warning_text,
 )
 from service.api.estimate.serving import ServedResponse, served_response
@@ -35,12 +36,12 @@ from service.api.http.figures import rounded
 from service.api.http.query import refuse_query
 from service.api.workload.checkpoints import assumed_of, unused_of
 from service.db.live_catalog import PinnedCatalog
-from service.domain.bill.estimate import EstimateAnswer, estimate
 from service.domain.bill.market_bills import WITHOUT_DATA
 from service.domain.bill.verdict import Outcome
-from service.domain.bill.work import MeasuredRate
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU
+from service.domain.estimate.estimate import EstimateAnswer, estimate
+from service.domain.estimate.work import MeasuredRate
 from service.domain.evidence.named import NamedWork
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.layouts.would_fit import FitChange
@@ -239,7 +240,7 @@ def _notes(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog) -> l
     machine = answer.question.instance_type
     notes = [OWN_MACHINE] if machine is None else []
     notes += [no_offer(machine.id, catalog.day)] if machine is not None and not answer.bills else []
-    notes += [] if answer.measured is None else [answer.measured.text]
+    notes += [] if answer.measured is None else [rate_text(answer.measured)]
     checkpoint = body.checkpoint_of(body.workload)
     assumed = assumed_of(checkpoint, body.workload)
     notes += [NO_WORK_IN_HOURS] if _lacks_work_of_hours(body, answer.job) else []

@@ -25,15 +25,15 @@ from service.api.workload.job import job_of, named_work_of
 from service.api.workload.layout import FixedLayoutRequest
 from service.api.workload.requirements import needed_by_code, platforms_of, software_of
 from service.api.workload.workload import WorkloadRequest
-from service.domain.bill.estimate import EstimateQuestion, JobQuestion
 from service.domain.bill.payment_options import regions_with
-from service.domain.bill.work import MeasuredRate
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import either, is_gpu, resolve_gpus, resolve_instance
 from service.domain.catalog.offer import Market
 from service.domain.catalog.regions import resolve_zones, zones_with_prices
 from service.domain.errors import QuestionError
+from service.domain.estimate.estimate import EstimateQuestion, JobQuestion
+from service.domain.estimate.work import MeasuredRate
 from service.domain.evidence.named import NamedWork
 from service.domain.layouts.fleet_columns import has_processor, unknown_figures
 from service.domain.physics.cluster import Cluster, cluster_of, cluster_of_instance

@@ -10,7 +10,7 @@ from pydantic import Field
 from service.api.http.fields import Described
 from service.api.http.figures import rounded
 from service.domain.band import Band
-from service.domain.evidence.named import NamedRate, Place
+from service.domain.evidence.named import NamedRate
 from service.domain.evidence.published import Evidence, Nearness
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import Exact, Micros, number
@@ -272,12 +272,12 @@ def evidence_of(rate: NamedRate | None, runs: Iterable[Evidence]) -> list[Eviden
 
 def _own_run(rate: NamedRate) -> EvidenceResponse:
     measurement = rate.evidence
-    place, per_second = Place(measurement.machine, measurement.nodes), measurement.samples_per_second
+    per_second = measurement.samples_per_second
     return EvidenceResponse(
         kind="measurement",
         id=measurement.id,
         date=measurement.measured_on.isoformat(),
         source=measurement.source,
         nearness="same machine" if rate.basis == "measured" else "another machine",
-        measured=f"{measurement.workload} on {place}: {per_second:,g} samples/s",
+        measured=f"{measurement.workload} on {rate.place}: {per_second:,g} samples/s",
     )

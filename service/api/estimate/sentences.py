@@ -15,6 +15,7 @@ from service.domain.bill.verdict import Outcome, Verdict
 from service.domain.catalog.names import either, with_near
 from service.domain.catalog.reference import Fee
 from service.domain.codes import WarningCode
+from service.domain.evidence.named import NamedRate
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import FasterLayout
 from service.domain.layouts.would_fit import FitChange
@@ -512,6 +513,22 @@ def _compared(change_percent: float | None) -> str:
     if not change_percent:
         return "exactly"
     return f"{readable(abs(change_percent), 3)} % {'above' if change_percent > 0 else 'below'}"
+
+
+def rate_text(rate: NamedRate) -> str:
+    """Returns a sentence on where the rate of a named workload is from."""
+    measured, age = rate.evidence, f", {rate.days_old} days ago" if rate.is_stale else ""
+    when = f"measured on {measured.measured_on}{age}"
+    if rate.basis == "measured":
+        on = f"Measured on {rate.place} on {measured.measured_on}{age}"
+        return f"{on}: {rate.samples_per_second.likely:.4g} samples per second."
+    if rate.figure is not None:
+        figure = rate.figure.replace("_", " ")
+        return f"Scaled by {figure} ({rate.factor:.3g} times) from {rate.place.machine}, {when}."
+    return (
+        f"The estimate is scaled by {rate.factor:.3g}, the measured over the estimated rate of {rate.place} with the "
+        f"same GPU, {when}."
+    )
 
 
 def readable(value: float, digits: int) -> str:

@@ -19,9 +19,9 @@ from service.api.http.current import catalog_on
 from service.api.http.fields import BUILT_AT_FIRST_USE, AtLeastOne, BodyModel, Described, Name, Named, list_as_tuple
 from service.api.http.problems import ProblemDocument, document_of, invalid_item
 from service.db.live_catalog import PinnedCatalog
-from service.domain.bill.estimate import EstimateQuestion
-from service.domain.bill.what_if import Combination, what_if
 from service.domain.errors import QuestionError
+from service.domain.estimate.estimate import EstimateQuestion
+from service.domain.estimate.what_if import Combination, what_if
 
 ASKED: TypeAdapter[EstimateRequest] = TypeAdapter(EstimateRequest)
 

@@ -6,7 +6,7 @@ from math import ceil
 from typing import Any
 
 from service.api.estimate.sentences import WARNINGS as WARNINGS_OF_ESTIMATES
-from service.api.estimate.sentences import Sentence, lengths_assumed, plural, readable, text_of
+from service.api.estimate.sentences import Sentence, lengths_assumed, plural, rate_text, readable, text_of
 from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.advice_texts import ADVICE
 from service.api.recommend.codes import REJECTIONS
@@ -148,8 +148,8 @@ REASONS: Mapping[ReasonCode, Sentence] = {
         f"Needs {needed_bytes / GIB:.1f} of the {usable_bytes / GIB:.1f} GiB that "
         f"{'each GPU' if on_gpus else 'the machine'} can use."
     ),
-    ReasonCode.MEASURED: "{rate.text}",
-    ReasonCode.SCALED: "{rate.text}",
+    ReasonCode.MEASURED: rate_text,
+    ReasonCode.SCALED: rate_text,
     ReasonCode.WITHIN_LIMITS: _within_limits,
     ReasonCode.WITHIN_BUDGET: "A month of the load costs ${usd_a_month:,.2f} of ${budget_usd:,.2f}.",
     ReasonCode.SPOT_IN_EXPECTATION: _spot_in_expectation,

@@ -13,7 +13,6 @@ from service.api.workload.workload import (
     AmountRequest,
     WorkloadRequest,
 )
-from service.domain.bill.hours_on import amount_of_hours
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import (
     either,
@@ -31,6 +30,7 @@ from service.domain.catalog.precision import (
 )
 from service.domain.catalog.software_support import classical_libraries, software_names
 from service.domain.errors import QuestionError
+from service.domain.estimate.hours_on import amount_of_hours
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.checks import check_job
 from service.domain.jobs.config import LOSSES_ON_PAIRS, LOSSES_ON_SCORES, PREFERENCE_LOSSES

@@ -58,9 +58,22 @@ class NamedRate:
     samples_per_second: Band
     evidence: Measurement
     """The newest measurement that was used."""
-    stale: bool
-    text: str
-    """A sentence on where the rate is from."""
+    days_old: int
+    """Days from that measurement to the day of the catalog."""
+    factor: float = 1.0
+    """Multiplies the measured rate, or the estimate of a job."""
+    figure: Figure | None = None
+    """The figure whose ratio between the machines is the factor; None for a measured over an estimated rate."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether no measurement is recent."""
+        return self.days_old > STALE_AFTER_DAYS
+
+    @property
+    def place(self) -> "Place":
+        """Where the measurement was made."""
+        return Place(self.evidence.machine, self.evidence.nodes)
 
 
 class Place(NamedTuple):
@@ -116,10 +129,9 @@ class NamedMeasurements:
             return None
         newest, fresh = runs[0], [run for run in runs if not self._is_stale(run)]
         rates, rate = [run.samples_per_second for run in fresh or runs[:1]], newest.samples_per_second
-        text = f"Measured on {place} on {newest.measured_on}{self._age(newest)}: {rate:.4g} samples per second."
         # A single measurement has a band too, because repeated runs differ.
         band = Band(min(*rates, rate / REPEATED_WITHIN), rate, max(*rates, rate * REPEATED_WITHIN))
-        return NamedRate("measured", band, newest, not fresh, text)
+        return NamedRate("measured", band, newest, self._days_since(newest))
 
     def measured_or_scaled(self, instance_type: InstanceType, precision: str | None) -> NamedRate | None:
         """Returns the rate measured on a machine, else that of the most similar one, scaled; None without a run."""
@@ -179,27 +191,17 @@ class NamedMeasurements:
     def _scaled(self, run: Measurement, ratio: float, figure: Figure) -> NamedRate:
         likely = run.samples_per_second * ratio
         low, high = SCALED_BANDS[figure]
-        text = (
-            f"Scaled by {figure.replace('_', ' ')} ({ratio:.3g} times) from {run.machine}, "
-            f"measured on {run.measured_on}{self._age(run)}."
-        )
-        return NamedRate("scaled", Band(likely * low, likely, likely * high), run, self._is_stale(run), text)
+        band = Band(likely * low, likely, likely * high)
+        return NamedRate("scaled", band, run, self._days_since(run), ratio, figure)
 
     def _corrected(self, run: Measurement, here: Band, there: Band) -> NamedRate:
         times = run.samples_per_second / there.likely
-        text = (
-            f"The estimate is scaled by {times:.3g}, the measured over the estimated rate "
-            f"of {Place(run.machine, run.nodes)} with the same GPU, measured on {run.measured_on}{self._age(run)}."
-        )
         bands = here, Band(ON_SAME_GPU_BAND[0], 1.0, ON_SAME_GPU_BAND[1]).times(here.likely)
         narrower = min(bands, key=lambda band: band.high / band.low)
-        return NamedRate("scaled", narrower.times(times), run, self._is_stale(run), text)
+        return NamedRate("scaled", narrower.times(times), run, self._days_since(run), times)
 
     def _is_stale(self, run: Measurement) -> bool:
         return self._days_since(run) > STALE_AFTER_DAYS
-
-    def _age(self, run: Measurement) -> str:
-        return f", {self._days_since(run)} days ago" if self._is_stale(run) else ""
 
     def _days_since(self, run: Measurement) -> int:
         return (self.day - run.measured_on).days

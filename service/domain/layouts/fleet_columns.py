@@ -341,11 +341,11 @@ def _estimate(calibration: Calibration, job: Job, part: _Part) -> tuple[Estimate
 def _most_samples_fed(calibration: Calibration, loading: SampleLoading, table: ClusterTable) -> Floats:
     """Returns low, likely and high samples per second that the hosts of each cluster bring; infinite if unknown."""
     most = np.full((len(table), 3), np.inf)
-    if loading.may_limit:
-        for row, cluster in enumerate(table.clusters):
-            bands = (calibration.bands.of_feed(part, rate) for part, rate in feed_of(cluster, loading).items())
-            ends = [(band.low, band.likely, band.high) for band in bands]
-            most[row] = np.min([*ends, most[row]], axis=0)
+    feeds = [feed_of(cluster, loading) for cluster in table.clusters] if loading.may_limit else []
+    for part in sorted({part for feed in feeds for part in feed}):
+        rates = np.array([feed.get(part, np.inf) for feed in feeds])
+        one = calibration.bands.of_feed(part, 1.0)
+        most = np.minimum(most, rates[:, None] * (one.low, one.likely, one.high))
     return most
 
 

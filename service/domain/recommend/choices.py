@@ -9,11 +9,11 @@ from service.domain.bill.interruption import Checkpoints, Expectation
 from service.domain.bill.market_bills import MarketBill, price_everywhere
 from service.domain.bill.payment_options import PaymentOption
 from service.domain.bill.run import Run, RunAmount
-from service.domain.bill.work import Physics, priced_run
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.software_support import code_change
 from service.domain.codes import ReasonCode
+from service.domain.estimate.work import Physics, priced_run
 from service.domain.evidence.named import NamedWork
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.job import Job

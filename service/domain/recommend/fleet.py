@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask
 from service.domain.band import Band
-from service.domain.bill.estimate import modelled_rate, modelled_rate_in
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement
 from service.domain.codes import RejectionCode
+from service.domain.estimate.estimate import modelled_rate, modelled_rate_in
 from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork, Place
 from service.domain.jobs.job import JOB_PRECISIONS, Job, input_length, prompt_change, with_prompt
 from service.domain.layouts.fleet_columns import (

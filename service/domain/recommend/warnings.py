@@ -98,7 +98,7 @@ def measurement_warnings(measured: NamedRate, framework: str | None, catalog: Ca
     """Yields why a measurement may no longer hold: its age, or other software than the workload's."""
     # A measurement is never adjusted to another release of its software, so the answer has to say that it differs.
     measurement = measured.evidence
-    if measured.stale:
+    if measured.is_stale:
         yield statement(WarningCode.MEASUREMENT_OLD, measured_on=measurement.measured_on, machine=measurement.machine)
     software = measurement.software or measurement.framework
     if software and framework and not _may_be_the_same(software, framework, catalog):

@@ -1,16 +1,19 @@
 """The sentence of a verdict says how far a cost is from its limits, and that of memory how likely it suffices."""
 
+from datetime import date
 from statistics import NormalDist
 
-from service.api.estimate.sentences import fit_change_text, readable, verdict_text, warning_text
+from service.api.estimate.sentences import fit_change_text, rate_text, readable, verdict_text, warning_text
 from service.domain.band import Band
 from service.domain.bill.verdict import Gate, verdict
 from service.domain.codes import WarningCode
+from service.domain.evidence.named import NamedRate
 from service.domain.layouts.would_fit import FitChange
 from service.domain.physics.estimate import MemoryNeed
 from service.domain.statement import statement
 from service.domain.units import GIB
 from tests.builders.bills import usd
+from tests.builders.catalogs import measurement
 
 
 def test_the_sentence_says_how_far_and_how_far_is_allowed() -> None:
@@ -72,3 +75,21 @@ def test_a_probability_just_below_the_one_asked_for_is_not_shown_as_that_one() -
     memory = MemoryNeed(band.likely, usable, {"weights": band.likely}, band, band.likely, confidence=0.9)
     text = warning_text(statement(WarningCode.GPU_MEMORY, memory=memory, of_cpus=False, faster=None))
     assert text.startswith("The job fits with a probability of 89.9% and not of 90% as asked: in eight of ten runs")
+
+
+def test_a_measured_or_scaled_rate_says_where_it_is_from() -> None:
+    run, band = measurement("aws/b", on=date(2024, 4, 27)), Band(90.0, 100.0, 110.0)
+    assert [
+        rate_text(NamedRate("measured", band, run, 31)),
+        rate_text(NamedRate("measured", band, run, 400)),
+        rate_text(NamedRate("scaled", band, run, 31, 10 / 9, "memory_bandwidth")),
+        rate_text(NamedRate("scaled", band, run, 400, 1.25)),
+    ] == [
+        "Measured on aws/b on 2024-04-27: 100 samples per second.",
+        "Measured on aws/b on 2024-04-27, 400 days ago: 100 samples per second.",
+        "Scaled by memory bandwidth (1.11 times) from aws/b, measured on 2024-04-27.",
+        (
+            "The estimate is scaled by 1.25, the measured over the estimated rate of aws/b with the same GPU, measured "
+            "on 2024-04-27, 400 days ago."
+        ),
+    ]

@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.bill.what_if import on_front
+from service.domain.estimate.what_if import on_front
 from tests.api.answers import post_estimate
 from tests.builders.request_bodies import SERVING, TRAINING, Body, changed
 

@@ -347,8 +347,9 @@ def test_fewer_requests_admit_the_machines_that_hold_them_on_the_most_nodes(clie
 
 def with_longer_prompt(prompt: Any) -> Any:
     """A prompt that is longer by as much as the search leaves open."""
+    # The percentile is in proportion to the mean, so the search leaves more of it open.
     if isinstance(prompt, dict):
-        return {name: tokens + 120 for name, tokens in prompt.items()}
+        return {name: tokens * (1 + 120 / prompt["mean"]) for name, tokens in prompt.items()}
     return prompt + 120
 
 

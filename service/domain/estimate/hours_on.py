@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from service.domain.bill.estimate import modelled_rate
 from service.domain.catalog.catalog import Catalog
 from service.domain.errors import QuestionError
+from service.domain.estimate.estimate import modelled_rate
 from service.domain.evidence.named import NamedMeasurements, NamedWork
 from service.domain.jobs.job import Amount, Job
 from service.domain.layouts.fleet_columns import is_rated

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from service.domain.band import Band
-from service.domain.bill.estimate import EstimateAnswer, EstimateQuestion, estimate, physics_of
 from service.domain.bill.market_bills import MarketBill, representative
-from service.domain.bill.work import Physics
 from service.domain.catalog.catalog import Catalog
 from service.domain.errors import QuestionError
+from service.domain.estimate.estimate import EstimateAnswer, EstimateQuestion, estimate, physics_of
+from service.domain.estimate.work import Physics
 from service.domain.pareto import pareto
 
 

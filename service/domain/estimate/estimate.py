@@ -17,7 +17,6 @@ from service.domain.bill.payment_options import GpuHour, cheapest_gpu_hours, pay
 from service.domain.bill.run import Run
 from service.domain.bill.seller_terms import is_held
 from service.domain.bill.verdict import Gate, Verdict
-from service.domain.bill.work import MeasuredRate, Physics, priced_run
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import ENDED, InstanceType
 from service.domain.catalog.offer import Market
@@ -34,6 +33,7 @@ from service.domain.catalog.software_support import (
 )
 from service.domain.codes import WarningCode
 from service.domain.errors import QuestionError
+from service.domain.estimate.work import MeasuredRate, Physics, priced_run
 from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork, Place
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.evidence.step_size import step_warnings
