@@ -82,6 +82,7 @@ class WarningCode(MeaningfulCode):
         auto(),
         "The machines are those of a marketplace, each of another owner, and no network joins them.",
     )
+    TRAINING_SHARED = auto(), "Independent instances share one run of training, which the caller has to divide."
     VCPUS_UNKNOWN = auto(), "The number of vCPUs is unknown, so that the CPUs may prepare samples too slowly."
     SINGLE_THREADED = auto(), "Code with one thread uses one of the many slow cores of a server."
     SLOW_READS = auto(), "The network delivers samples more slowly than the GPUs can process them."

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, inf
 
 from service.domain.band import Band
 from service.domain.bill.interruption import Checkpoints, expect_by_prior, saving_band
@@ -154,7 +154,8 @@ def plan_on_offer(
         price = None if usd is None else usd * nodes * count
         rate, hours = estimate.likely * count, estimate.hours
         return PlainPlan(nodes, count, rate, hours, hours, price, price, price, hours)
-    share = estimate.hours / instances
+    whole_runs = job.task == "training" and job.runs > 1
+    share = estimate.hours * ceil(job.runs / instances) / job.runs if whole_runs else estimate.hours / instances
     undisturbed = Band(share * estimate.likely / estimate.high, share, share * estimate.likely / estimate.low)
     saving = saving_band(undisturbed, checkpoints)
     paid = elapsed = Band(*(getattr(undisturbed, end) + getattr(saving, end) for end in ("low", "likely", "high")))

@@ -12,7 +12,7 @@ from service.api.http.etag import json_answer
 from service.api.http.fields import MAX_VALUES, DayRequest, Name, Names, ResponseModel, SplitAtCommas
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve, resolve_instances
-from service.domain.recommend.compare import Comparison, compare
+from service.domain.estimate.compare import Comparison, compare
 
 router = APIRouter(tags=["catalog"])
 

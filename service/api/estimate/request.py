@@ -28,7 +28,7 @@ from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.payment_options import regions_with
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.names import either, is_gpu, resolve_gpus, resolve_instance
+from service.domain.catalog.names import resolve_gpus, resolve_machine
 from service.domain.catalog.offer import Market
 from service.domain.catalog.regions import resolve_zones, zones_with_prices
 from service.domain.errors import QuestionError
@@ -170,17 +170,12 @@ def _zone(body: EstimateRequest, catalog: Catalog) -> str | None:
     return zone
 
 
+DESCRIBE = "Describe a machine with it, as an object with its gpu and gpu_count."
+
+
 def _instance_type(name: str, catalog: Catalog) -> InstanceType:
     """Returns the instance type. Raises `QuestionError` for the name of a GPU, which may also be a seller's machine."""
-    if is_gpu(name, catalog):
-        ids = tuple(type_.id for type_ in catalog.instance_types if type_.name.lower() == name.lower())
-        sellers = f" Or name the machine of a seller: {either(ids)}." if ids else ""
-        raise QuestionError(
-            f"'{name}' is a GPU: describe a machine with it, as an object with its gpu and gpu_count.{sellers}",
-            field="machine",
-            near=ids[:3],
-        )
-    return catalog.instance_types[catalog.index_of[resolve_instance(name, catalog, "machine")]]
+    return catalog.instance_types[catalog.index_of[resolve_machine(name, catalog, "machine", DESCRIBE)]]
 
 
 def cluster_in(body: EstimateRequest, instance_type: InstanceType | None, catalog: Catalog) -> Cluster | None:

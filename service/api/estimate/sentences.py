@@ -180,10 +180,11 @@ def _rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
-def _network_unknown(*, gbps: float, disaggregated: bool, linked: int | None) -> str:
-    crosses = "the cache of each prompt" if disaggregated else "only data parallelism"
+def _network_unknown(*, gbps: float, disaggregated: bool, linked: int | None, crossing: tuple[str, ...]) -> str:
+    parallelism = f"{' and '.join(crossing) or 'data'} parallelism {'cross' if len(crossing) > 1 else 'crosses'}"
+    crosses = "the cache of each prompt crosses" if disaggregated else parallelism
     between, of = ("the machines", "") if linked is None else (f"groups of {linked:,} linked GPUs", " of each machine")
-    return f"The network between {between} is not stated: {gbps:g} Gbps{of} are assumed, and {crosses} crosses it."
+    return f"The network between {between} is not stated: {gbps:g} Gbps{of} are assumed, and {crosses} it."
 
 
 def _beyond_context(*, model: str, most: int, tokens: float, trains: bool) -> str:
@@ -246,6 +247,10 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.DRAFTS_DO_NOT_PAY: _drafts_do_not_pay,
     WarningCode.NO_CLUSTER_THERE: (
         "The machines are those of a marketplace, each of another owner: no network joins the {nodes} nodes."
+    ),
+    WarningCode.TRAINING_SHARED: (
+        "{instances} independent instances share one run of training, which you have to divide: machines that train "
+        "one model together are nodes of one job."
     ),
     WarningCode.VCPUS_UNKNOWN: (
         "The number of vCPUs is unknown: the CPUs may prepare fewer samples than the GPUs take."

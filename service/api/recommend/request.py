@@ -34,13 +34,14 @@ from service.domain.catalog.names import (
     provider_names,
     resolve_instance,
     resolve_instances,
+    resolve_machine,
     unknown,
 )
 from service.domain.catalog.precision import USUAL_PRECISIONS
 from service.domain.catalog.software_support import WorkKind, usual_library
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job, tokens_per_sample
-from service.domain.jobs.kind_of_work import kind_of
+from service.domain.jobs.kind_of_work import kind_of, library_in
 from service.domain.jobs.serving import MOST_INSTANCES
 from service.domain.recommend.answer import Limits, Question, WorkContext
 from service.domain.recommend.objective import CRITERIA, OBJECTIVES, Criterion, Objective
@@ -240,7 +241,8 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     names_hardware = not HARDWARE_NAMES.isdisjoint(given)
     platform = None if names_hardware else platform_named_by(work, catalog, has_job=job is not None)
     formats, family = ((), None) if job is None else (job.weight_formats, job.model.family)
-    library = usual_library(work.task, work.method, formats, family)
+    usual = usual_library(work.task, work.method, formats, family, None if job is None else job.optimizer)
+    library = library_in(work.software.framework, usual, work.task)
     kind = kind_of(job)
     constraints = _constraints(
         request, given, objective, precisions.preferred, run, catalog,
@@ -266,7 +268,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         fault_tolerant=bool(work.fault_tolerant),
         refused_precisions=refused_precisions(work, catalog),
         asked_precision=precisions.asked,
-        current_instance=None if current is None else resolve_instance(current, catalog, "current_instance"),
+        current_instance=None if current is None else resolve_machine(current, catalog, "current_instance"),
         providers=constraints.words.get("provider", ()),
         part_of_gpu=constraints.part_of_gpu,
         commitments_held=run.commitments_held,

@@ -454,7 +454,8 @@ def _rejection(rejection: Rejection) -> RejectionResponse:
 
 
 def _relaxation(relaxation: RelaxationOutcome) -> RelaxationResponse:
-    best = RelaxationBestResponse(
-        relaxation.instance_type.id, relaxation.region, relaxation.market, relaxation.usd_per_hour
-    )
+    usd = (
+        None if relaxation.usd_per_hour is None else round(relaxation.usd_per_hour, 6)
+    )  # prices are exact to millionths
+    best = RelaxationBestResponse(relaxation.instance_type.id, relaxation.region, relaxation.market, usd)
     return RelaxationResponse(relaxation.to, relaxation.admits, relaxation.drops, best)

@@ -106,10 +106,18 @@ def service_known(catalog: Catalog, name: str, task: str | None) -> str:
     """Returns the managed service with a name. Raises `QuestionError` if it is unknown or runs no such task."""
     managed = {service.id for service in catalog.reference.services if service.kind in MARKETS_OF_SERVICES}
     known = managed | {fee.service for fee in catalog.reference.fees}
-    (service,) = resolve("managed service", [name], known, "managed_service")
+    short = "".join(filter(str.isalnum, name)).lower()
+    meant = tuple(service for service in sorted(known) if _short_name(service) == short)
+    (service,) = resolve("managed service", [name], known, "managed_service", meant_by=lambda _: meant)
     if service in managed and task == "inference":
         raise QuestionError(f"{service} runs training jobs, and no inference.", field="managed_service")
     return service
+
+
+def _short_name(service: str) -> str:
+    """Returns the first word of a service and the initials of the others: `azureml` for `azure-machine-learning`."""
+    first, *others = service.split("-")
+    return first + "".join(word[0] for word in others)
 
 
 def markets_of_service(catalog: Catalog, service: str | None) -> tuple[str, ...]:

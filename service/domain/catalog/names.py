@@ -198,6 +198,10 @@ def resolve_gpus(names: Iterable[str], catalog: Catalog, field: str = "gpu", hin
     return tuple(dict.fromkeys(resolved))
 
 
+NUMBER_OF_GPUS = re.compile(r"\d+\s*x?\s*(?P<gpu>[a-z].*)", re.IGNORECASE)
+"""A number of GPUs and their name, such as `8xH100`."""
+
+
 def is_gpu(name: str, catalog: Catalog) -> bool:
     """Returns whether a text names a GPU, in any spelling."""
     return bool(_gpus_called(name, catalog))
@@ -212,6 +216,18 @@ def _gpus_called(name: str, catalog: Catalog) -> tuple[str, ...]:
     named, gigabytes = spellings.get(fold_gpu(name[: memory.start()]), ()), int(memory[1])
     sizes = ((id_, catalog.reference.gpus[id_].memory_gb) for id_ in named)
     return tuple(id_ for id_, size in sizes if size and abs(size - gigabytes) <= MEMORY_ROUNDING * gigabytes)
+
+
+def resolve_machine(name: str, catalog: Catalog, field: str, advice: str = "") -> str:
+    """Returns `provider/name`. Raises `UnknownName` as `resolve_instance` does, and for the name of a GPU, also with a
+    number of them, although one seller may have a machine of that name; advice on GPUs follows.
+    """
+    several = None if name.lower() in catalog.derive(_instance_names) else NUMBER_OF_GPUS.fullmatch(name)
+    if not is_gpu(several["gpu"] if several else name, catalog):
+        return resolve_instance(name, catalog, field)
+    ids = tuple(type_.id for type_ in catalog.instance_types if type_.name.lower() == name.lower())
+    sellers = f"{'Or name' if advice else 'Name'} the machine of a seller{f': {either(ids)}' if ids else ''}."
+    raise UnknownName(" ".join(filter(None, (f"'{name}' is a GPU.", advice, sellers))), field=field, near=ids[:3])
 
 
 def resolve_instances(names: Iterable[str], catalog: Catalog, field: str = "instance") -> tuple[str, ...]:
@@ -233,6 +249,8 @@ def resolve_instance(name: str, catalog: Catalog, field: str) -> str:
     near = _machines_with(name, catalog) or near_names(
         name, [spelling for spelling in spellings if ("/" in spelling) == ("/" in name)]
     )
+    # A machine with the name of its GPU is named with its seller, because the name alone means the GPU.
+    near = tuple(spellings[each.lower()][0] if is_gpu(each, catalog) else each for each in near)
     # An instance type may be newer than the day of the catalog.
     sentence = f"The catalog of {catalog.day} has no instance type '{name}'."
     raise UnknownName(with_near(sentence, near), field=field, near=near)

@@ -7,6 +7,7 @@ weights restrict what the rules about all work say.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -42,9 +43,22 @@ CUDA = "cuda"
 LIBRARY_OF_METHOD: Mapping[str, str] = {"qlora": "bitsandbytes"}
 """Method of training → the library whose kernels it needs in the mainstream framework."""
 
+LIBRARY_OF_OPTIMIZER: Mapping[str, str] = dict.fromkeys(
+    (
+        "adamw_8bit", "adam_8bit", "ademamix_8bit", "lion_8bit", "paged_adamw", "paged_adamw_8bit", "paged_lion",
+        "paged_lion_8bit",
+    ),
+    "bitsandbytes",
+)  # fmt: skip
+"""Optimizer → the library whose kernels it needs in the mainstream framework."""
+
 LIBRARY_OF_FORMAT: Mapping[str, str] = dict.fromkeys(("nf4", "nf4-dq"), "bitsandbytes")
 """Format of the weights of inference → the library that has kernels for it."""
 
+LIBRARIES_OF_KERNELS = frozenset(
+    chain(LIBRARY_OF_METHOD.values(), LIBRARY_OF_OPTIMIZER.values(), LIBRARY_OF_FORMAT.values())
+)
+"""Libraries without which work in the mainstream framework does not run, whatever machine its code is written for."""
 
 FEATURE_OF_FAMILY: Mapping[str, str] = {"detection": "dynamic-shapes"}
 """Family of models → the feature that its training needs in the mainstream framework. The sizes of images, the regions
@@ -75,14 +89,17 @@ class Restriction(NamedTuple):
     note: str | None
 
 
-def usual_library(task: str, method: str | None, formats: Iterable[str], family: str | None = None) -> str | None:
+def usual_library(
+    task: str, method: str | None, formats: Iterable[str], family: str | None = None, optimizer: str | None = None
+) -> str | None:
     """Returns the library or feature that work needs in the mainstream framework; None if it needs none.
 
-    That is the library of a method of training, or of all formats in which inference may store the weights, and the
-    feature that training of a family of models needs.
+    That is the library of a method of training or of its optimizer, or of all formats in which inference may store the
+    weights, and the feature that training of a family of models needs.
     """
     if task == "training":
-        return LIBRARY_OF_METHOD.get(method or "") or FEATURE_OF_FAMILY.get(family or "")
+        of_kernels = LIBRARY_OF_METHOD.get(method or "") or LIBRARY_OF_OPTIMIZER.get(optimizer or "")
+        return of_kernels or FEATURE_OF_FAMILY.get(family or "")
     if task != "inference":
         return None
     libraries = {LIBRARY_OF_FORMAT.get(each) for each in formats}

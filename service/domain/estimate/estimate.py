@@ -21,6 +21,7 @@ from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import ENDED, InstanceType
 from service.domain.catalog.offer import Market
 from service.domain.catalog.software_support import (
+    LIBRARIES_OF_KERNELS,
     MAINSTREAM,
     RUNS,
     code_change,
@@ -33,13 +34,13 @@ from service.domain.catalog.software_support import (
 )
 from service.domain.codes import WarningCode
 from service.domain.errors import QuestionError
-from service.domain.estimate.work import MeasuredRate, Physics, priced_run
+from service.domain.estimate.work import MeasuredRate, Physics, priced_run, sharing_warnings
 from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork, Place
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.evidence.step_size import step_warnings
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.job import Job, assumed_lengths
-from service.domain.jobs.kind_of_work import kind_of, restriction_warnings
+from service.domain.jobs.kind_of_work import kind_of, library_in, restriction_warnings
 from service.domain.layouts.host_warnings import requested_host_warnings
 from service.domain.layouts.job_estimate import Choose, JobEstimate, at_rate, estimate_job
 from service.domain.layouts.warnings import estimate_warnings
@@ -265,6 +266,8 @@ def _code_change(question: EstimateQuestion, catalog: Catalog) -> str | None:
     if not isinstance(question.work, JobQuestion):
         return None
     software = question.software[-1][0] if question.software else None
+    if software is None and question.work.job.unrecognised_software:  # what its code is written in is unknown
+        return None
     return code_change(software, question.platforms, question.work.cluster.gpu, catalog)
 
 
@@ -278,12 +281,12 @@ def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> _Warning
         yield statement(WarningCode.TASK_UNSUPPORTED, task=task, instance=machine.id)
         return
     gpu = question.cluster.gpu
-    usual, needed = _usual_library(question.work), (*question.software, *question.libraries)
+    usual, needed = _usual_library(question), (*question.software, *question.libraries)
     takes_usual = usual is not None and all(software != usual for software, *_ in needed)
     for software, versions, cuda in (*needed, *([(usual, EVERY, EVERY)] if usual and takes_usual else [])):
         rules = catalog.derive(rules_on_gpu, software, gpu.id)
         level = support_by(rules, versions, cuda)
-        if level not in RUNS and software != usual:
+        if level not in RUNS and (software != usual or software in LIBRARIES_OF_KERNELS):
             named = f"{software} {versions}".strip()
             yield statement(WarningCode.SOFTWARE_UNSUPPORTED, software=named, gpu=gpu.name)
         elif level != RUNS[0]:
@@ -304,11 +307,13 @@ def _kind_warnings(question: EstimateQuestion, catalog: Catalog) -> _Warnings:
         yield statement(WarningCode.SOFTWARE_PARTLY, software=partly)
 
 
-def _usual_library(work: object) -> str | None:
+def _usual_library(question: EstimateQuestion) -> str | None:
     """Returns the library whose kernels a job usually takes; None if it takes none."""
-    if not isinstance(work, JobQuestion):
+    if not isinstance(question.work, JobQuestion):
         return None
-    return usual_library(work.job.task, work.job.method, work.job.weight_formats, work.job.model.family)
+    job, framework = question.work.job, question.software[-1][0] if question.software else None
+    usual = usual_library(job.task, job.method, job.weight_formats, job.model.family, job.optimizer)
+    return library_in(framework, usual, job.task)
 
 
 def _warnings(question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog) -> _Warnings:
@@ -327,6 +332,8 @@ def _warnings(question: EstimateQuestion, job: JobEstimate | None, catalog: Cata
         alone = machine is not None and catalog.derive(without_cluster)[catalog.index_of[machine.id]]
         if alone and cluster.nodes > 1:
             yield statement(WarningCode.NO_CLUSTER_THERE, nodes=cluster.nodes)
+    if isinstance(work, JobQuestion | NamedWork):
+        yield from sharing_warnings(work.job if isinstance(work, JobQuestion) else work, question.run.instances)
     yield from _software_warnings(question, catalog)
     if machine is not None:
         yield from _machine_warnings(machine, catalog)

@@ -1,5 +1,6 @@
 """The work of a run: its physics on one gang of machines, its amount, and the run that is priced for it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -7,11 +8,13 @@ from service.domain.band import Band
 from service.domain.bill.interruption import Checkpoints
 from service.domain.bill.market_bills import PricedRun
 from service.domain.bill.run import Run, RunAmount
+from service.domain.codes import WarningCode
 from service.domain.evidence.named import NamedRate, NamedWork
 from service.domain.jobs.config import InferenceConfig
-from service.domain.jobs.job import Amount, Job
+from service.domain.jobs.job import Amount, Job, time_of_share
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import Unknown
+from service.domain.statement import Statement, statement
 from service.domain.units import SECONDS_AN_HOUR
 
 NO_AMOUNT = Unknown("No amount of work is known, so only its hours are priced.")
@@ -52,8 +55,14 @@ def priced_run(
     return PricedRun.of(run, _amount_of(work, physics, run.instances), checkpoints, served)
 
 
+def sharing_warnings(work: Job | NamedWork, instances: int) -> Iterator[Statement[WarningCode]]:
+    """Yields a warning where several independent instances share one run of training."""
+    if work.task == "training" and work.runs == 1 and instances > 1 and work.amount is not None:
+        yield statement(WarningCode.TRAINING_SHARED, instances=instances)
+
+
 def _amount_of(work: Job | NamedWork | MeasuredRate | float, physics: Physics, instances: int) -> RunAmount:
-    """Returns the hours of each machine and the amount of work. Instances share the work, but not plain hours."""
+    """Returns the hours of each machine and the amount of work. Instances share work and runs, but not plain hours."""
     job, measured = physics
     if isinstance(work, Job):
         assert job is not None
@@ -76,7 +85,9 @@ def _named_amount(work: NamedWork, rate: NamedRate, instances: int) -> RunAmount
     samples = given.samples * work.runs
     return replace(
         amount,
-        hours=per_second.inverse_of(samples / SECONDS_AN_HOUR).times(1 / instances),
+        hours=per_second.inverse_of(samples / SECONDS_AN_HOUR).times(
+            float(time_of_share(work.task, work.runs, instances))
+        ),
         samples=samples,
         epochs=None if given.epochs is None else given.epochs * work.runs,
     )
@@ -104,7 +115,9 @@ def _job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
         tokens = estimate.samples * length
     no_hours = DOES_NOT_FIT if not estimate.fits else NO_AMOUNT if job.serving is None else ENDLESS
     return RunAmount(
-        hours=no_hours if estimate.hours is None else estimate.hours.times(1 / instances),
+        hours=no_hours
+        if estimate.hours is None
+        else estimate.hours.times(float(time_of_share(job.task, job.runs, instances))),
         basis="modelled",
         samples=estimate.samples,
         tokens=tokens,

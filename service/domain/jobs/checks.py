@@ -6,7 +6,7 @@ from math import ceil
 
 from service.domain.errors import QuestionError
 from service.domain.jobs.fixed_layout import STAGE_OF_OFFLOADED_WEIGHTS
-from service.domain.jobs.job import Job, input_length, sequence_length, tokens_per_sample
+from service.domain.jobs.job import Job, input_length, output_length, sequence_length, tokens_per_sample
 from service.domain.jobs.stacks import STACKS
 from service.domain.models.counts import is_routed
 
@@ -19,6 +19,7 @@ def check_job(job: Job) -> None:
     _check_tokens(job)
     _check_sequences(job)
     _check_mean(job)
+    _check_longest(job)
     _check_batch(job)
     _check_trained(job)
     _check_images(job)
@@ -61,6 +62,16 @@ def _check_sequences(job: Job) -> None:
                 f"{job.model.name} has samples without a number of tokens to choose: leave {name} out.",
                 field=job.prompt_field if name == "input_length" else f"workload.{name}",
             )
+
+
+def _check_longest(job: Job) -> None:
+    """Raises `QuestionError` if the longest answer has fewer tokens than the mean one."""
+    mean = output_length(job)
+    if job.longest_output is not None and job.longest_output < mean:
+        raise QuestionError(
+            f"longest_output_length has the tokens of the longest answer, and the mean one has {mean:,g}.",
+            field="workload.longest_output_length",
+        )
 
 
 def _check_mean(job: Job) -> None:

@@ -1,9 +1,12 @@
 """Jobs: workloads with resolved names and defaults."""
 
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Literal, TypeVar
 
-from service.domain.arrays import Floats
+import numpy as np
+
+from service.domain.arrays import Floats, Number
 from service.domain.catalog.precision import USUAL_PRECISIONS
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import (
@@ -319,6 +322,24 @@ def samples_of(amount: Amount, length: float, samples_per_step: Samples) -> floa
     if amount.tokens is not None:
         return amount.tokens / length if length else None
     return None if amount.steps is None else amount.steps * samples_per_step
+
+
+def time_of_share(task: str, runs: int, instances: Number) -> Number:
+    """Returns the time of some independent instances that share all runs, relative to one that does all of them.
+
+    Several runs of training are not divided: of 8 runs on 3 instances, two of these do three, one after another. Any
+    other work is divided evenly, and a single run of training by the caller.
+    """
+    return np.ceil(runs / instances) / runs if _is_whole_runs(task, runs) else 1.0 / instances
+
+
+def _is_whole_runs(task: str, runs: int) -> bool:
+    return task == "training" and runs > 1
+
+
+def instances_in_use(task: str, runs: int, most: int) -> int:
+    """Returns the fewest instances on which all runs take as long as on `most`."""
+    return ceil(runs / ceil(runs / most)) if _is_whole_runs(task, runs) else most
 
 
 def purpose_of(job: Job) -> str:

@@ -2,13 +2,20 @@
 
 from collections.abc import Iterable, Iterator
 
-from service.domain.catalog.software_support import ANY_WORK, RUNS, Restriction, WorkKind
+from service.domain.catalog.software_support import ANY_WORK, LIBRARIES_OF_KERNELS, RUNS, Restriction, WorkKind
 from service.domain.codes import WarningCode
 from service.domain.jobs.job import Job
+from service.domain.jobs.stacks import software_called
 from service.domain.statement import Statement, statement
 
 CODES = {"model": WarningCode.SOFTWARE_MODEL, "format": WarningCode.SOFTWARE_FORMAT}
 """The part of the work that is restricted → the code of the warning."""
+
+
+def library_in(framework: str | None, library: str | None, task: str) -> str | None:
+    """Returns the library that work usually needs, or None if it has kernels for PyTorch, and the framework is JAX."""
+    in_jax = framework is not None and software_called(framework).stack_class.id == "xla"
+    return None if task == "training" and library in LIBRARIES_OF_KERNELS and in_jax else library
 
 
 def kind_of(job: Job | None) -> WorkKind:

@@ -54,7 +54,10 @@ def check_degrees(layout: FixedLayout | Layout, cluster: Cluster) -> None:
         )
     if gpus and cluster.gpus % gpus:
         these = "1 GPU" if cluster.gpus == 1 else f"{cluster.gpus} GPUs"
-        raise QuestionError(f"{these} cannot be divided into groups of {gpus} ({words}).", field="layout")
+        chips = (
+            "" if cluster.gpu.kind == "gpu" else f" A layout counts each {cluster.gpu.name} once, and not its cores."
+        )
+        raise QuestionError(f"{these} cannot be divided into groups of {gpus} ({words}).{chips}", field="layout")
 
 
 def _check_heads(fixed: FixedLayout, config: Config) -> None:

@@ -14,7 +14,7 @@ from service.domain.models.counts import multiplied_parameters
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.inference_roofline import steps_with_drafts
 from service.domain.physics.input_pipeline import feed_of
-from service.domain.physics.parallelism import crosses_slow_links
+from service.domain.physics.parallelism import Layout, crosses_slow_links
 from service.domain.physics.training_roofline import DECODE_SECONDS_PER_VCPU_SAMPLE, FAMILIES_OF_IMAGES
 from service.domain.statement import Statement, statement
 
@@ -44,7 +44,10 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     if (cluster.crosses_network or disaggregated) and not cluster.network_known:
         gbps = cluster.network_gbps
         linked = cluster.linked_gpus if cluster.linked_gpus > cluster.gpus_per_node and not disaggregated else None
-        yield statement(WarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated, linked=linked)
+        crossing = () if disaggregated else _across_nodes(estimate.layout, cluster)
+        yield statement(
+            WarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated, linked=linked, crossing=crossing
+        )
     yield from _step_warnings(job_estimate)
     yield from _length_warnings(job_estimate)
     yield from _load_warnings(job_estimate)
@@ -104,6 +107,19 @@ def _software_warnings(job: Job) -> Iterator[Statement[WarningCode]]:
     if job.software.stack.embeds_only and job.model.generates:
         figures = {"engine": job.software.line, "model": job.model.name}
         yield statement(WarningCode.ENGINE_OF_EMBEDDINGS, **figures)
+
+
+def _across_nodes(layout: Layout, cluster: Cluster) -> tuple[str, ...]:
+    """Returns the kinds of parallelism whose groups have GPUs of several nodes. Ranks are numbered tensor first, then
+    context, data and pipeline.
+    """
+    crossing, ranks = [], 1.0
+    for name in ("tensor", "context", "data", "pipeline"):
+        degree = float(getattr(layout, name))
+        ranks *= degree
+        if degree > 1 and ranks > cluster.linked_gpus:
+            crossing.append(name)
+    return tuple(crossing)
 
 
 def _step_warnings(job_estimate: JobEstimate) -> Iterator[Statement[WarningCode]]:

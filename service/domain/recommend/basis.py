@@ -21,11 +21,11 @@ from service.domain.recommend.fleet import (
     estimate_by_name,
     estimate_fleet,
     gpu_counts,
-    job_checks,
     node_counts,
     not_measured,
     with_measurements,
 )
+from service.domain.recommend.job_checks import job_checks
 from service.domain.recommend.objective import Figures, Objective
 from service.domain.recommend.peaks import Peaks, PeaksAsked, assumed_peaks
 from service.domain.recommend.plans import Planner, keeping_otherwise, limit_checks, plans_of

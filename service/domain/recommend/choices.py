@@ -82,8 +82,10 @@ class Completer:
         )
 
     def _code_change(self, instance_type: InstanceType) -> str | None:
-        needs = self.context.needs
+        needs, job = self.context.needs, self.context.job
         software = needs.engine or needs.framework
+        if software is None and isinstance(job, Job) and job.unrecognised_software:  # its code is written in anything
+            return None
         return code_change(software and software.software, needs.platforms, instance_type.gpu, self.catalog)
 
     def _reasons(self, offer: RankedOffer, work: WorkEstimate | None, host: HostNeeds) -> Reasons:

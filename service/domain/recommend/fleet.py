@@ -1,9 +1,8 @@
 """A job on every instance type at once: whether it runs and fits, how fast, and on how many nodes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from math import ceil
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from service.domain.catalog.reference import Measurement
 from service.domain.codes import RejectionCode
 from service.domain.estimate.estimate import modelled_rate, modelled_rate_in
 from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork, Place
-from service.domain.jobs.job import JOB_PRECISIONS, Job, input_length, prompt_change, with_prompt
+from service.domain.jobs.job import Job
 from service.domain.layouts.fleet_columns import (
     EstimateColumns,
     FleetLayouts,
@@ -25,33 +24,17 @@ from service.domain.layouts.fleet_columns import (
     is_rated,
     known_too_small,
     no_estimates,
-    types_that_fit_with,
-    types_that_run,
 )
-from service.domain.layouts.job_estimate import JobEstimate, at_rate, estimate_job_in, memory_of_job_in
+from service.domain.layouts.job_estimate import JobEstimate, at_rate, estimate_job_in
 from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.physics.parallelism import Layout
-from service.domain.selection.offers import AdmittedOffers
-from service.domain.selection.relax import ChangeOfWork, Check, Relaxation
+from service.domain.selection.relax import Check
 from service.domain.typeset import TypeSet, mask_of, types_where
 from service.domain.units import SECONDS_AN_HOUR
-
-MAX_NODES = 10_000
-"""The highest number of nodes that a question may ask for."""
-
-MOST_TIMES_THE_NODES = 64
-"""Most nodes that a relaxation proposes, in multiples of the maximum that was asked for (assumed)."""
-
-HALVINGS_OF_A_PROMPT = 10
-"""Halvings in the search for the longest prompt that has room, down to a thousandth of the requested length."""
 
 W = TypeVar("W")
 Measured = tuple[Measurement, ...]
 """The measurements under a workload's name. They are an argument of cached functions, because they differ by caller."""
-
-Keeping = Callable[[AdmittedOffers, TypeSet, Job, tuple[int, ...]], TypeSet]
-"""A function that returns which types of rejected offers keep the limits with another job or other numbers of nodes.
-Its second argument is the types that do not run the job now."""
 
 
 class Blockers(NamedTuple):
@@ -170,131 +153,6 @@ def with_measurements(fleet: FleetEstimate[Job], measured: Measured, catalog: Ca
     return catalog.derive(_with_measurements, fleet, measured, cache=catalog.outlooks)
 
 
-def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None, *, limited: bool = False) -> list[Check]:
-    """Returns checks that count each type that cannot run the job under exactly one reason.
-
-    `keeping` finds the types that keep the limits on the whole job; None if a type that runs the job cannot miss any.
-    `limited` says that there are limits.
-    """
-    blockers, more_memory = fleet.blockers, partial(_MoreMemory, fleet, keeping)
-    memory, room = more_memory(blockers.gpu_memory), _RoomForCache(more_memory(blockers.kv_cache))
-    fewer = _FewerRequests(fleet, limited, blockers.concurrency)
-    more_precisions = _MorePrecisions(fleet, keeping)
-    by_layout = Check(RejectionCode.GLOBAL_BATCH_SIZE, "constraint", blockers.layout)
-    if fleet.job.layout_is_fixed:
-        freed = more_memory(blockers.layout)
-        by_layout = Check(RejectionCode.LAYOUT, "constraint", blockers.layout, freed, changes_plans=True)
-    checks = (
-        Check(RejectionCode.NO_GPU, "hardware", blockers.gpu),
-        Check(RejectionCode.GPU_FIGURES_UNKNOWN, "data", blockers.figures),
-        Check(RejectionCode.PRECISION, "hardware", blockers.precision, more_precisions, last_resort=True),
-        by_layout,
-        Check(RejectionCode.GPU_MEMORY, "hardware", blockers.gpu_memory, memory, changes_plans=True),
-        Check(RejectionCode.KV_CACHE, "hardware", blockers.kv_cache, room, changes_plans=True),
-        Check(RejectionCode.HOST_MEMORY, "hardware", blockers.host_memory),
-        Check(RejectionCode.CONCURRENCY, "constraint", blockers.concurrency, fewer),
-    )
-    return [check._replace(hides_limits=limited) for check in checks]
-
-
-@dataclass(frozen=True, slots=True)
-class _MoreMemory:
-    """Lowers the confidence to the highest with which the job fits on some of the types that fail.
-
-    Where it likely fits on none of them, frees the fixed parts of the layout, or else doubles the maximum number of
-    nodes until some run the job within its limits. Where no number of them helps, lets machines of marketplaces work
-    together.
-    """
-
-    fleet: FleetEstimate[Job]
-    keeping: Keeping | None
-    fails: TypeSet
-
-    def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        return (
-            self._with_less_confidence(rejected, catalog)
-            or self._in_any_layout(rejected, catalog)
-            or self._with_more_nodes(rejected, catalog)
-            or self._in_clusters(rejected, catalog)
-        )
-
-    def _with_less_confidence(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        fleet = self.fleet
-        confidence = catalog.derive(_highest_confidence, fleet, rejected.types & self.fails, cache=catalog.outlooks)
-        if confidence is None:
-            return None
-        to: dict[str, object] = {"workload.memory_confidence": confidence}
-        job = replace(fleet.job, memory_confidence=confidence)
-        if self.keeping is not None:
-            return self.relaxation(to, job, fleet.counts, rejected, catalog)
-        blocked = rejected.types & fleet.blockers.for_now
-        admits = catalog.derive(_types_that_fit_with, fleet, confidence, blocked, cache=catalog.outlooks)
-        return Relaxation(to, rejected.only(admits), ChangeOfWork(job)) if admits else None
-
-    def _in_any_layout(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        fleet = self.fleet
-        if not fleet.job.layout_is_fixed:
-            return None
-        return self.relaxation({"layout": None}, fleet.job.in_any_layout, fleet.counts, rejected, catalog)
-
-    def _with_more_nodes(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        job, least, most = self.fleet.job, min(self.fleet.counts), max(self.fleet.counts)
-        # Numbers of nodes that were tried before admit nothing.
-        last = min(MAX_NODES, MOST_TIMES_THE_NODES * most)
-        more = tuple(count for count in node_counts(least, last) if count > most)
-        while (most := 2 * most) <= last:
-            # Types that run the job now may keep its limits on fewer nodes than others need to run it.
-            up_to_most, untried = _up_to(most, more)
-            if relaxation := self.relaxation({"max_nodes": most}, job, up_to_most, rejected, catalog):
-                return relaxation._replace(work=ChangeOfWork(job, counts=node_counts(least, most)))
-            # Where twice the nodes do not help, more of them rarely do, and to try all at once takes less time.
-            if not self.helped(job, untried, rejected, catalog):
-                return None
-        return None
-
-    def _in_clusters(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        job, counts = self.fleet.job, self.fleet.counts
-        if job.marketplace_clusters or counts == (1,):
-            return None
-        job = replace(job, marketplace_clusters=True)
-        return self.relaxation({"allow_marketplace_clusters": True}, job, counts, rejected, catalog)
-
-    def relaxation(
-        self, to: dict[str, object], job: Job, counts: tuple[int, ...], rejected: AdmittedOffers, catalog: Catalog
-    ) -> Relaxation | None:
-        """Returns a change to another job with all offers that it admits; None if it lets no further type run the job.
-
-        It may also admit types that run the job now and miss its limits.
-        """
-        # To find whether a further type runs the job takes less time than the rates of all rejected types.
-        helped = self.helped(job, counts, rejected, catalog)
-        if not helped:
-            return None
-        others = 0 if self.keeping is None else self.keeping(rejected, 0, job, counts)
-        return Relaxation(to, rejected.only(helped | others), ChangeOfWork(job, counts=counts))
-
-    def helped(self, job: Job, counts: tuple[int, ...], rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
-        """Returns the types that do not run the job now, and run another on some of the numbers of nodes, within the
-        limits.
-        """
-        blocked = rejected.types & self.fleet.blockers.for_now
-        runs = catalog.derive(types_that_run, job, counts, blocked, cache=catalog.outlooks) if blocked else 0
-        return self.keeping(rejected.only(runs), runs, job, counts) if runs and self.keeping is not None else runs
-
-
-def _highest_confidence(catalog: Catalog, fleet: FleetEstimate[Job], among: TypeSet) -> float | None:
-    """Returns the highest probability with which the job fits on one of the types; None if it likely does not."""
-    options, wanted = fleet.options, catalog.mask(among)
-    spare = np.array([np.where(wanted, each.usable_bytes / each.sure_bytes, 0.0) for each in options])
-    option, index = np.unravel_index(int(spare.argmax()), spare.shape)
-    columns, nodes = options[int(option)], fleet.counts[int(option)]
-    if not wanted.any() or columns.needed_bytes[index] > columns.usable_bytes[index]:
-        return None
-    cluster = cluster_of_instance(catalog.instance_types[index], nodes, fleet.job.assumed_network_gbps)
-    layout = fleet.layout(int(index), nodes)
-    return memory_of_job_in(catalog.reference.calibration, fleet.job, cluster, layout).highest_confidence
-
-
 def estimate_on(fleet: FleetEstimate[Job], index: int, nodes: int, catalog: Catalog) -> tuple[JobEstimate, Cluster]:
     """Returns the job on one instance, in the layout that the fleet's estimate found best, and its cluster; cached."""
     # Estimating the shown choices takes three times as long as the rest of the answer for a job that was asked before.
@@ -307,107 +165,6 @@ def _estimate_on(catalog: Catalog, fleet: FleetEstimate[Job], index: int, nodes:
     if (rate := fleet.measured.get((index, nodes))) is not None:
         estimate = at_rate(estimate, rate.samples_per_second, measured=rate.basis == "measured")
     return estimate, cluster
-
-
-@dataclass(frozen=True, slots=True)
-class _MorePrecisions:
-    """Adds the precision in which the most types run the job, of those that its task usually takes."""
-
-    fleet: FleetEstimate[Job]
-    keeping: Keeping | None
-
-    def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        job, lacking = self.fleet.job, self.fleet.blockers.precision
-        others = (name for name in JOB_PRECISIONS[job.task] if name not in job.precisions)
-        jobs = [replace(job, precisions=(*job.precisions, name)) for name in others]
-        admits = [
-            _types_within_limits(self.keeping, each, self.fleet.counts, rejected, lacking, catalog) for each in jobs
-        ]
-        most = max(range(len(jobs)), key=lambda index: admits[index].bit_count(), default=None)
-        if most is None or not admits[most]:
-            return None
-        to: dict[str, object] = {"workload.precision": [*jobs[most].precisions]}
-        return Relaxation(to, rejected.only(admits[most]), ChangeOfWork(jobs[most]))
-
-
-@dataclass(frozen=True, slots=True)
-class _RoomForCache:
-    """Makes room for the cache of a request: by a cache in fp8, else by more memory, else by a shorter prompt."""
-
-    memory: _MoreMemory
-
-    def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        return (
-            self._cache_in_fp8(rejected, catalog)
-            or self.memory.relax(rejected, catalog)
-            or self._shorter_prompt(rejected, catalog)
-        )
-
-    def _cache_in_fp8(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        fleet = self.memory.fleet
-        if fleet.job.kv_precision is not None:
-            return None
-        job = replace(fleet.job, kv_precision="fp8")
-        if not self._have_room(job, rejected, catalog):
-            return None
-        return self.memory.relaxation({"workload.kv_cache_precision": "fp8"}, job, fleet.counts, rejected, catalog)
-
-    def _shorter_prompt(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        """Finds the longest prompt that has room, by bisection."""
-        job, counts = self.memory.fleet.job, self.memory.fleet.counts
-        low = shortest = ceil(job.image_tokens)
-        high = int(input_length(job))
-        for _ in range(HALVINGS_OF_A_PROMPT):
-            tokens = (low + high) // 2
-            if tokens in (low, high):
-                break
-            have_room = self._have_room(with_prompt(job, tokens), rejected, catalog)
-            low, high = (tokens, high) if have_room else (low, tokens)
-        if low == shortest:
-            return None
-        return self.memory.relaxation(prompt_change(job, low), with_prompt(job, low), counts, rejected, catalog)
-
-    def _have_room(self, job: Job, rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
-        """Returns the types that lack room for the cache now, and run another job within the limits."""
-        memory = self.memory
-        return memory.helped(job, memory.fleet.counts, rejected.only(rejected.types & memory.fails), catalog)
-
-
-@dataclass(frozen=True, slots=True)
-class _FewerRequests:
-    """Lowers the requests in flight to the most that some of the types run at once, if no limit depends on them."""
-
-    fleet: FleetEstimate[Job]
-    limited: bool
-    fails: TypeSet
-
-    def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        most = np.floor(np.max([option.most_requests for option in self.fleet.options], axis=0))
-        most = np.where(catalog.mask(rejected.types & self.fails), most, 0.0)
-        if self.limited or not most.any():
-            return None
-        fewer = int(most.max())
-        admitted = rejected.only(types_where(most == most.max()))
-        change = ChangeOfWork(replace(self.fleet.job, concurrency=float(fewer)))
-        return Relaxation({"workload.concurrency": fewer}, admitted, change)
-
-
-def _types_within_limits(
-    keeping: Keeping | None, job: Job, counts: tuple[int, ...], rejected: AdmittedOffers, blocked: TypeSet,
-    catalog: Catalog,
-) -> TypeSet:  # fmt: skip
-    if keeping is not None:
-        return keeping(rejected, blocked, job, counts)
-    return catalog.derive(types_that_run, job, counts, rejected.types & blocked, cache=catalog.outlooks)
-
-
-def _up_to(most: int, counts: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the counts that are at most this number, and the others."""
-    return tuple(count for count in counts if count <= most), tuple(count for count in counts if count > most)
-
-
-def _types_that_fit_with(catalog: Catalog, fleet: FleetEstimate[Job], confidence: float, types: TypeSet) -> TypeSet:
-    return types_that_fit_with(confidence, fleet.job, fleet.counts, fleet.options, types, catalog)
 
 
 def estimate_types(

@@ -20,7 +20,7 @@ from service.domain.catalog.catalog import Catalog, premiums_of
 from service.domain.catalog.offer import SPOT
 from service.domain.codes import RejectionCode
 from service.domain.evidence.named import NamedWork
-from service.domain.jobs.job import Job, tokens_per_sample
+from service.domain.jobs.job import Job, instances_in_use, time_of_share, tokens_per_sample
 from service.domain.jobs.serving import MOST_INSTANCES, Serving
 from service.domain.money import MICRO
 from service.domain.physics.load import TIMES, keeps_limits
@@ -56,6 +56,11 @@ class Planner:
         """The planner with checkpoints, so that the job continues after an interruption."""
         has_checkpoints = self.checkpoints.interval_seconds != inf
         return self if has_checkpoints else replace(self, checkpoints=self.checkpoints._replace(interval_seconds=None))
+
+    @property
+    def most_instances(self) -> int:
+        """The largest number of independent instances that may share the work, and that make it faster."""
+        return instances_in_use(self.fleet.job.task, self.fleet.job.runs, self.limits.max_instances)
 
     def after(self, change: ChangeOfWork, types: TypeSet, catalog: Catalog) -> "Planner":
         """Returns the planner after a change of the question, with the job on these types alone if it changes."""
@@ -260,7 +265,7 @@ def _node_options(planner: Planner, candidates: CheapestOffers, catalog: Catalog
     nodes = np.broadcast_to(np.array(planner.fleet.counts, np.float64)[:, None], works.shape)
     instances = np.array([option.fewest_instances[types] for option in options])
     if planner.limits.load is None:
-        instances = np.minimum(instances, planner.limits.max_instances)
+        instances = np.minimum(instances, planner.most_instances)
     single = SingleInstance(
         nodes=nodes,
         works=works,
@@ -336,10 +341,10 @@ def _limited_dollars(planner: Planner, usd: Floats, samples: Floats, undecided: 
 
 
 def _options_of_amount(planner: Planner, single: SingleInstance, charges: Charges, rates: Rates) -> NodeOptions:
-    limits = planner.limits
+    limits, job = planner.limits, planner.fleet.job
 
     def on(instances: Floats | float) -> Expected:
-        hours = single.hours / instances
+        hours = single.hours * time_of_share(job.task, job.runs, instances)
         return charges.in_use(expected(hours, hours * single.likely_over_low, single.nodes, rates, planner.checkpoints))
 
     instances = np.maximum(_instances(planner, on, single.works.shape), single.instances)
@@ -378,10 +383,8 @@ def _options_of_amount(planner: Planner, single: SingleInstance, charges: Charge
 
 
 def _instances(planner: Planner, on: Callable[[Floats], Expected], shape: tuple[int, ...]) -> Floats:
-    """Returns how many independent instances share the work: the most for speed, else the fewest that are in time by
-    the hours `on` them, or the most where none are.
-    """
-    limits, fewest, most = planner.limits, np.ones(shape), np.full(shape, float(planner.limits.max_instances))
+    """Returns how many instances share the work: for speed the most, else the fewest that are in time, or the most."""
+    limits, fewest, most = planner.limits, np.ones(shape), np.full(shape, float(planner.most_instances))
     if any(CRITERIA[name].is_speed for name in planner.objective.criteria):
         return most
     # Each instance pays its own set-up, so without a deadline one instance is cheapest.
@@ -410,8 +413,7 @@ def _missed_by(limits: Mapping[str, float], options: NodeOptions) -> Floats:
 
 def _rates_at(rates: Rates, types: NDArray[np.int64], spot: Mask) -> Rates:
     """Returns the rates of candidates on spot; other markets have no interruptions."""
-    elsewhere = Rates(*(np.full(spot.shape, rate) for rate in NO_PRIOR))
-    return either(elsewhere, taken(rates, types), spot)
+    return either(Rates(*(np.full(spot.shape, rate) for rate in NO_PRIOR)), taken(rates, types), spot)
 
 
 # Rejections

@@ -101,7 +101,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         current_explained=None if rented is None else explained((rented.instance_type.id,), selection, catalog)[0],
         price_ignored=priced is not None,
         advice=leading.advice,
-        notes=(*_changed_objective(question, basis, selection.admitted, choices, catalog), *notes),
+        notes=(*_changed_objective(question, basis, constraints, choices, catalog), *notes),
         priors=leading.priors,
         explained=explained(question.explain, selection, catalog),
     )
@@ -148,12 +148,15 @@ def _unused_commitments(question: Question, admitted: AdmittedOffers, catalog: C
 
 
 def _changed_objective(
-    question: Question, basis: Basis, admitted: AdmittedOffers, choices: tuple[Choice, ...], catalog: Catalog
+    question: Question, basis: Basis, constraints: Constraints, choices: tuple[Choice, ...], catalog: Catalog
 ) -> Iterator[Note]:
     """Yields the first choice under the objective of an earlier question, compared with the first choice now."""
     if question.previous_objective is None or not choices:
         return
-    before = basis.under(question.previous_objective)
+    # Objectives differ in the figures that they need, so that they do not admit the same machines.
+    before, objective = basis.under(question.previous_objective), question.previous_objective
+    asked = constraints._replace(needs_price=objective.needs("price") or question.limits.in_dollars)
+    admitted = select_by(before, asked, question.work.needs, catalog).admitted
     ranked = rank_by(before, admitted, catalog).keeping_limits()
     if len(ranked.score):
         figures = {"before": ranked_offer(before, ranked, 0, catalog), "after": choices[0]}

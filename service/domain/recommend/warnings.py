@@ -16,6 +16,7 @@ from service.domain.catalog.software_support import no_framework_mask, software_
 from service.domain.catalog.tariffs import Commitment
 from service.domain.codes import WarningCode
 from service.domain.errors import QuestionError
+from service.domain.estimate.work import sharing_warnings
 from service.domain.evidence.named import NamedRate
 from service.domain.evidence.step_size import step_warnings
 from service.domain.jobs.kind_of_work import restriction_warnings
@@ -299,8 +300,14 @@ def _price_warnings(subject: _Subject) -> Warnings:
         yield statement(WarningCode.PRICE_OLD, days=age, observed_on=price.observed_on)
 
 
+def _sharing_warnings(subject: _Subject) -> Warnings:
+    if subject.context.job is not None:
+        yield from sharing_warnings(subject.context.job, subject.offer.instances)
+
+
 _WARNERS = (
     _machine_warnings,
+    _sharing_warnings,
     _software_warnings,
     _network_warnings,
     _host_warnings,

@@ -15,6 +15,7 @@ from service.domain.catalog.hardware import CPU
 from service.domain.catalog.precision import FORMATS, SupportAsked
 from service.domain.catalog.software_support import (
     ANY_WORK,
+    LIBRARIES_OF_KERNELS,
     MAINSTREAM,
     RUNS,
     Restriction,
@@ -196,8 +197,21 @@ def precision_requirement(
 
 
 def not_run(needs: Requirements, index: int, catalog: Catalog) -> list[str]:
-    """Returns the required software that is not known to run on an instance type."""
-    return [needed.software for needed in needs.software if _support(needed, index, catalog) not in RUNS]
+    """Returns the required software, with kernels of PyTorch code, that is not known to run on an instance type."""
+    lacking = [needed.software for needed in needs.software if _support(needed, index, catalog) not in RUNS]
+    return [*lacking, *_lacking_kernels(needs, index, catalog)]
+
+
+def _lacking_kernels(needs: Requirements, index: int, catalog: Catalog) -> tuple[str, ...]:
+    """Returns the library whose kernels the work takes, if it is not known to run on an instance type."""
+    library = needs.library
+    if (
+        library is None
+        or library not in LIBRARIES_OF_KERNELS
+        or any(library == each.software for each in needs.libraries)
+    ):
+        return ()
+    return () if _support(Requirement(library), index, catalog) in RUNS else (library,)
 
 
 def run_in_full(needs: Requirements, index: int, catalog: Catalog) -> list[str]:
@@ -211,7 +225,9 @@ def run_in_full(needs: Requirements, index: int, catalog: Catalog) -> list[str]:
 def partly_run(needs: Requirements, index: int, catalog: Catalog) -> list[tuple[str, str | None]]:
     """Returns software that runs only in part on an instance type, or is optional and does not run, with notes."""
     partly = [needed for needed in needs.software if _support(needed, index, catalog) == "partly"]
-    lacking = [needed for needed in needs.optional if _support(needed, index, catalog) != "yes"]
+    kernels = _lacking_kernels(needs, index, catalog)
+    optional = (needed for needed in needs.optional if needed.software not in kernels)
+    lacking = [needed for needed in optional if _support(needed, index, catalog) != "yes"]
     rules = {needed: catalog.derive(rules_by_type, needed.software).on(index) for needed in (*partly, *lacking)}
     remarks = [(needed.software, remark_by(rules[needed], needed.versions, needed.cuda)) for needed in rules]
     restricted = restrictions_there(needs, index, catalog)

@@ -30,16 +30,16 @@ def test_the_library_of_qlora_is_a_warning_where_it_does_not_run(client: TestCli
     work = training("llama-3.1-8b", method="qlora", software={"framework": "neuron"})
     limits = {"instance": ["trn1.32xlarge"]}
 
-    def partly(answer: Any) -> list[str]:
-        return [each["text"] for each in answer["warnings"] if each["code"] == "software_partly"]
+    def lacking(answer: Any) -> list[str]:
+        return [each["text"] for each in answer["warnings"] if each["code"] == "software_unsupported"]
 
     (choice,) = post_recommend(client, {"workload": work, "constraints": limits})["choices"]
     estimate = post_estimate(client, {"workload": work, "machine": "trn1.32xlarge"})
-    assert partly(choice) == partly(estimate)
-    assert "bitsandbytes" in partly(choice)[0]
-    assert not partly(post_estimate(client, {"workload": work | {"method": "lora"}, "machine": "trn1.32xlarge"}))
+    assert lacking(choice) == lacking(estimate)
+    assert "bitsandbytes" in lacking(choice)[0]
+    assert not lacking(post_estimate(client, {"workload": work | {"method": "lora"}, "machine": "trn1.32xlarge"}))
     on_cuda = training("llama-3.1-8b", method="qlora", software={"framework": "pytorch"})
-    assert not partly(post_estimate(client, {"workload": on_cuda, "machine": "g6.xlarge"}))
+    assert not lacking(post_estimate(client, {"workload": on_cuda, "machine": "g6.xlarge"}))
 
 
 @pytest.mark.parametrize("sent", [{"precision": ["int4"]}, {"weight_precision": "nf4"}])

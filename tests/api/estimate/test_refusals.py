@@ -81,3 +81,36 @@ def test_a_layout_whose_parts_agree_is_taken(client: TestClient, layout: dict[st
         client, {"workload": {**LLAMA, "global_batch_size": 64}, "machine": EIGHT_H100, "layout": layout}
     )
     assert layout.items() <= answer["estimate"]["layout"].items()
+
+
+@pytest.mark.parametrize("name", ["H100", "h100-sxm5-80gb", "8xH100", "8 x a100"])
+def test_the_name_of_a_gpu_is_no_machine(client: TestClient, name: str) -> None:
+    """One seller has a machine called H100, which a caller who names the GPU hardly means."""
+    error = error_of(client, {"hours": 1, "machine": name})
+    assert error["message"].startswith(f"'{name}' is a GPU. Describe a machine with it, as an object")
+    body = {"workload": {"task": "training"}, "current_instance": name}
+    answer = client.post("/recommend", json=body)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == "current_instance"
+    assert error["message"].startswith(f"'{name}' is a GPU. Name the machine of a seller")
+
+
+def test_near_names_of_machines_can_be_sent(client: TestClient) -> None:
+    """A machine that is called as its GPU is named with its seller."""
+    for near in error_of(client, {"hours": 1, "machine": "dgx h100"})["near"]:
+        assert post_estimate(client, {"hours": 1, "machine": near})
+
+
+@pytest.mark.parametrize("name", ["azure-ml", "AzureML", "azure_ml"])
+def test_a_managed_service_is_found_by_its_initials(client: TestClient, name: str) -> None:
+    machine = "azure/Standard_ND96isr_H100_v5"
+    error = error_of(client, {"hours": 1, "machine": machine, "managed_service": name})
+    assert error["near"] == ["azure-machine-learning"]
+
+
+def test_the_longest_answer_is_no_shorter_than_the_mean(client: TestClient) -> None:
+    work = {"task": "inference", "model": "llama-3.1-8b", "output_length": 200, "longest_output_length": 100}
+    error = error_of(client, {"workload": work, "machine": EIGHT_H100})
+    assert error["field"] == "workload.longest_output_length"
+    assert post_estimate(client, {"workload": {**work, "longest_output_length": 200}, "machine": EIGHT_H100})

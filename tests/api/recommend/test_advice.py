@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from service.api.recommend.sentences import with_text
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.host_warnings import too_few_cores
-from tests.api.answers import full_name
+from tests.api.answers import full_name, post_recommend
 from tests.builders.instance_types import instance_type
 
 Answer = Any
@@ -501,6 +501,19 @@ def test_a_preview_without_a_price_is_a_choice_where_previews_are_allowed(client
     assert answer["choices"][0]["instance"] == "trn1.32xlarge"
     assert "preview" in {each["code"] for each in answer["choices"][0]["warnings"]}
     assert not ask(client, "training", {"family": ["trn1"]}, objective="fastest", as_of="2022-02-17")["choices"]
+
+
+def test_the_first_choice_under_an_earlier_objective_is_the_one_that_it_had(client: TestClient) -> None:
+    """Energy leaves out machines of unknown power, of which one was the cheapest."""
+    asked = {
+        "workload": {"task": "training", "model": "llama-3.1-8b", "method": "lora", "amount": {"tokens": 1e8}},
+        "constraints": {"provider": ["aws", "gcp"]},
+    }
+    (cheapest, *_) = post_recommend(client, {**asked, "objective": "cheapest"})["choices"]
+    later = post_recommend(client, {**asked, "objective": "most_efficient", "previous_objective": "cheapest"})
+    (text,) = (note["text"] for note in later["notes"] if note["code"] == "objective_changed")
+    assert f"takes the place of {cheapest['provider']}/{cheapest['instance']}," in text
+    assert cheapest["gpu"]["id"].startswith("tpu")  # whose power is unknown
 
 
 def test_the_objective_of_an_earlier_question_is_compared(client: TestClient) -> None:

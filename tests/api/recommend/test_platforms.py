@@ -189,7 +189,7 @@ def test_weights_in_nf4_are_served_where_their_library_runs(client: TestClient) 
     estimate = post(client, "/estimate", workload=named, machine="aws/inf2.xlarge")
     for answer in (choice, estimate):
         (text,) = [each["text"] for each in answer["warnings"] if "bitsandbytes" in each["text"]]
-        assert text.startswith("Runs here in part")
+        assert text == "bitsandbytes is not known to run on the AWS Inferentia2 32GB: the figures assume that it does."
 
 
 def test_each_choice_says_its_platform_and_what_code_has_to_change(client: TestClient) -> None:
@@ -533,3 +533,41 @@ def test_software_shows_the_families_formats_and_builds_of_its_rules(client: Tes
     assert {"fp8", "mxfp4,nvfp4"} <= {rule["formats"] for rule in listed["tensorrt-llm"]["rules"]}
     assert ">=12.6,<12.7" in {rule["cuda"] for rule in listed["pytorch"]["rules"]}
     assert [each["supported"] for each in listed["neuron"]["platforms"] if each["platform"] == "neuron"] == ["yes"]
+
+
+@pytest.mark.parametrize("work", [{"method": "qlora"}, {"optimizer": "adamw_8bit"}])
+def test_kernels_of_pytorch_code_that_do_not_run_there_have_a_warning(client: TestClient, work: Answer) -> None:
+    """Neither QLoRA nor 8-bit states run in part on a TPU, for which bitsandbytes has no kernels."""
+    workload = {"task": "training", "model": "llama-3.1-8b", "precision": ["bf16"], "sequence_length": 2048, **work}
+    named = {**workload, "software": {"framework": "pytorch"}}
+    in_jax = {**workload, "software": {"framework": "maxtext"}}
+    expected = {("tpu", "pytorch"): {"software_unsupported"}, ("h100", "pytorch"): set(), ("tpu", "maxtext"): set()}
+    machines = {"tpu": "gcp/ct6e-standard-8t", "h100": "aws/p5.48xlarge"}
+    for (machine, framework), codes in expected.items():
+        asked = named if framework == "pytorch" else in_jax
+        constraints = {"instance": [machines[machine]]}
+        (choice,) = post(client, "/recommend", workload=asked, constraints=constraints)["choices"]
+        estimate = post(client, "/estimate", workload=asked, machine=machines[machine])
+        for warnings in (choice["warnings"], estimate["warnings"]):
+            texts = {each["code"]: each["text"] for each in warnings}
+            found = {code for code, text in texts.items() if code.startswith("software") and "bitsandbytes" in text}
+            assert found == codes, (machine, framework, texts)
+
+
+def test_code_in_software_that_is_not_known_has_no_change(client: TestClient) -> None:
+    """JetStream is of JAX: its users were told to change code for PyTorch/XLA."""
+    work = {"task": "inference", "model": "llama-3.1-8b", "precision": ["bf16"], "concurrency": 8}
+    named = {**work, "software": {"engine": "jetstream"}}
+    machine = "gcp/ct5lp-hightpu-8t"
+    assert post(client, "/estimate", workload=named, machine=machine)["code_change_required"] is None
+    (choice,) = post(client, "/recommend", workload=named, constraints={"instance": [machine]})["choices"]
+    assert choice["code_change_required"] is None
+    assert "PyTorch/XLA" in post(client, "/estimate", workload=work, machine=machine)["code_change_required"]
+
+
+def test_a_layout_counts_chips_and_not_their_cores(client: TestClient) -> None:
+    work = {"task": "inference", "model": "llama-3.1-70b", "precision": ["bf16"], "concurrency": 16}
+    body = {"workload": work, "machine": "aws/inf2.48xlarge", "layout": {"tensor": 24}}
+    answer = client.post("/estimate", json=body)
+    assert answer.status_code == 422
+    assert answer.json()["detail"].endswith("A layout counts each AWS Inferentia2 32GB once, and not its cores.")

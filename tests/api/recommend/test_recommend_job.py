@@ -409,6 +409,44 @@ def test_each_of_several_runs_of_a_job_has_machines_of_its_own(client: TestClien
     assert costs[0]["usd"]["likely"] == pytest.approx(4 * costs[1]["usd"]["likely"], rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("limits", "instances", "waves"),
+    [
+        ({}, 8, 1),
+        ({"max_instances": 16}, 8, 1),
+        ({"max_instances": 5}, 4, 2),
+        ({"max_instances": 3}, 3, 3),
+    ],
+)
+def test_runs_of_training_are_not_divided(client: TestClient, limits: Body, instances: int, waves: int) -> None:
+    """Eight runs on five instances take two turns, as on four."""
+    work = question(workload={"model": "resnet-50", "amount": {"samples": 1e7}})["workload"]
+    machine = {"instance": ["aws/g5.xlarge"]}
+    (alone,) = post_recommend(client, {"workload": work, "constraints": machine})["choices"]
+    asked = {"workload": {**work, "concurrent_runs": 8}, "constraints": {**machine, **limits}}
+    (choice,) = post_recommend(client, asked)["choices"]
+    (fastest,) = post_recommend(client, {**asked, "objective": "fastest"})["choices"]
+    hours = alone["estimate"]["hours"]["likely"]
+    assert choice["instances"] == fastest["instances"] == instances
+    assert choice["estimate"]["hours"]["likely"] == pytest.approx(waves * hours, rel=1e-5)
+    body = {"workload": asked["workload"], "machine": "aws/g5.xlarge", "instances": instances}
+    assert post_estimate(client, body)["estimate"]["hours"] == choice["estimate"]["hours"]
+    too_short = {**asked["constraints"], "deadline_hours": 0.9 * waves * hours}
+    assert not post_recommend(client, {**asked, "constraints": too_short})["choices"]
+
+
+def test_one_run_of_training_on_several_instances_has_a_warning(client: TestClient) -> None:
+    work = question(workload={"model": "resnet-50", "amount": {"samples": 1e7}})["workload"]
+    limits = {"instance": ["aws/g5.xlarge"], "deadline_hours": 2, "max_instances": 8}
+    (choice,) = post_recommend(client, {"workload": work, "constraints": limits})["choices"]
+    body = {"workload": work, "machine": "aws/g5.xlarge", "instances": choice["instances"]}
+    for warnings in (choice["warnings"], post_estimate(client, body)["warnings"]):
+        (text,) = (each["text"] for each in warnings if each["code"] == "training_shared")
+        assert text.startswith(f"{choice['instances']} independent instances share one run of training")
+    (alone,) = post_recommend(client, {"workload": work, "constraints": {"instance": ["aws/g5.xlarge"]}})["choices"]
+    assert "training_shared" not in {each["code"] for each in alone["warnings"]}
+
+
 @pytest.mark.parametrize("model", ["resnet-50", None])
 @pytest.mark.parametrize("gpu", ["rtx-3080-10gb", "rtx-5090-32gb"])
 def test_machines_of_marketplaces_form_no_cluster_unless_the_caller_allows_it(

@@ -133,6 +133,9 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "spot": lambda: ask(SMALL_JOB, constraints=SPOT, limits=Limits(deadline_hours=1e6, budget_usd=1e9, safe=True)),
     "two nodes": lambda: ask(replace(SMALL_JOB, loading=FEEDING), nodes=(2, 2)),
     "up to seven nodes": lambda: ask(SMALL_JOB, nodes=(1, 7)),
+    "a run on several instances": lambda: ask(
+        SMALL_JOB, objective=OBJECTIVES["fastest"], limits=Limits(max_instances=2)
+    ),
     "slow samples": lambda: ask(replace(SMALL_JOB, loading=FEEDING)),
     "vCPUs to spare": lambda: ask(SMALL_JOB, machines=(P4D,), loading=SampleLoading(samples_per_second_per_vcpu=1e6)),
     "machines of a marketplace": lambda: ask(

@@ -17,7 +17,8 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.layouts.fleet_columns import types_that_fit_with
-from service.domain.recommend.fleet import MAX_NODES, FleetEstimate, estimate_fleet, job_checks, node_counts
+from service.domain.recommend.fleet import FleetEstimate, estimate_fleet, node_counts
+from service.domain.recommend.job_checks import MAX_NODES, job_checks
 from service.domain.typeset import TypeSet, types_where
 from tests.oracles.fleet import NodeEstimate, checks_missed, estimate_on_nodes
 from tests.strategies.catalogs import World
