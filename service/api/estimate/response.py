@@ -12,7 +12,6 @@ from service.api.http.figures import rounded
 from service.domain.band import Band
 from service.domain.evidence.named import NamedRate
 from service.domain.evidence.published import Evidence, Nearness
-from service.domain.jobs.job import time_of_share
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import Exact, Micros, number
 from service.domain.physics.estimate import MemoryNeed
@@ -220,7 +219,7 @@ def modelled_estimate(response: type[Response], job: JobEstimate, instances: int
         "tokens_per_second": _times(estimate.tokens_per_second, instances),
         "prefill_tokens_per_second": _times(estimate.prefill_tokens_per_second, instances),
         "concurrency": None if estimate.concurrency is None else rounded(estimate.concurrency * instances),
-        "hours": _times(job.hours, float(time_of_share(job.job.task, job.job.runs, instances))),
+        "hours": _times(job.hours_on(instances), 1.0),
         "overhead_beyond_steps": shown(job.beyond_steps),
         "model_flops_utilisation": shown(job.model_flops_utilisation),
         "peak_tflops_per_gpu": rounded(job.peak_flops_per_gpu / 1e12),

@@ -115,9 +115,7 @@ def _job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
         tokens = estimate.samples * length
     no_hours = DOES_NOT_FIT if not estimate.fits else NO_AMOUNT if job.serving is None else ENDLESS
     return RunAmount(
-        hours=no_hours
-        if estimate.hours is None
-        else estimate.hours.times(float(time_of_share(job.task, job.runs, instances))),
+        hours=estimate.hours_on(instances) or no_hours,
         basis="modelled",
         samples=estimate.samples,
         tokens=tokens,

@@ -8,7 +8,7 @@ from service.domain.band import Band
 from service.domain.calibration.calibration import Calibration
 from service.domain.jobs.config import LEAST_CONFIDENCE, Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.fixed_layout import FixedLayout
-from service.domain.jobs.job import Job, Samples, samples_of
+from service.domain.jobs.job import Job, Samples, samples_of, time_of_share
 from service.domain.jobs.job_on_gpu import required_config_on
 from service.domain.layouts.checks import check_degrees, check_fixed
 from service.domain.layouts.search import best_layout
@@ -101,6 +101,11 @@ class JobEstimate:
         """Whether as many requests run at once as the job asks for."""
         required = self.config.required_requests if isinstance(self.config, InferenceConfig) else 0.0
         return (self.estimate.concurrency or 0.0) >= ALMOST * required
+
+    def hours_on(self, instances: int) -> Band | None:
+        """Returns the hours in which independent instances do the amount of all runs; None without an amount."""
+        share = float(time_of_share(self.job.task, self.job.runs, instances))
+        return None if self.hours is None else self.hours.times(share)
 
     @property
     def precision(self) -> str:

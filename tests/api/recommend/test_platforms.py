@@ -555,7 +555,7 @@ def test_kernels_of_pytorch_code_that_do_not_run_there_have_a_warning(client: Te
 
 
 def test_code_in_software_that_is_not_known_has_no_change(client: TestClient) -> None:
-    """JetStream is of JAX: its users were told to change code for PyTorch/XLA."""
+    """JetStream is of JAX: its users were asked to change code for PyTorch/XLA."""
     work = {"task": "inference", "model": "llama-3.1-8b", "precision": ["bf16"], "concurrency": 8}
     named = {**work, "software": {"engine": "jetstream"}}
     machine = "gcp/ct5lp-hightpu-8t"
