@@ -46,7 +46,7 @@ class Catalog:
     assumed_host: tuple[float | None, float | None] | None = None
     """vCPUs and GiB of host memory per GPU that are assumed for types that do not state their own; see `with_hosts`."""
     memory: Cache = field(default_factory=lambda: Cache(size=1024))
-    """Values derived from the catalog alone; see `derive`. A question needs up to 200 of them."""
+    """Values derived from the catalog alone; see `derive`. A question needs 30 to 320 of them."""
     choices: Cache = field(default_factory=lambda: Cache(size=32))
     """Offers that pass some constraints, and catalogs with assumed hosts. An entry may be as large as the columns of
     all offers, so few are kept."""
