@@ -244,7 +244,7 @@ def _detail(catalog: Catalog, index: int) -> InstanceDetailResponse:
         precisions=gpu.rates if gpu else {},
         offers=[PriceResponse.of(catalog.offers.offer(offer)) for offer in catalog.offers_of(index)],
         lifecycle_events=[event for event in instance_type.lifecycle if event.starts_on <= catalog.day],
-        software=[rule for rule in catalog.software if (rule.scope, rule.scope_value) in places],
+        software=[rule for rule in catalog.software if rule.place in places],
         region_cpus=region_cpus(catalog, index),
         evidence=list(catalog.measurements.on(instance_type.id)),
         catalog=stamp(catalog),

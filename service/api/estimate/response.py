@@ -209,7 +209,7 @@ def modelled_estimate(response: type[Response], job: JobEstimate, instances: int
 
     The physics is that of one instance; rates, requests and hours are those of all instances together.
     """
-    estimate, config = job.estimate, job.config
+    estimate, config, hours = job.estimate, job.config, job.hours_on(instances)
     figures: dict[str, object] = {
         "basis": "modelled",
         "precision": config.precision,
@@ -219,7 +219,7 @@ def modelled_estimate(response: type[Response], job: JobEstimate, instances: int
         "tokens_per_second": _times(estimate.tokens_per_second, instances),
         "prefill_tokens_per_second": _times(estimate.prefill_tokens_per_second, instances),
         "concurrency": None if estimate.concurrency is None else rounded(estimate.concurrency * instances),
-        "hours": _times(job.hours_on(instances), 1.0),
+        "hours": None if hours is None else BandResponse.of(hours),
         "overhead_beyond_steps": shown(job.beyond_steps),
         "model_flops_utilisation": shown(job.model_flops_utilisation),
         "peak_tflops_per_gpu": rounded(job.peak_flops_per_gpu / 1e12),

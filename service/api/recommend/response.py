@@ -454,8 +454,7 @@ def _rejection(rejection: Rejection) -> RejectionResponse:
 
 
 def _relaxation(relaxation: RelaxationOutcome) -> RelaxationResponse:
-    usd = (
-        None if relaxation.usd_per_hour is None else round(relaxation.usd_per_hour, 6)
-    )  # prices are exact to millionths
+    # Prices are exact to millionths of a dollar.
+    usd = None if relaxation.usd_per_hour is None else round(relaxation.usd_per_hour, 6)
     best = RelaxationBestResponse(relaxation.instance_type.id, relaxation.region, relaxation.market, usd)
     return RelaxationResponse(relaxation.to, relaxation.admits, relaxation.drops, best)

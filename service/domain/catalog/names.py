@@ -227,7 +227,11 @@ def resolve_machine(name: str, catalog: Catalog, field: str, advice: str = "") -
         return resolve_instance(name, catalog, field)
     ids = tuple(type_.id for type_ in catalog.instance_types if type_.name.lower() == name.lower())
     sellers = f"{'Or name' if advice else 'Name'} the machine of a seller{f': {either(ids)}' if ids else ''}."
-    raise UnknownName(" ".join(filter(None, (f"'{name}' is a GPU.", advice, sellers))), field=field, near=ids[:3])
+    raise UnknownName(
+        " ".join(filter(None, (f"'{name}' {'names GPUs' if several else 'is a GPU'}.", advice, sellers))),
+        field=field,
+        near=ids[:3],
+    )
 
 
 def resolve_instances(names: Iterable[str], catalog: Catalog, field: str = "instance") -> tuple[str, ...]:

@@ -248,6 +248,11 @@ class SoftwareRule:
     note: str | None
 
     @property
+    def place(self) -> tuple[str, str]:
+        """The scope with its value: the machines to which the rule applies."""
+        return self.scope, self.scope_value
+
+    @property
     def is_about_all_work(self) -> bool:
         """Whether the rule holds for models of every family and weights of every format."""
         return self.families is None and self.formats is None

@@ -316,10 +316,9 @@ def platforms_of(rules: Iterable[SoftwareRule], catalog: Catalog) -> dict[str, l
     gpus: tuple[Gpu | None, ...] = (None, *catalog.reference.gpus.values())
     rules_of: dict[str, list[SoftwareRule]] = defaultdict(list)
     for rule in rules:
-        place = (rule.scope, rule.scope_value)
-        platforms = {CPU if gpu is None else gpu.platform for gpu in gpus if place in places_of_gpu(gpu)}
+        platforms = {CPU if gpu is None else gpu.platform for gpu in gpus if rule.place in places_of_gpu(gpu)}
         if rule.scope in SCOPES_OF_HOSTS:
-            platforms = {type_.platform for type_ in catalog.instance_types if place in places_of(type_)}
+            platforms = {type_.platform for type_ in catalog.instance_types if rule.place in places_of(type_)}
         for platform in filter(None, platforms):
             rules_of[platform].append(rule)
     return dict(sorted(rules_of.items()))
@@ -357,12 +356,12 @@ def _places_of_rules(catalog: Catalog, software: str) -> dict[Place, tuple[Softw
 
 
 def _by_place(rules: Iterable[SoftwareRule]) -> dict[Place, tuple[SoftwareRule, ...]]:
-    return grouped(((rule.scope, rule.scope_value), rule) for rule in rules)
+    return grouped((rule.place, rule) for rule in rules)
 
 
 def _groups(catalog: Catalog) -> ByType[tuple[Place, ...]]:
     """Returns the places of each instance type, without those of its host that no rule is about."""
-    ruled = {(rule.scope, rule.scope_value) for rule in catalog.software}
+    ruled = {rule.place for rule in catalog.software}
     places = [
         (*(place for place in _places_of_host(type_) if place in ruled), *places_of_gpu(type_.gpu))
         for type_ in catalog.instance_types

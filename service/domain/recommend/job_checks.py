@@ -63,9 +63,9 @@ def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None, *, lim
 class _MoreMemory:
     """Lowers the confidence to the highest with which the job fits on some of the types that fail.
 
-    Where it likely fits on none of them, frees the fixed parts of the layout, or else doubles the maximum number of
-    nodes until some run the job within its limits. Where no number of them helps, lets machines of marketplaces work
-    together.
+    Where it likely fits on none of them, frees the fixed parts of the layout, or else raises the maximum number of
+    nodes to the smallest one that is tried and lets some run the job within its limits. Where no number of them helps,
+    lets machines of marketplaces work together.
     """
 
     fleet: FleetEstimate[Job]
@@ -107,7 +107,9 @@ class _MoreMemory:
         while (most := 2 * most) <= last:
             up_to_most, untried = _up_to(most, more)
             # Types that run the job now may keep its limits on fewer nodes than others need to run it.
-            for fewest in up_to_most[-3:] if self.helped(job, up_to_most, rejected, catalog) else ():
+            # Up to half as many have not helped.
+            new = [count for count in up_to_most if 2 * count > most]
+            for fewest in new if self.helped(job, up_to_most, rejected, catalog) else ():
                 counts, _ = _up_to(fewest, up_to_most)
                 if relaxation := self.relaxation({"max_nodes": fewest}, job, counts, rejected, catalog):
                     return relaxation._replace(work=ChangeOfWork(job, counts=node_counts(least, fewest)))

@@ -383,7 +383,7 @@ def _options_of_amount(planner: Planner, single: SingleInstance, charges: Charge
 
 
 def _instances(planner: Planner, on: Callable[[Floats], Expected], shape: tuple[int, ...]) -> Floats:
-    """Returns how many instances share the work: for speed the most, else the fewest that are in time, or the most."""
+    """Returns how many instances share the work: the fewest in time; the most for speed, or where none are in time."""
     limits, fewest, most = planner.limits, np.ones(shape), np.full(shape, float(planner.most_instances))
     if any(CRITERIA[name].is_speed for name in planner.objective.criteria):
         return most

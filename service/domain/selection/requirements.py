@@ -202,16 +202,10 @@ def not_run(needs: Requirements, index: int, catalog: Catalog) -> list[str]:
     return [*lacking, *_lacking_kernels(needs, index, catalog)]
 
 
-def _lacking_kernels(needs: Requirements, index: int, catalog: Catalog) -> tuple[str, ...]:
+def _lacking_kernels(needs: Requirements, index: int, catalog: Catalog) -> list[str]:
     """Returns the library whose kernels the work takes, if it is not known to run on an instance type."""
-    library = needs.library
-    if (
-        library is None
-        or library not in LIBRARIES_OF_KERNELS
-        or any(library == each.software for each in needs.libraries)
-    ):
-        return ()
-    return () if _support(Requirement(library), index, catalog) in RUNS else (library,)
+    kernels = LIBRARIES_OF_KERNELS.intersection((needs.library,)) - {each.software for each in needs.libraries}
+    return [library for library in kernels if _support(Requirement(library), index, catalog) not in RUNS]
 
 
 def run_in_full(needs: Requirements, index: int, catalog: Catalog) -> list[str]:
