@@ -52,6 +52,8 @@ def _cases_of(table: Path, catalog: Catalog) -> tuple[list[Case], Counter[str]]:
     cases: list[Case] = []
     refused: Counter[str] = Counter()
     for row in counted_rows(table):
+        gpu = catalog.reference.gpus.get(row["gpu_id"])
+        row["architecture"] = gpu.architecture if gpu else ""
         try:
             question = question_of(row)
             cases.append(case_of(question, catalog))

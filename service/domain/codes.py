@@ -138,7 +138,7 @@ class WarningCode(MeaningfulCode):
     ENGINE_OF_INFERENCE = auto(), "The engine answers requests and trains nothing; the figures assume that it does."
     IMAGE_ENCODER_LEFT_OUT = auto(), "The model reads images, and the question states none for training."
     IMAGE_ENCODER_FROZEN = auto(), "The encoder of images is taken as frozen, although all weights learn."
-    EXTRAPOLATES = auto(), "No published run covers some property of the job, so the band is wider."
+    EXTRAPOLATES = auto(), "No published run covers some property of the job, so the estimate is less certain."
     # A choice has none of the following. It has notes on what is assumed, a rejection where requests would wait, other
     # warnings on the end of a type, and software for its task.
     BATCH_ASSUMED = auto(), "No batch was given, so that a training step is taken to have a usual number of samples."

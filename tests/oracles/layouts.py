@@ -30,7 +30,7 @@ def fastest_layout(
 ) -> Estimate | None:
     """The fastest layout that fits; if none fits, the one that needs the least memory.
 
-    Layouts whose tensor parallelism crosses slow links count only where no other layout fits.
+    Layouts whose tensor parallelism crosses slow links count only where no other layout likely fits.
     """
     on_fast_links, on_slow_links = (
         [
@@ -42,6 +42,8 @@ def fastest_layout(
     for estimates in (on_fast_links, on_slow_links):
         if any(estimate.fits_surely for estimate in estimates):
             return max((estimate for estimate in estimates if estimate.fits_surely), key=samples_per_second)
+        if any(estimate.fits for estimate in estimates):
+            break
     return min(on_fast_links or on_slow_links, key=lambda estimate: estimate.memory.needed_bytes, default=None)
 
 
@@ -152,7 +154,7 @@ def _training_cuts(
             for context in _context_degrees(config, gpus // tensor // pipeline, fixed):
                 data = gpus // (tensor * pipeline * context)
                 if fixed.data is None or fixed.data == data:
-                    for expert in _expert_degrees(config, data * context * tensor, fixed, whole=whole):
+                    for expert in _expert_degrees(config, tensor, data * context, fixed, whole=whole):
                         yield tensor, pipeline, context, data, expert
 
 
@@ -187,11 +189,13 @@ def _context_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout) -> l
     return [each for each in _divisors(gpus) if each == 1 or config.sequence_length >= each * LONG_SEQUENCE]
 
 
-def _expert_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout, *, whole: bool) -> list[int]:
+def _expert_degrees(config: TrainingConfig, tensor: int, groups: int, fixed: FixedLayout, *, whole: bool) -> list[int]:
     t = config.model.transformer
     if fixed.expert is not None:
-        return [fixed.expert] if gpus % fixed.expert == 0 else []
-    return _divisors(gcd(t.experts, gpus)) if t and t.experts and not whole else [1]
+        return [fixed.expert] if tensor * groups % fixed.expert == 0 else []
+    if not t or not t.experts or whole:
+        return [1]
+    return [1, *(tensor * each for each in _divisors(gcd(t.experts, groups)) if each > 1)]
 
 
 def _micro_batches(config: TrainingConfig, share: int, fixed: FixedLayout) -> list[int]:

@@ -145,7 +145,7 @@ class ModelledEstimateResponse(Described):
     memory: MemoryResponse
     layout: LayoutResponse
     extrapolates: list[str]
-    """Which of `stack`, `gpu` and `model` no published run has; each widens the band."""
+    """Which of `stack`, `architecture`, `gpu` and `model` no published run has; the band is that of such questions."""
 
 
 @dataclass(slots=True)
@@ -198,6 +198,7 @@ MEMORY_PARTS: Mapping[str, str] = {
     "selected": "activations",
     "boundaries": "activations",
     "prompts": "activations",
+    "sampler": "activations",
     "live": "buffers",
     "context": "overhead",
 }

@@ -169,10 +169,13 @@ def _software_partly(software: Sequence[tuple[str, str | None]]) -> str:
 
 def _extrapolates(properties: Collection[str], stack_named: bool) -> str:
     unnamed = not stack_named and "stack" in properties
-    new = [name.replace("gpu", "GPU") for name in properties if stack_named or name != "stack"]
+    # A GPU of a new architecture is new itself.
+    said = ("stack" if unnamed else "", "gpu" if "architecture" in properties else "")
+    names = {"architecture": "a GPU of this architecture", "gpu": "this GPU"}
+    new = [names.get(name, f"this {name}") for name in properties if name not in said]
     reasons = ["no framework or engine is named"] if unnamed else []
-    reasons += [f"no published run has this {' or this '.join(new)}"] if new else []
-    return f"The band is wider, because {' and '.join(reasons)}."
+    reasons += [f"no published run has {' or '.join(new)}"] if new else []
+    return f"The estimate is less certain, because {' and '.join(reasons)}."
 
 
 def _rate(rate: float) -> str:

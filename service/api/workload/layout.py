@@ -22,7 +22,8 @@ class FixedLayoutRequest(BodyModel):
     context: Degree | None = None
     """GPUs over which each sequence is divided."""
     expert: Degree | None = None
-    """GPUs over which the experts are divided."""
+    """GPUs over which the experts are divided, with those of a tensor group that share each expert: tensor 2 and expert
+    16 are eight groups of two GPUs."""
     zero_stage: Annotated[
         int | None,
         Field(ge=0, le=3, description="What ZeRO shards: 1 optimizer states, 2 gradients too, 3 weights too."),

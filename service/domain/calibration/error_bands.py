@@ -23,7 +23,7 @@ from service.domain.calibration.coefficients import (
     scope_of,
 )
 
-NOVELTIES = ("stack", "gpu", "model")
+NOVELTIES = ("stack", "architecture", "gpu", "model")
 """Features that widen a band if no fitted run has the value of the question."""
 
 HARDER = ("burst", "small")
@@ -137,16 +137,17 @@ class ErrorFactors:
 
 
 def bands_by_gpu(
-    coefficients: Coefficients, bands: ErrorBands, kind: StepKind, features: Features, gpus: Sequence[str]
+    coefficients: Coefficients, bands: ErrorBands, kind: StepKind, features: Features, gpus: Sequence[Features]
 ) -> NDArray[np.float64]:
-    """Returns low, likely and high factors of the rate, a row per GPU; GPUs without fitted runs have wider ones."""
-    known = [coefficients.knows(kind, "gpu", {"gpu": gpu}) for gpu in gpus]
-    rows: dict[bool, tuple[float, float, float]] = {}
-    for is_known, gpu in dict(zip(known, gpus, strict=True)).items():
-        on_gpu = {**features, "gpu": gpu}
-        band = bands.around(1.0, kind, on_gpu, unseen(coefficients, kind, on_gpu))
-        rows[is_known] = (band.low, band.likely, band.high)
-    return np.array([rows[is_known] for is_known in known], dtype=np.float64).reshape(-1, 3)
+    """Returns low, likely and high factors of the rate, a row for the features of each GPU; those of an architecture
+    without fitted runs are wider.
+    """
+    new = [unseen(coefficients, kind, {**features, **of_gpu}) for of_gpu in gpus]
+    rows: dict[tuple[str, ...], tuple[float, float, float]] = {}
+    for novelty, of_gpu in dict(zip(new, gpus, strict=True)).items():
+        band = bands.around(1.0, kind, {**features, **of_gpu}, novelty)
+        rows[novelty] = (band.low, band.likely, band.high)
+    return np.array([rows[novelty] for novelty in new], dtype=np.float64).reshape(-1, 3)
 
 
 def _groups(kind: StepKind, features: Features, new: Sequence[str]) -> Iterator[str]:

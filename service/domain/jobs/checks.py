@@ -205,8 +205,10 @@ def _faults_of_layout(job: Job) -> Iterator[str]:
     elif (fixed.virtual_stages or 1) > ceil(t.layers / (fixed.pipeline or 1)):
         yield f"{t.layers} layers cannot be cut into {fixed.virtual_stages} pieces on each pipeline stage."
     expert = fixed.expert or 1
-    # Engines of inference copy some experts where the GPUs do not divide their number.
-    if expert > 1 and (t.experts % expert if job.task == "training" else expert > t.experts):
+    # Experts are divided over groups of tensor parallelism. Engines of inference copy some where these do not divide
+    # their number.
+    spread = max(1, expert // (fixed.tensor or 1))
+    if expert > 1 and (t.experts % spread if job.task == "training" else spread > t.experts):
         yield f"{t.experts} experts cannot be divided over {expert} GPUs."
     if expert > 1 and not t.experts and not is_routed(model):
         yield f"{model.name} has no experts, which therefore cannot be spread over {expert} GPUs."

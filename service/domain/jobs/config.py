@@ -174,6 +174,8 @@ class InferenceConfig:
     software: SoftwareStack = UNKNOWN
     memory_confidence: float = USUAL_CONFIDENCE
     """Probability with which the GPUs' memory has to suffice."""
+    most_on_gpu: Number | None = None
+    """Most requests that the engine runs at once on the GPU, or a column of them; None for those of its stack."""
     by_row: NumberFormats | None = None
     """Number formats of the rows of a table, in place of those of one configuration."""
 
@@ -181,7 +183,13 @@ class InferenceConfig:
         """Returns the configuration of some rows of a table."""
         if self.by_row is None:
             return self
-        return replace(self, by_row=NumberFormats(*(np.asarray(column)[rows] for column in self.by_row)))
+        by_row = NumberFormats(*(np.asarray(column)[rows] for column in self.by_row))
+        return replace(self, by_row=by_row, most_on_gpu=np.asarray(self.most_in_flight)[rows])
+
+    @property
+    def most_in_flight(self) -> Number:
+        """Most requests that the engine runs at once."""
+        return self.software.stack.most_in_flight if self.most_on_gpu is None else self.most_on_gpu
 
     @property
     def formats(self) -> NumberFormats:

@@ -22,7 +22,7 @@ from service.domain.jobs.job import (
     tokens_per_sample,
     written_length,
 )
-from service.domain.jobs.stacks import PLATFORMS_WITH_STACKS
+from service.domain.jobs.stacks import PLATFORMS_WITH_STACKS, Stack
 
 _NARROW_BITS = 9.0
 """Formats up to this size can store weights on any GPU; GPUs without arithmetic for them multiply in a usual precision.
@@ -30,6 +30,9 @@ _NARROW_BITS = 9.0
 
 _KEPT_ON_CPUS = "bf16"
 """Format in which engines keep published weights, and keys and values, on CPUs, also on those that multiply in fp32."""
+
+LEAST_GB_OF_A_LARGE_GPU = 70.0
+"""Memory from which vLLM counts a GPU as large, except an A100."""
 
 _INTEGERS = frozenset({"int8", "int1"})
 """Formats of integers with arithmetic of their own. No trainer computes in them: the weights of LLM.int8() are frozen,
@@ -81,7 +84,16 @@ def gpu_traits(gpu: Gpu, precisions: Collection[str] = (), *, selects: bool = Fa
     # Stacks differ in the architectures on which they have kernels.
     matters = selects or "int8" in precisions or not gpu.has_flash_attention
     architecture = gpu.architecture if matters else None
-    return gpu.has_flash_attention, usual, support, platform, architecture, gpu.kind == CPU
+    return gpu.has_flash_attention, usual, support, platform, architecture, gpu.kind == CPU, _is_small(gpu)
+
+
+def _is_small(gpu: Gpu) -> bool:
+    """Returns whether vLLM counts a GPU among those that run fewer requests at once by default."""
+    return (gpu.memory_gb or 0.0) < LEAST_GB_OF_A_LARGE_GPU or gpu.id.startswith("a100")
+
+
+def _most_in_flight(stack: Stack, gpu: Gpu) -> float:
+    return (stack.most_on_small_gpus if _is_small(gpu) else None) or stack.most_in_flight
 
 
 def _precision_on(job: Job, gpu: Gpu) -> str | None:
@@ -183,6 +195,7 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
         steps=denoising_steps(job),
         passes=denoising_steps(job) * passes_per_step(job),
         longest_output=job.longest_output,
+        most_on_gpu=_most_in_flight(job.software.stack, gpu),
         # Networks that generate nothing are served in batches of the requests that arrived during the last batch.
         serving=job.serving
         and replace(

@@ -49,6 +49,10 @@ _UNKNOWN_CLASS = StackClass("unknown")
 _MEGATRON = StackClass("megatron", zero_stages=(0, 1), prefers_model_parallelism=True, distributes=True)
 # Code that was written for a benchmark.
 _TUNED = StackClass("tuned", zero_stages=(0, 1), prefers_model_parallelism=True, distributes=True)
+# One model in hand-written kernels, on whole GPUs.
+_TUNED_DATA_PARALLEL = replace(
+    _TUNED, has_model_parallelism=False, prefers_model_parallelism=False, checkpointings=("none", "selective")
+)
 _FSDP = StackClass("fsdp", has_model_parallelism=False, checkpointings=_WHOLE_LAYERS, distributes=True)
 # Stacks that shard by FSDP and also implement tensor, pipeline and other parallelism.
 _FSDP_AND_MORE = replace(_FSDP, has_model_parallelism=True, checkpointings=CHECKPOINTINGS)
@@ -132,6 +136,10 @@ class Stack:
     """It embeds and ranks texts, and writes none."""
     most_in_flight: float = 2048.0
     """Largest number of sequences that are decoded together; the default is that of TensorRT-LLM."""
+    most_on_small_gpus: float | None = None
+    """The same on GPUs of less than 70 GB and on any A100, where it differs."""
+    sampler_bytes: float = 0.0
+    """Bytes that sampling takes for each logit of the most sequences, reserved before the first request."""
 
     @property
     def is_pytorch(self) -> bool:
@@ -201,6 +209,9 @@ STACKS = (
     Stack("megatron-core", _MEGATRON, ("mcore",), interleaves_stages=True),
     Stack("megatron-lm", _MEGATRON, ("megatron", "megatron-deepspeed"), interleaves_stages=True),
     Stack("mlperf-training", _TUNED, interleaves_stages=True),
+    # Its scripts keep all activations (-r 0); it can compute those of GeLU and of the norms again. It has no ZeRO-2 and
+    # 3 (llmc/zero.cuh).
+    Stack("llm.c", _TUNED_DATA_PARALLEL, ("llmc", "llm-c")),
     Stack("llm-foundry", _FSDP, ("composer", "mosaicml")),
     Stack("torchtitan", _FSDP_AND_MORE, interleaves_stages=True),
     Stack(
@@ -265,14 +276,19 @@ STACKS = (
     Stack(
         "vllm",
         _ENGINE,
-        ("vllm-openai", "vllm-serve", "vllm-tpu", "tpu-inference", "vllm-rocm", "vllm-cpu", "vllm-neuron"),
-        multiplies_int8_on=(*_WITH_INT8_KERNELS, *_TPUS),
+        ("vllm-openai", "vllm-serve", "vllm-rocm", "vllm-cpu", "vllm-neuron"),
+        multiplies_int8_on=_WITH_INT8_KERNELS,
         selects_tokens_on=_SINCE_HOPPER_AND_CDNA_3,
         grows_cache=True,
         most_in_flight=1024.0,  # the default of max_num_seqs on GPUs of 70 GB
+        most_on_small_gpus=256.0,  # its test_defaults_with_usage_context
+        # Ten values of fp32: 4.8 GiB for 1,024 sequences and a vocabulary of 128,256 on an H100, 1.4 GiB for 256 and
+        # 152,064 on an RTX 4060 (memory of vLLM 0.11 measured by llm-d, and an issue of vLLM).
+        sampler_bytes=40.0,
         disaggregates=True,
         drafts_exclude_stages=True,
     ),
+    Stack("vllm-tpu", _ENGINE, ("tpu-inference",), multiplies_int8_on=_TPUS, grows_cache=True, most_in_flight=256.0),
     Stack(
         "early-vllm",
         _EARLY_ENGINE,
@@ -289,6 +305,7 @@ STACKS = (
         disaggregates=True,
         drafts_exclude_stages=True,
     ),
+    Stack("sglang-jax", _ENGINE, multiplies_int8_on=_TPUS, grows_cache=True),
     # Its TurboMind batches continuously. Most requests at once are its default on an H100, and 128 to 384 on other GPUs
     # (lmdeploy/utils.py). LMDeploy-DistServe separates prompts from answers.
     Stack("lmdeploy", _ENGINE, ("turbomind",), grows_cache=True, most_in_flight=1024.0, disaggregates=True),
@@ -435,6 +452,7 @@ _STACKS_OF_PLATFORMS: Mapping[str, Mapping[str, str]] = {
         "pytorch": "torch-neuronx",
     },
     "cann": {"vllm": "vllm-ascend"},
+    "xla": {"vllm": "vllm-tpu", "sglang": "sglang-jax"},
 }
 """Platform → stack → the stack that does its work on this platform."""
 

@@ -338,7 +338,7 @@ def _with_experts(config: Config, limits: DegreeLimits, degrees: Columns, fixed:
 
     An engine divides experts like other weights, or spreads them over the GPUs of all replicas: with data-parallel
     attention, each replica has its own requests and cache, and a share of the experts. It copies some experts where
-    the GPUs do not divide them evenly.
+    the GPUs do not divide them evenly. Training divides them over tensor-parallel groups.
     """
     ranks = (degrees["tensor"] * degrees["data"] * degrees["context"])[:, None]
     if fixed.expert is not None or not limits.experts:
@@ -347,13 +347,15 @@ def _with_experts(config: Config, limits: DegreeLimits, degrees: Columns, fixed:
         degrees = {name: column[divided] for name, column in degrees.items()}
         return degrees | {"expert": np.full(len(divided), fixed_expert)}
     if isinstance(config, InferenceConfig):
-        experts = np.unique(np.append(1, ranks[ranks <= limits.experts])).astype(np.int64)
+        experts = np.unique(np.append(1, ranks[ranks <= limits.experts]))[None, :]
         divides = (experts == 1) | (experts == ranks) & (degrees["data"][:, None] > 1)
     else:
-        experts = _divisors(limits.experts)
+        groups = _divisors(limits.experts)
+        experts = np.where(groups > 1, groups * degrees["tensor"][:, None], 1.0)
         divides = ranks % experts == 0
     row, expert = np.nonzero(divides)
-    return {name: column[row] for name, column in degrees.items()} | {"expert": experts[expert].astype(np.float64)}
+    degrees = {name: column[row] for name, column in degrees.items()}
+    return degrees | {"expert": np.broadcast_to(experts, divides.shape)[row, expert].astype(np.float64)}
 
 
 def _micro_batches(config: TrainingConfig, layouts: LayoutTable, fixed: FixedLayout) -> tuple[Indices, Floats]:

@@ -1,4 +1,6 @@
-"""The configurations of one inference job on the GPUs of a table, which differ in their number formats alone."""
+"""The configurations of one inference job on the GPUs of a table, which differ in their number formats and in the most
+requests at once.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,9 +16,7 @@ from service.domain.physics.features import FORMAT_FEATURES, inference_config_fe
 
 @dataclass(frozen=True, slots=True)
 class InferenceConfigs:
-    """A configuration for each GPU of a table. All have the same error bands, as bands do not depend on
-    number formats.
-    """
+    """A configuration for each GPU of a table. All have the same error bands, which depend on nothing that differs."""
 
     different: tuple[InferenceConfig, ...]
     of_gpu: Indices
@@ -29,15 +29,17 @@ class InferenceConfigs:
 
     @property
     def any(self) -> InferenceConfig:
-        """One of the configurations, for everything but number formats."""
+        """One of the configurations, for everything in which they are equal."""
         return self.different[0]
 
     def on(self, gpu_types: Indices) -> InferenceConfig:
-        """Returns one configuration for rows with these GPUs; where number formats differ, they are columns in it."""
+        """Returns one configuration for rows with these GPUs; what differs are columns in it."""
         if len(self.different) == 1:
             return self.any
         rows, each = self.of_gpu[gpu_types], [config.formats for config in self.different]
-        return replace(self.any, by_row=NumberFormats(*(np.array(column)[rows] for column in zip(*each, strict=True))))
+        most_in_flight = np.array([config.most_in_flight for config in self.different])[rows]
+        by_row = NumberFormats(*(np.array(column)[rows] for column in zip(*each, strict=True)))
+        return replace(self.any, by_row=by_row, most_on_gpu=most_in_flight)
 
     def by_gpu(self) -> Iterator[InferenceConfig]:
         """The configuration of each GPU of the table."""

@@ -89,7 +89,7 @@ def where_inference_fits(
     held, kind = pairs.by_gpu(table)
     memory = _memory(search, held)
     in_flight, _ = _in_flight(config, held.layouts, memory.room)
-    rows = np.flatnonzero(pairs.eligible(memory.fits[kind]) & (in_flight <= memory.room)[kind])
+    rows = np.flatnonzero(pairs.eligible(memory.likely[kind]) & (memory.fits & (in_flight <= memory.room))[kind])
     if config.serving is not None and len(rows):
         timed, places, number = _timed(search, pairs.rows(rows), memory.room[kind[rows]])
         rows = rows[serves_in_time(*_replicas(search, timed, places), config.serving)[number]]
@@ -147,10 +147,10 @@ class _Pairs:
         """Returns some of the pairs."""
         return _Pairs(self.cluster[rows], self.row[rows], self.table, self.same_degrees, self.crossing[rows])
 
-    def eligible(self, fits: Mask) -> Mask:
-        """Whether a pair fits; one that crosses slow links counts only if no other pair of its cluster fits."""
-        inside = np.bincount(self.cluster, fits & ~self.crossing) > 0
-        return fits & ~(self.crossing & inside[self.cluster])
+    def eligible(self, likely: Mask) -> Mask:
+        """Whether a pair counts: one that crosses slow links only does if no other pair of its cluster likely fits."""
+        inside = np.bincount(self.cluster, likely & ~self.crossing) > 0
+        return ~(self.crossing & inside[self.cluster])
 
     def by_gpu(self, clusters: ClusterTable) -> tuple["_Pairs", Indices]:
         """Returns pairs that differ in GPU or layout, which decide the memory, and the index of each pair
@@ -287,9 +287,10 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> BestLayouts:
         return BestLayouts.nothing(count, limits)
     held, kind = pairs.by_gpu(clusters)
     memory = _memory(search, held)
-    surely = pairs.eligible(memory.fits[kind])
+    eligible = pairs.eligible(memory.likely[kind])
+    surely = eligible & memory.fits[kind]
     fits = np.bincount(pairs.cluster[surely], minlength=count) > 0
-    rows = np.flatnonzero(surely | pairs.eligible(memory.likely[kind]) & ~fits[pairs.cluster])
+    rows = np.flatnonzero(surely | eligible & memory.likely[kind] & ~fits[pairs.cluster])
     tried, places = pairs.rows(rows), memory.room[kind[rows]]
     timed, places_of_timed, number = _timed(search, tried, places)
     speed = _speed(search, timed, places_of_timed)

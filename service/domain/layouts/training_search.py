@@ -27,8 +27,8 @@ from service.domain.physics.features import layout_columns, training_config_feat
 from service.domain.physics.host_memory import BytesByLayout, bytes_by_layout
 from service.domain.physics.memory import training_parts
 from service.domain.physics.parallelism import Layout, LayoutTable
-from service.domain.physics.resources import GRADIENTS
-from service.domain.physics.training_roofline import training_demands
+from service.domain.physics.resources import Demands
+from service.domain.physics.training_roofline import bytes_carried, training_demands
 
 IDEAL = "ideal"
 """Name of the ideal time of bounded terms, which no coefficient changes."""
@@ -49,7 +49,7 @@ def fastest_training_layouts(
     """Returns the best layout on every cluster."""
     hosts_matter = _host_depends_on_layout(config)
     table, margin = clusters if hosts_matter else clusters.without_hosts, memory_margin(calibration, config)
-    fastest = _Search(calibration, config, table.surely(margin), fixed).fastest()
+    fastest = _Search(calibration, config, table, fixed).fastest()
     if not hosts_matter:
         fastest = taken(fastest, clusters.row_by_gpus)
     fits = fastest.fits & clusters.hosts_fit(config, bytes_by_layout(config, fastest.layouts))
@@ -75,8 +75,8 @@ def where_training_fits(
     hosts = clusters.hosts_fit(config, least if hosts_matter else most)
     if hosts_matter or not np.array_equal(hosts, clusters.hosts_fit(config, least)):
         return fastest_training_layouts(calibration, config, clusters, fixed).fits
-    table = clusters.without_hosts.surely(memory_margin(calibration, config))
-    may_fit = np.flatnonzero(_least_bytes(calibration, config, table) <= table.usable_bytes)
+    table, margin = clusters.without_hosts, memory_margin(calibration, config)
+    may_fit = np.flatnonzero(_least_bytes(calibration, config, table) * margin <= table.usable_bytes)
     fits = np.zeros(len(table), np.bool_)
     fits[may_fit] = _Search(calibration, config, table.rows(may_fit), fixed).fits
     return fits[clusters.row_by_gpus] & hosts
@@ -111,13 +111,15 @@ class _Search:
     clusters.
 
     Candidates form two groups for each size of clusters: those that keep tensor parallelism on fast links, and those
-    that do not. A cluster takes the second group where none of the first fits.
+    that do not. A cluster takes the second group where none of the first likely fits. A layout fits if its memory
+    suffices with the confidence of the config.
     """
 
     def __init__(
         self, calibration: Calibration, config: TrainingConfig, clusters: ClusterTable, fixed: FixedLayout
     ) -> None:
-        self.config, self.clusters, self.fixed = config, clusters, fixed
+        self.config, self.fixed = config, fixed
+        self.clusters = surely = clusters.surely(memory_margin(calibration, config))
         self.factors = ConfigFactors(calibration.coefficients, training_config_features(config))
         self.log_of_saving = self._logs_of_savings()
         sizes, size = clusters.own_sizes()
@@ -127,8 +129,8 @@ class _Search:
         inside = 2 * size
         self.least_bytes = np.minimum(self.least[inside], self.least[inside + 1])
         self.group = inside + (clusters.usable_bytes < self.least[inside])
-        """The group of candidates that each cluster takes if some fit."""
-        self.fits = self.least[self.group] <= clusters.usable_bytes
+        """The group of candidates that each cluster takes."""
+        self.fits = self.least[self.group] <= surely.usable_bytes
         self.exists = np.isfinite(self.least_bytes)
         self.lightest_group = inside + np.isinf(self.least[inside])
 
@@ -188,8 +190,9 @@ class _Search:
         for group, rows in candidates.by_group():
             here, bytes_needed = slice(on.starts[group], on.starts[group + 1]), needed[rows]
             times = costs[here] @ demands[:, rows]
-            for resource, amount in carried.items():
-                np.maximum(times, rates[resource][here, None] * amount[rows], out=times)
+            for carrier in carried:
+                seconds_carried = (rates[resource][here, None] * amount[rows] for resource, amount in carrier.items())
+                np.maximum(times, sum(seconds_carried), out=times)
             times[bytes_needed > usable[here, None]] = np.inf
             if hosts_matter:
                 times[~on.clusters.hosts_fit_by_layout(self.config, here, held[rows])] = np.inf
@@ -200,17 +203,18 @@ class _Search:
         row = chosen[fits]
         # A product of matrices rounds by its size; the seconds of a cluster must not depend on the other clusters.
         seconds[fits] = sum(costs[fits, key] * amount[row] for key, amount in enumerate(demands))
-        for resource, amount in carried.items():
-            seconds[fits] = np.maximum(seconds[fits], rates[resource][fits] * amount[row])
+        for carrier in carried:
+            seconds_carried = sum(rates[resource][fits] * amount[row] for resource, amount in carrier.items())
+            seconds[fits] = np.maximum(seconds[fits], seconds_carried)
         return chosen, seconds
 
     def _demands(
         self, layouts: LayoutTable, linked_gpus: Floats
-    ) -> tuple[list[tuple[str, str]], Floats, dict[str, Floats]]:
+    ) -> tuple[list[tuple[str, str]], Floats, list[dict[str, Floats]]]:
         """Returns terms with their resources, and the amount of each per sample: a row per term, a column per layout.
 
         A bounded term counts twice: with the time that the coefficients add to it, and with its ideal time as `IDEAL`.
-        The third value has the gradients per sample on each link or network: no step is shorter than they take.
+        The third value has the bytes per sample on each carrier, by resource: no step is shorter than they take.
         """
         per_sample = self.factors.of(TRAINING, "*", layout_columns(layouts)) / layouts.global_batch
         demands = training_demands(self.config, layouts, linked_gpus)
@@ -221,11 +225,10 @@ class _Search:
             np.multiply(demands[key], per_sample, out=amounts[row])
         for row, key in enumerate(bounded, len(keys)):
             np.divide(demands[key], layouts.global_batch, out=amounts[row])
-        carried = {
-            resource: np.asarray(demands[term, resource] / layouts.global_batch)
-            for term, resource in keys
-            if term == GRADIENTS
-        }
+        carried = [
+            _by_resource({key: amount / layouts.global_batch for key, amount in carrier.items()})
+            for carrier in bytes_carried(demands, layouts)
+        ]
         return [*keys, *((IDEAL, resource) for _, resource in bounded)], amounts, carried
 
     def _savings_worth_trying(self, highest: int) -> Sequence[MemorySaving]:
@@ -261,6 +264,14 @@ class _Search:
         fits = needed <= self.clusters.usable_bytes[rows]
         layouts.zero_stage[rows[fits]] = 1.0
         fastest.needed_bytes[rows[fits]] = needed[fits]
+
+
+def _by_resource(demands: Demands) -> dict[str, Floats]:
+    """Returns the amounts on each resource, added up over the terms."""
+    amounts: dict[str, Floats] = {}
+    for (_, resource), amount in demands.items():
+        amounts[resource] = amounts.get(resource, 0.0) + np.asarray(amount)
+    return amounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,10 @@ OWN_LINKS = frozenset({"nvlink", "nvswitch"})
 """Two names of links at one rate: a switch joins the NVLinks of the cards at the rate of the cards."""
 
 UNSTATED_NETWORK_GBPS = 10.0
-"""Assumed for a node whose network is not stated: ordinary Ethernet, since a faster fabric is advertised."""
+"""Assumed for a host whose network is not stated: ordinary Ethernet, since a faster fabric is advertised."""
+
+USUAL_GPUS_OF_A_HOST = 8
+"""GPUs of a host, where the GPU has no trays of its own; a machine with more of them, such as a rack, has several."""
 
 DEFAULT_VCPUS_PER_GPU = 16.0
 """Logical cores per GPU of a node whose cores are not stated."""
@@ -142,17 +146,23 @@ def cluster_of(
         both_ways = gpu.interconnect_gb_per_second
     usual = _pcie(gpu) if link == "pcie" else link
     one_way = DEFAULT_ONE_WAY_GB_PER_SECOND.get(usual, DEFAULT_ONE_WAY_GB_PER_SECOND["pcie"])
+    gbps = network_gbps or _assumed_gbps(gpu, gpus_per_node)
     return Cluster(
         gpu=gpu,
         gpus_per_node=gpus_per_node,
         nodes=nodes,
         interconnect=link,
         link_bytes_per_second=(both_ways / 2 if both_ways else one_way) * 1e9,
-        network_bytes_per_second=(network_gbps or UNSTATED_NETWORK_GBPS) * 1e9 / BITS_PER_BYTE / gpus_per_node,
+        network_bytes_per_second=gbps * 1e9 / BITS_PER_BYTE / gpus_per_node,
         vcpus_per_gpu=vcpus / gpus_per_node if vcpus else None,
         host_memory_bytes=memory_gib * GIB if memory_gib else None,
         network_known=network_gbps is not None,
     )
+
+
+def _assumed_gbps(gpu: Gpu, gpus_per_node: int) -> float:
+    """Returns the assumed network of a node, which is that of all hosts in it."""
+    return UNSTATED_NETWORK_GBPS * ceil(gpus_per_node / (gpu.gpus_per_tray or USUAL_GPUS_OF_A_HOST))
 
 
 def _pcie(gpu: Gpu) -> str:

@@ -44,7 +44,7 @@ from service.domain.physics.memory import (
     training_parts,
 )
 from service.domain.physics.parallelism import Layout
-from service.domain.physics.resources import GRADIENTS, StepTerms
+from service.domain.physics.resources import StepTerms
 from service.domain.physics.training_roofline import training_terms, with_bubble_apart
 
 MOST_OVER = 1.25
@@ -74,6 +74,8 @@ class Step:
     units: float
     waits_for: str | None = None
     """The part of the host that the GPUs wait for, if one is slower than they are."""
+    parts_of_request: Mapping[str, float] | None = None
+    """Seconds of each term in a whole request with its prompt, where the step writes tokens."""
 
     @property
     def rate(self) -> float:
@@ -84,7 +86,7 @@ class Step:
         """Returns the step at another rate, with every part in proportion."""
         factor = self.rate / rate
         parts = {term: factor * seconds for term, seconds in self.parts.items()}
-        return Step(self.seconds * factor, parts, self.units, self.waits_for)
+        return replace(self, seconds=self.seconds * factor, parts=parts)
 
     def waiting(self, seconds: float, part: str) -> "Step":
         """Returns the step with more seconds, in which the GPUs wait for a part of the host."""
@@ -93,20 +95,21 @@ class Step:
 
     @property
     def bottleneck(self) -> str:
-        """The part of the cluster that takes most of the step, or the host if the GPUs wait for it."""
+        """The part of the cluster that takes most of the step, or of a request, or the host if the GPUs wait for it."""
         if self.waits_for is not None:
             return self.waits_for
-        shares = {name: sum(self.parts.get(term, 0.0) for term in terms) for name, terms in TERMS_BY_BOTTLENECK.items()}
+        parts = self.parts_of_request or self.parts
+        shares = {name: sum(parts.get(term, 0.0) for term in terms) for name, terms in TERMS_BY_BOTTLENECK.items()}
         return max(shares, key=lambda name: (shares[name], name))
 
 
 def step_of(terms: StepTerms, parts: dict[str, float]) -> Step:
     """Returns a step from the calibrated seconds of its terms.
 
-    The exchange of gradients takes at least the time of its slowest link; what exceeds the other terms adds to it.
+    A step takes at least the time in which its bytes are carried; what exceeds the terms adds to that with most bytes.
     """
     if (exposed := terms.least_seconds - sum(parts.values())) > 0:
-        parts[GRADIENTS] += exposed
+        parts[terms.least_term] += exposed
     return Step(sum(parts.values()), parts, terms.units)
 
 
@@ -401,7 +404,8 @@ def _estimate_generation(
         first, token = (served.tokens.mean_to_first_token * caution, served.tokens.mean_per_token * caution)
     tokens, per_token = errors.around(rate), errors.around(token, of_rate=False)
     ideal = at_work.ideal(at_work.per_token)
-    step = step_of(StepTerms(ideal, in_flight), factors.seconds(ideal))
+    of_request = factors.seconds(at_work.ideal(at_work.per_request))
+    step = replace(step_of(StepTerms(ideal, in_flight), factors.seconds(ideal)), parts_of_request=of_request)
     prefill = max(1.0, config.input_length) * layout.data / float(at_work.seconds.prompt)
     return replace(
         estimate,

@@ -34,6 +34,7 @@ from service.domain.physics.load import TIMES, Engines, Replicas, Served
 from service.domain.physics.memory import (
     CACHE,
     PROMPTS,
+    SAMPLER,
     InferenceMemory,
     figures,
     inference_memory,
@@ -47,7 +48,7 @@ from service.domain.physics.parallelism import AnyLayout, Layout
 from service.domain.physics.resources import Demands, seconds_per_unit
 from service.domain.physics.serving import BurstShares, EngineTimes, SteadyState, steady_state
 
-IN_MEMORY = ("weights", "context", CACHE, "activations", PROMPTS)
+IN_MEMORY = ("weights", "context", CACHE, "activations", SAMPLER, PROMPTS)
 """Parts of the memory of an engine, by their names in `InferenceMemory`."""
 
 

@@ -30,9 +30,8 @@ from service.domain.physics.memory import DRAFTER_BYTES, adapter_bytes, cache_by
 from service.domain.physics.parallelism import (
     AnyLayout,
     Layout,
-    all_reduce_bytes,
     copies_to_other_groups,
-    crosses_slow_links,
+    linked_ranks,
     most_experts,
     spread_of_experts,
 )
@@ -41,8 +40,8 @@ from service.domain.physics.resources import (
     StepTerms,
     ideal_seconds,
     ideal_terms,
-    over_links,
     seconds_per_unit,
+    summed_over,
 )
 from service.domain.physics.serving import EngineTimes
 from service.domain.physics.training_roofline import (
@@ -293,8 +292,8 @@ def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, toke
     """
     t = config.model.transformer
     assert t is not None
-    sums = all_reduce_bytes(sublayers * 2.0 * tokens * t.hidden, layout.tensor) / layout.pipeline
-    of_tensor = over_links("tensor", sums, np.logical_not(crosses_slow_links(layout.tensor, linked_gpus)))
+    linked, values = linked_ranks(layout.tensor, linked_gpus), sublayers * tokens * t.hidden / layout.pipeline
+    of_tensor = summed_over("tensor", 2.0 * values, linked, layout.tensor / linked)
     if not t.moe_layers:
         return of_tensor
     spread = spread_of_experts(layout)

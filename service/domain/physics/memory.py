@@ -82,12 +82,15 @@ the rows that a step reads have gradients (Naumov et al. 2019, 1906.00091; Torch
 USUAL_LAYERS = 10
 """Layers of a network whose layers are unknown (assumed)."""
 
+SAMPLER = "sampler"
+"""The part of the memory that holds the logits of the most sequences that an engine runs at once."""
+
 CACHE, PROMPTS = "kv_cache", "prompts"
 """The parts of the memory that grow with the requests: KV caches, and activations of the prompts of a static batch."""
 
-PLANNED_SHARE = 0.92
-"""Share of a GPU's usable memory into which an engine fits its weights, activations and cache (assumed). vLLM takes
-nine tenths of the whole card by default (`gpu_memory_utilization`)."""
+PLANNED_SHARE = 0.9
+"""Share of a GPU's memory into which an engine fits its weights, activations and cache: the default of vLLM
+(`gpu_memory_utilization`)."""
 
 DRAFTER_BYTES = 2.0
 """Bytes per weight of a draft model, which is kept at 16 bits."""
@@ -409,6 +412,8 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
     empty[CACHE] = cached(config.shared_prompt) if config.shared_prompt else 0.0
     values = 4 * t.hidden + 3 * t.ffn / layout.tensor
     empty["activations"] = _tokens_of_a_pass(config) * values * config.formats.activation_bytes
+    if model.generates and stack.sampler_bytes:
+        empty[SAMPLER] = stack.sampler_bytes * config.most_in_flight * t.vocabulary
     # A request keeps the cache of its own tokens and its own recurrent state, also where an attention window has moved
     # past the shared part of the prompt.
     request = {CACHE: cached(max(1.0, config.whole_length - config.shared_prompt))}
@@ -493,7 +498,7 @@ def requests_with_room(config: InferenceConfig, plannable: Number, memory: Infer
         of_request = of_request * config.longest_over_mean
     whole = _room_for_requests(plannable, memory) / of_request
     running = np.where(whole >= 1.0, np.maximum(1.0, np.floor(requests_in(config, whole))), 0.0)
-    return np.minimum(config.software.stack.most_in_flight, running)
+    return np.minimum(config.most_in_flight, running)
 
 
 def cache_tokens_that_fit(config: InferenceConfig, plannable: float, layout: Layout, memory: InferenceMemory) -> float:

@@ -139,6 +139,11 @@ def crosses_slow_links(tensor: Number, linked_gpus: Number) -> Number:
     return (tensor > linked_gpus) | (linked_gpus % tensor != 0)
 
 
+def linked_ranks(ranks: Number, linked_gpus: Number) -> Number:
+    """Returns the size of the equal parts of neighbouring ranks that fast links join: all ranks, or a part of them."""
+    return np.gcd(np.asarray(ranks, np.int64), np.asarray(linked_gpus, np.int64))
+
+
 def bubble_share(layout: AnyLayout) -> Number:
     """Idle time of a pipelined step over its busy time: (p - 1) / (v m), with p stages, m micro-batches and v virtual
     stages per GPU (Narayanan et al., Megatron-LM, SC'21).

@@ -5,7 +5,7 @@ Amounts depend on the job and its layout, and seconds per unit on the cluster al
 combines many layouts with many clusters.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from service.domain.arrays import Number
@@ -13,6 +13,7 @@ from service.domain.catalog.hardware import Gpu, peak_flops
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import Config, InferenceConfig
 from service.domain.physics.cluster import DEFAULT_VCPUS_PER_GPU, Cluster
+from service.domain.physics.parallelism import all_reduce_bytes
 
 Demands: TypeAlias = dict[tuple[str, str], Number]
 """Amount for one GPU by term and resource. A term may use several resources, one after another.
@@ -35,7 +36,9 @@ class StepTerms(NamedTuple):
     seconds: dict[str, float]
     units: float
     least_seconds: float = 0.0
-    """Seconds in which the slowest link or network carries the gradients at its rated speed: no step is shorter."""
+    """Seconds in which links or network carry the bytes of the step at their rated speed: no step is shorter."""
+    least_term: str = GRADIENTS
+    """The term to which most of these bytes belong."""
 
 
 def peak_in(config: Config, gpu: Gpu, precision: str) -> float:
@@ -89,11 +92,27 @@ def ideal_seconds(demands: Demands, rates: Mapping[str, float]) -> dict[str, flo
     return seconds
 
 
-def ideal_terms(demands: Demands, units: float, config: Config, cluster: Cluster) -> StepTerms:
-    """Returns the seconds of each term at the rated speed of every part of a cluster."""
+def ideal_terms(
+    demands: Demands, units: float, config: Config, cluster: Cluster, carried: Iterable[Demands] = ()
+) -> StepTerms:
+    """Returns the seconds of each term at the rated speed of every part of a cluster.
+
+    `carried` has the bytes of a step on each carrier, such as the network, whatever other work they overlap with.
+    """
     rates = seconds_per_unit(config, cluster)
-    carrying = (amount * rates[resource] for (term, resource), amount in demands.items() if term == GRADIENTS)
-    return StepTerms(ideal_seconds(demands, rates), units, float(max(carrying, default=0.0)))
+    slowest = max((ideal_seconds(each, rates) for each in carried), key=lambda each: sum(each.values()), default={})
+    term = max(slowest, key=slowest.__getitem__, default=GRADIENTS)
+    return StepTerms(ideal_seconds(demands, rates), units, sum(slowest.values()), term)
+
+
+def summed_over(term: str, size: Number, inside: Number, parts: Number, between: str = "slow_link") -> Demands:
+    """Bytes that a GPU sends to sum `size` bytes over parts of so many linked GPUs: reduce-scatter inside a part,
+    all-reduce of the shares between parts, then all-gather inside. `between` is the resource that joins the parts.
+    """
+    return {
+        (term, "link"): all_reduce_bytes(size, inside),
+        (term, between): all_reduce_bytes(size / inside, parts),
+    }
 
 
 def over_links(name: str, amount: Number, linked: Number) -> Demands:

@@ -36,13 +36,12 @@ from service.domain.physics.memory import (
 from service.domain.physics.parallelism import (
     AnyLayout,
     Layout,
-    all_reduce_bytes,
     bubble_share,
     copies_to_other_groups,
-    crosses_slow_links,
+    linked_ranks,
     spread_of_experts,
 )
-from service.domain.physics.resources import GRADIENTS, Demands, StepTerms, ideal_terms, over_links
+from service.domain.physics.resources import GRADIENTS, Demands, StepTerms, ideal_terms, over_links, summed_over
 
 LAUNCH_SECONDS = 5e-6
 """Nominal CPU seconds to start one kernel; the coefficient of the term scales them to the real time of each stack."""
@@ -251,11 +250,7 @@ def _demands_of_micro_batches(config: TrainingConfig, layout: AnyLayout, linked_
         ("weights", "memory"): on_each_gpu(traversals(config) * stored, layout, routed_share(model), 0) * rounds,
         ("launch", "seconds"): kernels * (traversals(config) + again) * LAUNCH_SECONDS * rounds,
         **({("routing", "seconds"): routed * ROUTING_SECONDS * rounds} if routed_layers(model) else {}),
-        **over_links(
-            "tensor",
-            all_reduce_bytes(messages, layout.tensor),
-            np.logical_not(crosses_slow_links(layout.tensor, linked_gpus)),
-        ),
+        **summed_over("tensor", messages, linked := linked_ranks(layout.tensor, linked_gpus), layout.tensor / linked),
         **_expert_demands(layout, linked_gpus, tokens * routed * (4.0 + 2.0 * forward_again), t),
         **_context_demands(
             layout, linked_gpus, tokens * t.attending_layers / layout.pipeline * (3.0 + forward_again), t
@@ -315,7 +310,7 @@ def _stage_demands(layout: AnyLayout, linked_gpus: Number, values: Number) -> De
     between a GPU and its next stage. Where linked GPUs hold several stages, as in a rack, only the last of these
     sends over the network. Each GPU of a tensor group sends a part. Interleaved stages send once per piece, but
     each of these sends takes place during the work on another piece, so that no more bytes count than without
-    pieces.
+    pieces; `bytes_carried` has all of them.
     """
     if np.all(layout.pipeline == 1):
         return {}
@@ -381,15 +376,10 @@ def _gradient_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Nu
 
 
 def _reduced(size: Number, ranks: Number, linked_ranks: Number) -> Demands:
-    """Bytes of a sum over ranks: reduce-scatter within a node, all-reduce of the shares between nodes, then
-    all-gather.
-    """
+    """Bytes of a sum of gradients over ranks, of which fast links join so many."""
     inside = np.maximum(1, np.minimum(ranks, linked_ranks))
     outside = -(-ranks // inside)
-    return {
-        (GRADIENTS, "link"): all_reduce_bytes(size, inside),
-        (GRADIENTS, "network"): all_reduce_bytes(size / inside, outside),
-    }
+    return summed_over(GRADIENTS, size, inside, outside, "network")
 
 
 def kernels_forward(model: Model) -> float:
@@ -431,6 +421,24 @@ def training_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Num
     return _network_demands(config, layout, linked_gpus)
 
 
+def bytes_carried(demands: Demands, layout: AnyLayout) -> tuple[Demands, Demands]:
+    """Returns the bytes of a step that the fast links carry and those that the network carries, given its demands.
+
+    They take their time whatever they overlap with, so that no step is shorter. The work of micro-batches counts
+    without the idle time of the stages. Interleaved stages send once per piece. On fast links only gradients count,
+    because other bytes there overlap with little else.
+    """
+    pieces = {"pipeline": layout.virtual_stages}
+    busy = 1.0 + bubble_share(layout)
+    between = {
+        (term, resource): amount if term == GRADIENTS else amount * pieces.get(term, 1.0) / busy
+        for (term, resource), amount in demands.items()
+        if resource in ("network", "slow_link")
+    }
+    return {(GRADIENTS, "link"): demands[GRADIENTS, "link"]}, between
+
+
 def training_terms(config: TrainingConfig, cluster: Cluster, layout: Layout) -> StepTerms:
     """Ideal seconds of one optimizer step, and its samples."""
-    return ideal_terms(training_demands(config, layout, cluster.linked_gpus), layout.global_batch, config, cluster)
+    demands = training_demands(config, layout, cluster.linked_gpus)
+    return ideal_terms(demands, layout.global_batch, config, cluster, bytes_carried(demands, layout))

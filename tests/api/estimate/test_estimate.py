@@ -211,7 +211,7 @@ def test_an_unknown_stack_widens_the_band(client: TestClient) -> None:
 def test_a_wider_band_gives_its_reason(client: TestClient, software: Body | None, reason: str) -> None:
     answer = post_estimate(client, changed(TRAINING, workload__software=software))
     (text,) = (warning["text"] for warning in answer["warnings"] if warning["code"] == "extrapolates")
-    assert text == f"The band is wider, {reason}"
+    assert text == f"The estimate is less certain, {reason}"
 
 
 def test_hours_alone_are_priced(client: TestClient) -> None:

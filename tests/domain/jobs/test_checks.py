@@ -123,6 +123,7 @@ def test_layouts_that_some_cluster_can_have_pass() -> None:
     for fixed in (FixedLayout(pipeline=4, virtual_stages=8), FixedLayout(pipeline=3, virtual_stages=11)):
         check_job(replace(TRAINING, layout=fixed))
     check_job(replace(TRAINING, model=model(MIXTRAL), layout=FixedLayout(expert=4)))
+    check_job(replace(TRAINING, model=model(MIXTRAL), layout=FixedLayout(tensor=2, expert=16)))
 
 
 def test_engines_spread_experts_over_gpus_that_do_not_divide_their_number() -> None:

@@ -32,7 +32,7 @@ from service.domain.jobs.stacks import PLATFORMS_WITH_STACKS, STACKS, UNKNOWN, S
         ("pytorch==21.03", "early-pytorch-ngc", "early-pytorch-ngc-21.03"),
         ("trtllm", "tensorrt-llm", "tensorrt-llm"),
         ("trtllm-serve", "tensorrt-llm", "tensorrt-llm"),
-        ("vLLM TPU", "vllm", "vllm"),
+        ("vLLM TPU", "vllm-tpu", "vllm-tpu"),
         ("vllm-rocm==0.11.0", "vllm", "vllm-0.11.0"),
         ("Hugging Face", "transformers", "transformers"),
         ("llama cpp", "llama.cpp", "llama.cpp"),

@@ -57,8 +57,8 @@ def best_of_all(with_: Calibration, work: InferenceConfig, where: Cluster, fixed
         ]
         for slow_links in (False, True)
     )
-    for confidence in ("fits_surely", "fits"):
-        for found in (inside, across):
+    for found in (inside, across):
+        for confidence in ("fits_surely", "fits"):
             if fitting := [each for each in found if getattr(each, confidence)]:
                 return max(fitting, key=lambda each: (_holds(each, work), samples_per_second(each)))
     return min(inside or across, key=lambda each: each.memory.least_bytes, default=None)
@@ -307,7 +307,7 @@ def test_where_no_layout_surely_fits_the_fastest_that_likely_does_is_chosen() ->
     and each token waits for all of them.
     """
     one_head = model(replace(LLAMA_3_70B, kv_heads=1), 70.6e9)
-    work = inference(model=one_head, input_length=20_000.0, concurrency=1.0, software=SoftwareStack("vllm"))
+    work = inference(model=one_head, input_length=20_000.0, concurrency=1.0, software=SoftwareStack("sglang"))
     weights = best_layout(FITTED, work, cluster()).memory.parts["weights"]
     small = replace(cluster(), gpu=replace(cluster().gpu, memory_gb=weights / 1e9 * 1.2))
     found = best_layout(FITTED, work, small)

@@ -72,3 +72,12 @@ def test_a_gpu_that_states_no_power_has_as_much_as_its_bandwidth_takes() -> None
     assert cluster_of(gpu(tdp_watts=400.0), 1).watts == 400.0
     part = gpu(tdp_watts=None, memory_bandwidth_gb_per_second=1555.0 / 4)
     assert cluster_of(part, 1).watts == pytest.approx(2e-10 * 1555e9 / 4)
+
+
+def test_an_unstated_network_is_assumed_for_each_host_of_a_machine() -> None:
+    """A rack of 72 GPUs in trays of four has 18 hosts, whether it is one machine or 18."""
+    rack, trays = (
+        cluster_of(unknown_gpu(gpus_per_tray=4, gpus_per_rack=72), gpus, nodes) for gpus, nodes in ((72, 2), (4, 36))
+    )
+    assert rack.network_bytes_per_second == pytest.approx(trays.network_bytes_per_second)
+    assert cluster_of(unknown_gpu(), 8, 2).network_gbps == pytest.approx(10)

@@ -360,6 +360,19 @@ def test_a_stack_limits_how_many_requests_run() -> None:
     assert requests_with_room(config, 80 * GB, inference_memory(config, Layout())) == 1024
 
 
+def test_an_engine_reserves_the_logits_of_the_most_requests_that_it_runs() -> None:
+    """4.8 GiB for 1,024 sequences of a vocabulary of 128,256 on an H100, measured in vLLM 0.11, and not less in a
+    tensor group.
+    """
+    config = inference(concurrency=1.0, software=SoftwareStack("vllm"))
+    few = replace(config, most_on_gpu=256.0)
+    for layout in (Layout(), Layout(tensor=2)):
+        most, a_quarter = (inference_memory(each, layout).empty["sampler"] for each in (config, few))
+        assert most == pytest.approx(4.8 * 2**30, rel=0.03)
+        assert a_quarter == most / 4
+    assert "sampler" not in inference_memory(replace(config, software=SoftwareStack("sglang")), Layout()).empty
+
+
 def test_replicas_without_a_request_stay_idle() -> None:
     layout = Layout(data=8)
     assert replicas_in_use(inference(concurrency=3.0), layout) == 3

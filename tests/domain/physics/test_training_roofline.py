@@ -331,3 +331,22 @@ def test_a_step_without_stages_has_no_bubble() -> None:
     assert "bubble" not in with_bubble_apart(
         training_terms(training(), cluster(), Layout(data=8)).seconds, Layout(data=8)
     )
+
+
+def test_a_tensor_group_over_nodes_shares_the_networks_of_all_its_gpus() -> None:
+    """Each GPU sums an eighth of the messages with its peer on the other node, and adds up with its own node before."""
+    inside, across = (training_demands(training(), Layout(tensor=tensor), 8) for tensor in (8, 16))
+    messages = inside["tensor", "link"] / (2 * 7 / 8)
+    assert inside["tensor", "slow_link"] == 0
+    assert across["tensor", "link"] == pytest.approx(2 * 7 / 8 * messages)
+    assert across["tensor", "slow_link"] == pytest.approx(2 * 1 / 2 * messages / 8)
+
+
+@pytest.mark.parametrize("pieces", [1, 4, 16])
+def test_no_step_is_shorter_than_the_sends_of_all_pieces_of_its_stages_take(pieces: int) -> None:
+    """Two stages on two nodes: each GPU sends the values of a micro-batch once per piece, and as many gradients."""
+    layout = Layout(tensor=8, pipeline=2, accumulation=8, virtual_stages=pieces)
+    where = replace(cluster(nodes=2), network_bytes_per_second=1e6)
+    terms = training_terms(training(sequence_length=2048), where, layout)
+    assert terms.least_seconds == pytest.approx(pieces * 2 * 2 * 8 * 2048 * 4096 / 8 / 1e6)
+    assert terms.least_term == "pipeline"
