@@ -265,7 +265,8 @@ class WorkloadRequest(BodyModel):
     chunked_loss: bool = False
     """Whether the loss is computed in chunks, so that the logits are never stored whole."""
     fused_optimizer: bool = False
-    """Whether the optimizer updates weights during the backward pass."""
+    """Whether the optimizer updates weights during the backward pass, so that no more than the gradients of a layer are
+    kept. Accumulation over several micro-batches keeps all of them."""
     offload_activations: bool = False
     """Whether the activations from which full checkpointing recomputes the others are kept in host memory. Layouts
     without full checkpointing keep theirs on the GPU."""

@@ -173,9 +173,11 @@ def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Numbe
     learned_routed = learned_routed_share(config)
     weights = weight_bytes(config)
     on_gpus = 0.0 if config.offload_parameters else weights
-    # ZeRO-Offload moves the gradients of a layer to the host as they arise (Ren et al. 2021, arXiv 2101.06840).
-    one_layer = config.fused_optimizer or config.offload_optimizer
-    gradients = trained * grad / (layers if one_layer else 1.0)
+    # ZeRO-Offload moves the gradients of a layer to the host as they arise (Ren et al. 2021, arXiv 2101.06840). An
+    # optimizer that steps in the backward pass needs the sum of all micro-batches, so that it drops them only where a
+    # step has one.
+    one_layer = config.offload_optimizer | config.fused_optimizer & (layout.accumulation == 1)
+    gradients = trained * grad / np.where(one_layer, layers, 1.0)
     optimizer = 0.0 if config.offload_optimizer else trained * resident_state_bytes(config)
     # A pipeline keeps gathered weights between its micro-batches.
     whole = (layout.pipeline > 1) | config.software.stack.keeps_gathered_weights
