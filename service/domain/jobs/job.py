@@ -86,6 +86,8 @@ class Job:
     flash_attention: bool | None = None
     mixed_precision: bool | None = None
     chunked_loss: bool = False
+    loss_logits: float | None = None
+    """Logits that the loss of a library holds at once, per value of the hidden states; None without such a library."""
     fused_optimizer: bool = False
     offload_activations: bool = False
     offload_optimizer: bool = False

@@ -72,9 +72,6 @@ other matrix product (torchtitan's default). Users report that activations shrin
 LOGIT_BYTES = 10.0
 """Bytes per logit: at 16 bits, in fp32, and the gradient."""
 
-CHUNKS_OF_A_LOSS = 8
-"""Chunks of tokens whose logits are computed one after another (torchtune's default of `num_output_chunks`)."""
-
 TABLE_BYTES = 4.0
 """Bytes per parameter of an embedding table: fp32. SGD and row-wise Adagrad keep next to nothing per value, and only
 the rows that a step reads have gradients (Naumov et al. 2019, 1906.00091; TorchRec)."""
@@ -305,13 +302,15 @@ def offloaded_activation_bytes(config: TrainingConfig, layout: AnyLayout) -> Num
 def _logits_at_once(config: TrainingConfig, t: Transformer) -> float:
     """Logits that the loss holds, per token of all chunks.
 
-    Some stacks choose the number of chunks so that the logits of one take what the hidden states of all tokens take
+    Stacks without a number of chunks choose it so that the logits of one take what the hidden states of all tokens take
     (Liger Kernel, `fused_linear_cross_entropy`).
     """
-    whole = logits_per_token(t)
-    if config.software.stack.chunks_loss:
-        return min(whole, t.hidden)
-    return whole / CHUNKS_OF_A_LOSS if config.chunked_loss else whole
+    whole, stack = logits_per_token(t), config.software.stack
+    if config.loss_logits is not None:
+        return min(whole, config.loss_logits * t.hidden)
+    if not (config.chunked_loss or stack.chunks_loss):
+        return whole
+    return whole / stack.loss_chunks if stack.loss_chunks else min(whole, t.hidden)
 
 
 def more_in_flight(layout: AnyLayout) -> Number:

@@ -7,7 +7,7 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import near_names
-from service.domain.catalog.software_support import software_names
+from service.domain.catalog.software_support import near_software
 from service.domain.codes import NoteCode, RejectionCode
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job, assumed_lengths, purpose_of, sequence_length
@@ -181,8 +181,8 @@ def _notes_on_names(question: Question, catalog: Catalog) -> Iterator[Note]:
     if question.spot_left_out:
         yield Note(NoteCode.SPOT_LEFT_OUT, ("constraints.market", "workload.fault_tolerant"))
     if unknown := dict(question.software_unknown):
-        meant = {name: near_names(name, catalog.derive(software_names)) for name in unknown}
-        yield Note(NoteCode.SOFTWARE_UNKNOWN, tuple(dict.fromkeys(unknown.values())), {"near": meant})
+        figures = {"near": near_software(unknown, catalog)}
+        yield Note(NoteCode.SOFTWARE_UNKNOWN, tuple(dict.fromkeys(unknown.values())), figures)
 
 
 def _retired(question: Question, catalog: Catalog) -> Iterator[Note]:

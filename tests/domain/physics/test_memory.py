@@ -177,12 +177,15 @@ def test_only_tokens_of_transcripts_have_logits() -> None:
 
 
 def test_a_loss_in_chunks_holds_the_logits_of_one() -> None:
-    """An eighth of them in torchtune, and as many as the hidden states have values in Unsloth."""
+    """An eighth of them in torchtune, and as many as the hidden states have values in Unsloth and in Liger Kernel."""
     torchtune, unsloth = SoftwareStack("torchtune"), SoftwareStack("unsloth")
     works = [training(), training(chunked_loss=True, software=torchtune), training(software=unsloth)]
     whole, in_chunks, fused = (training_parts(work, Layout())["logits"] for work in works)
     assert whole / in_chunks == 8
     assert whole / fused == 128256 / 4096
+    others = [training(chunked_loss=True), training(chunked_loss=True, loss_logits=1.0, software=torchtune)]
+    assert {training_parts(work, Layout())["logits"] for work in others} == {fused}
+    assert training_parts(training(loss_logits=0.0), Layout())["logits"] == 0
 
 
 def test_checkpointing_keeps_the_inputs_of_known_blocks_and_one_block_with_gradients() -> None:
