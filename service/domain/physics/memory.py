@@ -57,7 +57,8 @@ states. States of 4 and 8 bits have no other size where weights are in 16 bits, 
 fp32 there (its documentation: `optim_bits`)."""
 
 PAGED = frozenset(name for name in OPTIMIZER_STATES if name.startswith("paged_"))
-"""Optimizers whose states move to host memory when the GPU is full (bitsandbytes); they count as no GPU memory."""
+"""Optimizers whose states move to host memory when the GPU is full (bitsandbytes). They count as no GPU memory, and as
+fetched from the host in each step."""
 
 CONTEXT_BYTES = 0.9e9
 """Bytes of the CUDA context, kernels and communicators; the calibration scales them for each stack."""
@@ -247,9 +248,17 @@ def optimizer_state_bytes(config: TrainingConfig) -> float:
     return copy + states * (copy or weights if size is None else size)
 
 
+def paged_state_bytes(config: TrainingConfig) -> float:
+    """Bytes per trained parameter that may leave the GPU for the host: states of a paged optimizer, which the GPU
+    updates, without the fp32 copy of the weights.
+    """
+    pages = config.optimizer in PAGED and not config.offload_optimizer
+    return optimizer_state_bytes(config) - RECIPES[config.recipe][2] if pages else 0.0
+
+
 def resident_state_bytes(config: TrainingConfig) -> float:
-    """Bytes per trained parameter that stay on the GPU: paged states may leave it, the fp32 copy may not."""
-    return RECIPES[config.recipe][2] if config.optimizer in PAGED else optimizer_state_bytes(config)
+    """Bytes per trained parameter that stay on the GPU; those of an offloaded optimizer count elsewhere."""
+    return optimizer_state_bytes(config) - paged_state_bytes(config)
 
 
 def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Number]:
