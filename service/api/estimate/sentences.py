@@ -1,6 +1,6 @@
 """The sentences of POST /estimate, which put figures of the domain into words."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 from math import inf
 from typing import Any
@@ -296,6 +296,12 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     ),
 }
 """Texts of the risks that an estimate shows."""
+
+
+def without_effect(task: str, fields: Sequence[str]) -> str:
+    """Returns that fields of a workload change nothing in its task."""
+    names = " and ".join(f"`workload.{name}`" for name in fields)
+    return f"{names} {'has' if len(fields) == 1 else 'have'} no effect on {task}."
 
 
 def warning_text(warning: Statement[WarningCode]) -> str:
