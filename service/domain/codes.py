@@ -147,6 +147,7 @@ class WarningCode(MeaningfulCode):
     TASK_UNSUPPORTED = auto(), "No software is known to do the task there; the figures assume that some does."
     HOST_MEMORY_SMALL = auto(), "The host has less memory than the workload asks for."
     ENDED = auto(), "The instance type is closed to new customers or retired."
+    SOFTWARE_UNKNOWN = auto(), "A library without any rule about where it runs; the figures count no effect of it."
 
 
 class RejectionCode(MeaningfulCode):

@@ -61,6 +61,7 @@ def training_configs(draw: st.DrawFn) -> TrainingConfig:
         recipe=draw(one_of("mixed", "pure")),
         software=draw(stacks),
         flash_attention=draw(st.booleans()),
+        fused_optimizer=draw(st.booleans()),
     )
 
 

@@ -25,6 +25,7 @@ from service.api.estimate.sentences import (
     no_offer,
     rate_text,
     warning_text,
+    without_effect,
 )
 from service.api.estimate.serving import ServedResponse, served_response
 from service.api.http.body import QuestionRoute
@@ -43,6 +44,7 @@ from service.domain.catalog.hardware import CPU
 from service.domain.estimate.estimate import EstimateAnswer, estimate
 from service.domain.estimate.work import MeasuredRate
 from service.domain.evidence.named import NamedWork
+from service.domain.jobs.kind_of_work import INFERENCE_ONLY, TRAINING_ONLY
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.layouts.would_fit import FitChange
 from service.domain.physics.cluster import Cluster
@@ -236,6 +238,14 @@ def _lacks_work_of_hours(body: EstimateRequest, estimate: JobEstimate | None) ->
     return amount is not None and amount.hours_on is not None and estimate is not None and estimate.job.amount is None
 
 
+def _without_effect(body: EstimateRequest) -> list[str]:
+    """Returns a note on the fields of the workload that are about another task than its own."""
+    work = body.workload
+    of_another_task = INFERENCE_ONLY if work is not None and work.task == "training" else TRAINING_ONLY
+    given = [] if work is None else sorted(work.model_fields_set & of_another_task)
+    return [without_effect(work.task, given)] if work is not None and given else []
+
+
 def _notes(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog) -> list[str]:
     machine = answer.question.instance_type
     notes = [OWN_MACHINE] if machine is None else []
@@ -243,6 +253,7 @@ def _notes(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog) -> l
     notes += [] if answer.measured is None else [rate_text(answer.measured)]
     checkpoint = body.checkpoint_of(body.workload)
     assumed = assumed_of(checkpoint, body.workload)
+    notes += [] if answer.job is None else _without_effect(body)
     notes += [NO_WORK_IN_HOURS] if _lacks_work_of_hours(body, answer.job) else []
     notes += [COMMITMENT_UNUSED] if answer.holds_unused_commitments else []
     notes += [NOTHING_SENT] if body.data_transfer_already_gb and not body.data_transfer_out_gb else []

@@ -23,7 +23,13 @@ from service.api.http.fields import (
 from service.api.workload.checkpoints import checkpoints_in
 from service.api.workload.job import job_of, named_work_of
 from service.api.workload.layout import FixedLayoutRequest
-from service.api.workload.requirements import needed_by_code, platforms_of, software_of
+from service.api.workload.requirements import (
+    LIBRARIES,
+    needed_by_code,
+    platforms_of,
+    software_of,
+    unknown_software,
+)
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.payment_options import regions_with
 from service.domain.catalog.catalog import Catalog
@@ -146,9 +152,15 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         finds_largest_batch=body.largest_batch,
         software=() if body.workload is None else software_of(body.workload, catalog),
         libraries=() if body.workload is None else needed_by_code(body.workload, catalog),
+        unknown_libraries=() if body.workload is None else _unknown_libraries(body.workload, catalog),
         host_memory_gib=None if body.workload is None else body.workload.host.memory_gib,
         platforms=() if body.workload is None else platforms_of(body.workload, catalog),
     )
+
+
+def _unknown_libraries(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ...]:
+    """Returns the names of libraries without rules. The estimate says of other software which stack it assumes."""
+    return tuple(name for name, field in unknown_software(work, catalog).items() if field == LIBRARIES)
 
 
 def _regions(body: EstimateRequest, instance_type: InstanceType | None, catalog: Catalog) -> tuple[str, ...]:

@@ -6,13 +6,19 @@ from math import inf
 from typing import Any
 
 from service.api.estimate.response import memory_response
+from service.api.estimate.software_sentences import (
+    software_format,
+    software_model,
+    software_partly,
+    software_unknown,
+    software_unrecognised,
+)
 from service.api.http.figures import dollars
 from service.domain.bill.bill import MachineTime, Part, PartName, StoredVolume
 from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.market_bills import BreakEven, MarketBill
 from service.domain.bill.run import TransferredData
 from service.domain.bill.verdict import Outcome, Verdict
-from service.domain.catalog.names import either, with_near
 from service.domain.catalog.reference import Fee
 from service.domain.codes import WarningCode
 from service.domain.evidence.named import NamedRate
@@ -139,34 +145,6 @@ def _attends_to_all(engine: str | None, gpu: str, model: str, tokens: int) -> st
     return f"{known} for the {tokens:,} tokens that {model} selects: the estimate attends to all tokens."
 
 
-def _software_unrecognised(names: Sequence[str], listed: Sequence[str], near: Sequence[str]) -> str:
-    reasons = [f"no published run of {either(listed)} is known, from which coefficients would follow"] if listed else []
-    others = [name for name in names if name not in listed]
-    reasons += [f"no stack is called {either(others)}"] if others else []
-    reason = " and ".join(reasons)
-    assumed = f"{reason[0].upper()}{reason[1:]}: the estimate assumes no stack, is cautious and has a wider band."
-    return with_near(assumed, near)
-
-
-def _software_model(software: str, gpu: str, task: str, words: Sequence[str], note: str | None) -> str:
-    does_not = f"{software} is not known to do {task} with models of the family {either(words)} on the {gpu}"
-    return f"{does_not}{_in_brackets(note)}: the figures assume that it does."
-
-
-def _software_format(software: str, gpu: str, task: str, words: Sequence[str], note: str | None) -> str:
-    does_not = f"{software} is not known to do {task} with weights in {either(words)} on the {gpu}"
-    return f"{does_not}{_in_brackets(note)}: the figures assume that it does."
-
-
-def _in_brackets(note: str | None) -> str:
-    return "" if note is None else f" ({note})"
-
-
-def _software_partly(software: Sequence[tuple[str, str | None]]) -> str:
-    names = ", ".join(name if remark is None else f"{name} ({remark})" for name, remark in software)
-    return f"Runs here in part, or with less than on other machines: {names}."
-
-
 def _extrapolates(properties: Collection[str], stack_named: bool) -> str:
     unnamed = not stack_named and "stack" in properties
     # A GPU of a new architecture is new itself.
@@ -277,7 +255,10 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.PRECISION_REDUCED: "{gpu} runs {precision} only at a very low rate or by conversion.",
     WarningCode.PRECISION_STORED: _precision_stored,
     WarningCode.ATTENDS_TO_ALL: _attends_to_all,
-    WarningCode.SOFTWARE_UNRECOGNISED: _software_unrecognised,
+    WarningCode.SOFTWARE_UNKNOWN: lambda near: software_unknown(
+        near, "the figures assume that it runs here, and count no effect of it"
+    ),
+    WarningCode.SOFTWARE_UNRECOGNISED: software_unrecognised,
     WarningCode.ENGINE_OF_LANGUAGE_MODELS: (
         "{engine} is an engine for language models, and no source says that it runs {model}: the figures assume it."
     ),
@@ -297,9 +278,9 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
         "The image encoder of {model} is taken as frozen, as trainers keep it by default: training it too takes more "
         "time and memory."
     ),
-    WarningCode.SOFTWARE_PARTLY: _software_partly,
-    WarningCode.SOFTWARE_MODEL: _software_model,
-    WarningCode.SOFTWARE_FORMAT: _software_format,
+    WarningCode.SOFTWARE_PARTLY: software_partly,
+    WarningCode.SOFTWARE_MODEL: software_model,
+    WarningCode.SOFTWARE_FORMAT: software_format,
     WarningCode.SOFTWARE_UNSUPPORTED: ("{software} is not known to run on the {gpu}: the figures assume that it does."),
     WarningCode.TASK_UNSUPPORTED: (
         "No software is known to do {task} on {instance}: the figures assume that some does."
@@ -318,6 +299,12 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     ),
 }
 """Texts of the risks that an estimate shows."""
+
+
+def without_effect(task: str, fields: Sequence[str]) -> str:
+    """Returns that fields of a workload change nothing in its task."""
+    names = " and ".join(f"`workload.{name}`" for name in fields)
+    return f"{names} {'has' if len(fields) == 1 else 'have'} no effect on {task}."
 
 
 def warning_text(warning: Statement[WarningCode]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from service.api.estimate.sentences import WARNINGS as WARNINGS_OF_ESTIMATES
 from service.api.estimate.sentences import Sentence, lengths_assumed, plural, rate_text, readable, text_of
+from service.api.estimate.software_sentences import software_unknown
 from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.advice_texts import ADVICE
 from service.api.recommend.codes import REJECTIONS
@@ -299,11 +300,6 @@ def _unranked(instances: Sequence[str], count: int, lacks: str) -> str:
     )
 
 
-def _software_unknown(near: Mapping[str, Sequence[str]]) -> str:
-    sentence = f"No rule says where {either(near)} runs, so it rejected nothing."
-    return f"{with_near(sentence, tuple(chain(*near.values())))} GET /frameworks lists the software with rules."
-
-
 def _objective_changed(before: RankedOffer, after: RankedOffer) -> str:
     if before.index == after.index:
         return f"{after.instance_type.id} is first under the earlier objective, too."
@@ -396,7 +392,7 @@ NOTES: Mapping[NoteCode, Sentence] = {
     ),
     NoteCode.SPOT_LEFT_OUT: "The workload is not fault-tolerant, and an interruption would lose all of its progress, "
     "so spot machines were left out.",
-    NoteCode.SOFTWARE_UNKNOWN: _software_unknown,
+    NoteCode.SOFTWARE_UNKNOWN: lambda near: software_unknown(near, "it rejected nothing"),
     NoteCode.CONFLICT_IN_SOURCES: lambda priors: (
         f"Rules of thumb contradict each other ({', '.join(priors)}): the ranking follows the figures."
     ),

@@ -36,6 +36,7 @@ from service.domain.jobs.checks import check_job
 from service.domain.jobs.config import LOSSES_ON_PAIRS, LOSSES_ON_SCORES, PREFERENCE_LOSSES
 from service.domain.jobs.job import IN_STEPS, JOB_PRECISIONS, Amount, Job, Task
 from service.domain.jobs.loading import SampleLoading
+from service.domain.jobs.losses import logits_with
 from service.domain.jobs.published_format import published_precision
 from service.domain.jobs.similar_stacks import similar_stacks
 from service.domain.jobs.software_names import software_name
@@ -114,9 +115,8 @@ def job_of(work: WorkloadRequest, catalog: Catalog, layout: FixedLayoutRequest |
         return None
     # An engine decides the speed of serving, whatever framework it is written in.
     engine, named = software_called(work.software.engine), (work.software.framework, work.software.engine)
-    framework = software_called(work.software.framework).using(
-        each.name for each in work.software.libraries if each.required
-    )
+    libraries = [each.name for each in work.software.libraries if each.required]
+    framework = software_called(work.software.framework).using(libraries)
     model = _in_named_format(_of_size(published_model(_model(work.model, catalog), catalog), work), work)
     like = model_like(model, catalog.reference.models.values()) if _lacks_dimensions(model, work) else None
     model = model if like is None else with_dimensions_of(like, model)
@@ -136,6 +136,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog, layout: FixedLayoutRequest |
         purpose="finetune" if work.purpose in PREFERENCE_LOSSES else work.purpose,  # type: ignore[arg-type]
         has_reference=PREFERENCE_LOSSES.get(work.purpose or "", False),
         samples_together=2 if work.purpose in LOSSES_ON_PAIRS else 1,
+        loss_logits=logits_with(split_requirement(name, "workload.software.libraries")[0] for name in libraries),
         global_batch=work.global_batch_size,
         micro_batch=work.batch_size if work.task == "training" else None,
         layout=fixed_layout(layout),

@@ -27,6 +27,9 @@ from service.domain.versions import EVERY, split_requirement, versions_of
 STACK_FIELDS = ("framework", "engine")
 """Fields that name the software that runs the work. If both are sent, the engine decides."""
 
+LIBRARIES = "workload.software.libraries"
+"""The field that names libraries."""
+
 
 def requirements_of(
     work: WorkloadRequest,
@@ -144,7 +147,7 @@ def unknown_software(work: WorkloadRequest, catalog: Catalog) -> dict[str, str]:
     if "software" not in work.model_fields_set:
         return {}
     named = [(getattr(work.software, name), f"workload.software.{name}") for name in STACK_FIELDS]
-    named += [(library.name, "workload.software.libraries") for library in work.software.libraries]
+    named += [(library.name, LIBRARIES) for library in work.software.libraries]
     return {
         split_requirement(text, field)[0]: field
         for text, field in named
@@ -188,7 +191,7 @@ def _libraries(work: WorkloadRequest, catalog: Catalog) -> Iterator[tuple[Requir
     framework = requirement(work.software.framework, "workload.software.framework", catalog)
     features = catalog.derive(software_names, ("feature",))
     for library in work.software.libraries:
-        known = requirement(f"{library.name} {library.versions or ''}".strip(), "workload.software.libraries", catalog)
+        known = requirement(f"{library.name} {library.versions or ''}".strip(), LIBRARIES, catalog)
         # A feature has no versions of its own: its rules name those of the framework.
         if known is not None and framework is not None and known.software in features and known.versions == EVERY:
             known = known._replace(versions=framework.versions)

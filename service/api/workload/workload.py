@@ -263,9 +263,12 @@ class WorkloadRequest(BodyModel):
     flash_attention: bool | None = None
     """Whether attention runs in a fused kernel that never stores its matrix. Default: as the stack does."""
     chunked_loss: bool = False
-    """Whether the loss is computed in chunks, so that the logits are never stored whole."""
+    """Whether the loss is computed in chunks, so that the logits are never stored whole: in 8 chunks in torchtune and
+    Axolotl, elsewhere in as many as keep them as small as the hidden states. So it is in Unsloth, and with
+    `liger-kernel` among the libraries; with `cut-cross-entropy` no logits are stored."""
     fused_optimizer: bool = False
-    """Whether the optimizer updates weights during the backward pass."""
+    """Whether the optimizer updates weights during the backward pass, so that no more than the gradients of a layer are
+    kept. Accumulation over several micro-batches keeps all of them."""
     offload_activations: bool = False
     """Whether the activations from which full checkpointing recomputes the others are kept in host memory. Layouts
     without full checkpointing keep theirs on the GPU."""

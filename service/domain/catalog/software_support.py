@@ -15,6 +15,7 @@ import numpy as np
 from service.domain.arrays import Indices, Mask
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU, Gpu, InstanceType
+from service.domain.catalog.names import near_names
 from service.domain.catalog.reference import SoftwareRule
 from service.domain.groups import grouped, one_of_each
 from service.domain.versions import EVERY, Versions, known_versions
@@ -309,6 +310,11 @@ def software_names(
 ) -> list[str]:
     """Returns the names of the software of some kinds that have rules, sorted."""
     return sorted({rule.software for rule in catalog.reference.software if rule.kind in kinds})
+
+
+def near_software(names: Iterable[str], catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    """Returns the names of software without rules, each with similar names that have some."""
+    return {name: near_names(name, catalog.derive(software_names)) for name in names}
 
 
 def platforms_of(rules: Iterable[SoftwareRule], catalog: Catalog) -> dict[str, list[SoftwareRule]]:

@@ -25,6 +25,7 @@ from service.domain.catalog.software_support import (
     MAINSTREAM,
     RUNS,
     code_change,
+    near_software,
     remark_by,
     restrictions_on_gpu,
     rules_on_gpu,
@@ -91,6 +92,8 @@ class EstimateQuestion:
     runs the code."""
     libraries: tuple[tuple[str, Versions, Versions], ...] = ()
     """The CUDA toolkit, kernels and libraries without which the code does not run."""
+    unknown_libraries: tuple[str, ...] = ()
+    """Names of libraries without rules on where they run."""
     host_memory_gib: float | None = None
     """Memory that the workload asks of each host."""
     platforms: tuple[str, ...] = ()
@@ -281,6 +284,8 @@ def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> _Warning
         yield statement(WarningCode.TASK_UNSUPPORTED, task=task, instance=machine.id)
         return
     gpu = question.cluster.gpu
+    if question.unknown_libraries:
+        yield statement(WarningCode.SOFTWARE_UNKNOWN, near=near_software(question.unknown_libraries, catalog))
     usual, needed = _usual_library(question), (*question.software, *question.libraries)
     takes_usual = usual is not None and all(software != usual for software, *_ in needed)
     for software, versions, cuda in (*needed, *([(usual, EVERY, EVERY)] if usual and takes_usual else [])):

@@ -81,6 +81,8 @@ class TrainingConfig:
     """Mean tokens of a sample that are images; a frozen encoder of images processes them first."""
     flash_attention: bool = True
     chunked_loss: bool = False
+    loss_logits: float | None = None
+    """Logits that the loss of a library holds at once, per value of the hidden states; None without such a library."""
     fused_optimizer: bool = False
     offload_activations: bool = False
     offload_optimizer: bool = False

@@ -86,6 +86,8 @@ class Job:
     flash_attention: bool | None = None
     mixed_precision: bool | None = None
     chunked_loss: bool = False
+    loss_logits: float | None = None
+    """Logits that the loss of a library holds at once, per value of the hidden states; None without such a library."""
     fused_optimizer: bool = False
     offload_activations: bool = False
     offload_optimizer: bool = False
@@ -195,14 +197,14 @@ def sequence_length(job: Job) -> int:
         return 0
     if job.sequence_length:
         _check_length(job, job.sequence_length, "workload.sequence_length")
-    if _reads_fixed_tokens(job.model):
+    if reads_fixed_tokens(job.model):
         return round(_mean_over_layers(job.model, job.sequence_length or job.model.output_tokens_per_sample or 0.0))
     return job.sequence_length or min(_USUAL_SEQUENCE, _most_tokens(t) or _USUAL_SEQUENCE)
 
 
 def mean_length_over_layers(job: Job) -> float | None:
     """Returns the mean tokens of a training sample without padding, averaged over all layers; None if not stated."""
-    if job.mean_length is None or not _reads_fixed_tokens(job.model):
+    if job.mean_length is None or not reads_fixed_tokens(job.model):
         return job.mean_length
     return _mean_over_layers(job.model, job.mean_length)
 
@@ -211,12 +213,12 @@ def written_length(job: Job) -> float | None:
     """Returns the tokens of a training sample that a decoder learns to write, where the network fixes those that its
     encoder reads; None for other models, all of whose layers have the same tokens.
     """
-    if not _reads_fixed_tokens(job.model):
+    if not reads_fixed_tokens(job.model):
         return None
     return job.mean_length or job.sequence_length or job.model.output_tokens_per_sample
 
 
-def _reads_fixed_tokens(model: Model) -> bool:
+def reads_fixed_tokens(model: Model) -> bool:
     """Returns whether an encoder reads a number of tokens that the network fixes, and a decoder another one."""
     encodes = model.transformer is not None and model.transformer.encoder_layers > 0
     return bool(encodes and model.input_tokens_per_sample and model.output_tokens_per_sample)

@@ -12,6 +12,20 @@ CODES = {"model": WarningCode.SOFTWARE_MODEL, "format": WarningCode.SOFTWARE_FOR
 """The part of the work that is restricted → the code of the warning."""
 
 
+TRAINING_ONLY = frozenset({
+    "method", "purpose", "optimizer", "trainable_parameters", "mixed_precision", "flash_attention", "chunked_loss",
+    "fused_optimizer", "offload_activations", "offload_optimizer", "offload_parameters", "global_batch_size",
+    "encoders_in_training",
+})  # fmt: skip
+"""Fields of a workload that affect training alone."""
+
+INFERENCE_ONLY = frozenset({
+    "kv_cache_precision", "concurrency", "input_length", "output_length", "longest_output_length", "serving",
+    "denoising_steps", "guidance",
+})  # fmt: skip
+"""Fields of a workload that affect inference alone."""
+
+
 def library_in(framework: str | None, library: str | None, task: str) -> str | None:
     """Returns the library that work usually needs, or None if it has kernels for PyTorch, and the framework is JAX."""
     in_jax = framework is not None and software_called(framework).stack_class.id == "xla"

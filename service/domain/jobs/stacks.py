@@ -94,6 +94,9 @@ class Stack:
     """By default, fine-tuning keeps weights in 16 bits without an fp32 copy."""
     chunks_loss: bool = False
     """The loss is computed in chunks, so that the logits of a batch are never in memory at once."""
+    loss_chunks: int | None = None
+    """Chunks of a loss in chunks; None: as many as keep the logits of one as small as the hidden states of all tokens.
+    """
     offloads_activations: bool = False
     """The activations that recomputation starts from are kept in host memory."""
     keeps_gathered_weights: bool = False
@@ -218,6 +221,7 @@ STACKS = (
         "torchtune",
         _EAGER,
         half_weights=True,
+        loss_chunks=8,  # its default of `num_output_chunks`
         expands_weights=True,
         static_batches=True,
     ),
@@ -241,6 +245,7 @@ STACKS = (
         "axolotl",
         _EAGER,
         half_weights=True,
+        loss_chunks=8,  # its default of `chunked_cross_entropy_num_chunks`
         expands_weights=True,
         loops_over_experts=True,
         gathers_matrices=True,

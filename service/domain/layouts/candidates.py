@@ -54,6 +54,9 @@ DLRM trains with 55,296 to 65,536 rows in a step, Whisper with 256 utterances (i
 tuned with as many (diffusers' command for SDXL).
 """
 
+USUAL_SAMPLES_WITHOUT_ACCUMULATION = 2
+"""Samples of a GPU in a step of a fused optimizer, which accumulates no gradients (torchtune's recipes for a GPU)."""
+
 DEGREES_OF_A_REPLICA = ("tensor", "pipeline", "context")
 """Degrees that divide a copy of the model over GPUs."""
 
@@ -131,12 +134,13 @@ def assumed_batch(config: TrainingConfig, gpus: Number, sharing: Number) -> Numb
     samples: the caller's, else one micro-batch of the caller's size for each group, else a usual one.
 
     A usual batch is rounded so that every GPU gets the same number of samples, and whole groups of those that are read
-    together.
+    together. With a fused optimizer it is one micro-batch too.
     """
     if config.global_batch:
         return float(config.global_batch)
-    if config.batch_per_gpu:
-        return gpus / sharing * config.batch_per_gpu
+    fused = config.fused_optimizer * min(USUAL_SAMPLES_WITHOUT_ACCUMULATION, _most_samples(config))
+    if of_a_group := config.batch_per_gpu or fused:
+        return gpus / sharing * of_a_group
     usual = usual_batch(config.model, config.method, config.task, config.sequence_length)
     together = config.samples_together
     of_each: Number = together * np.maximum(1.0, np.round(usual / gpus / together))
@@ -212,6 +216,23 @@ def _exact_if_any(rows: Indices, group: Indices, exact: Mask) -> Indices:
     """
     groups_with_exact = np.unique(group[rows[exact[rows]]])
     return rows[exact[rows] | ~np.isin(group[rows], groups_with_exact)]
+
+
+def without_accumulation(config: TrainingConfig, candidates: LayoutCandidates, fixed: FixedLayout) -> LayoutCandidates:
+    """Returns each layout with all samples of a rank in one micro-batch, unless they are too many for one, or the
+    caller fixes a part of it.
+    """
+    layouts = candidates.layouts
+    samples = layouts.micro_batch * layouts.accumulation
+    free = fixed.micro_batch is None and fixed.accumulation is None
+    at_once = (samples <= _most_samples(config)) & free
+    micro, rounds = np.where(at_once, samples, layouts.micro_batch), np.where(at_once, 1.0, layouts.accumulation)
+    return replace(candidates, layouts=replace(layouts, micro_batch=micro, accumulation=rounds))
+
+
+def _most_samples(config: TrainingConfig) -> int:
+    """Returns the most samples of a micro-batch, which holds those that are read together at the least."""
+    return max(config.samples_together, most_samples_per_micro_batch(config))
 
 
 def with_all_steps(config: TrainingConfig, candidates: LayoutCandidates, fixed: FixedLayout) -> LayoutCandidates:
@@ -359,14 +380,15 @@ def _with_experts(config: Config, limits: DegreeLimits, degrees: Columns, fixed:
 
 
 def _micro_batches(config: TrainingConfig, layouts: LayoutTable, fixed: FixedLayout) -> tuple[Indices, Floats]:
-    """Returns each row of the layouts, which have the smallest micro-batches, with every size of micro-batch."""
+    """Returns each row of the layouts with every size of micro-batch."""
     if fixed.micro_batch is not None or fixed.accumulation is not None:
         return np.arange(len(layouts.tensor)), layouts.micro_batch
-    shares, share = np.unique(layouts.accumulation, return_inverse=True)
+    together = config.samples_together
+    groups = layouts.accumulation * layouts.micro_batch / together
+    shares, share = np.unique(groups, return_inverse=True)
     divisors = [_divisors(int(samples)) for samples in shares.tolist()]
     sizes = np.unique(np.concatenate([np.zeros(0, np.int64), *divisors]))
-    together = config.samples_together
-    sizes = sizes[sizes * together <= max(together, most_samples_per_micro_batch(config))]
+    sizes = sizes[sizes * together <= _most_samples(config)]
     row, size = np.nonzero((shares[:, None] % sizes == 0)[share])
     return row, sizes[size].astype(np.float64) * together
 

@@ -19,6 +19,7 @@ from service.domain.layouts.candidates import (
     memory_savings,
     training_candidates,
     with_all_steps,
+    without_accumulation,
 )
 from service.domain.layouts.cluster_table import ClusterTable, ConfigFactors
 from service.domain.layouts.usual import most_samples_per_micro_batch
@@ -125,6 +126,8 @@ class _Search:
         sizes, size = clusters.own_sizes()
         self.lightest = training_candidates(config, sizes, fixed, self._savings_worth_trying)
         self.needed = self._bytes_needed(self.lightest.layouts)
+        if config.fused_optimizer:
+            self._take_whole_batches()
         self.row_of_least, self.least = self.lightest.least_of_groups(self.needed)
         inside = 2 * size
         self.least_bytes = np.minimum(self.least[inside], self.least[inside + 1])
@@ -133,6 +136,20 @@ class _Search:
         self.fits = self.least[self.group] <= surely.usable_bytes
         self.exists = np.isfinite(self.least_bytes)
         self.lightest_group = inside + np.isinf(self.least[inside])
+
+    def _take_whole_batches(self) -> None:
+        """Replaces lightest layouts by those without accumulation where these need less memory, because a fused
+        optimizer then keeps the gradients of one layer.
+        """
+        whole = without_accumulation(self.config, self.lightest, self.fixed)
+        needed = self._bytes_needed(whole.layouts)
+        lighter = needed < self.needed
+        columns = {
+            name: np.where(lighter, getattr(whole.layouts, name), getattr(self.lightest.layouts, name))
+            for name in ("micro_batch", "accumulation")
+        }
+        self.lightest = replace(self.lightest, layouts=replace(self.lightest.layouts, **columns))
+        self.needed = np.minimum(needed, self.needed)
 
     def fastest(self) -> BestLayouts:
         """Returns the fastest layout on every cluster, or the one that needs the least memory where none fits."""

@@ -6,7 +6,7 @@ from service.domain.catalog.hardware import CPU, Gpu
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.codes import WarningCode
 from service.domain.jobs.config import USUAL_CONFIDENCE, Config, InferenceConfig, TrainingConfig
-from service.domain.jobs.job import Job, input_length, output_length
+from service.domain.jobs.job import Job, input_length, output_length, reads_fixed_tokens
 from service.domain.jobs.job_on_gpu import only_stores
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
@@ -140,16 +140,29 @@ def _length_warnings(job_estimate: JobEstimate) -> Iterator[Statement[WarningCod
     if unknown := _unknown_lengths(job_estimate.job):
         yield statement(WarningCode.LENGTH_UNKNOWN, fields=unknown)
     config, transformer = job_estimate.config, job_estimate.job.model.transformer
-    # With an encoder, the context is that of the decoder, while the prompt is the fixed input of the encoder. A model
-    # that only encodes refuses longer requests, and the result of its pass is no token of them.
-    if transformer is None or transformer.encoder_layers:
+    # A model that only encodes refuses longer requests, and the result of its pass is no token of them.
+    if transformer is None or (isinstance(config, InferenceConfig) and not transformer.decoder):
         return
-    if isinstance(config, InferenceConfig) and not transformer.decoder:
+    if reads_fixed_tokens(job_estimate.job.model):
+        tokens = _longest_answer(job_estimate)
+    elif transformer.encoder_layers:  # of T5, whose encoder and decoder each have a context
         return
-    most, tokens, trains = transformer.context_tokens, _longest_sequence(config), isinstance(config, TrainingConfig)
+    else:
+        tokens = _longest_sequence(config)
+    most, trains = transformer.context_tokens, isinstance(config, TrainingConfig)
     if 0 < most < tokens:
         model = job_estimate.job.model.name
         yield statement(WarningCode.BEYOND_CONTEXT, model=model, most=most, tokens=tokens, trains=trains)
+
+
+def _longest_answer(job_estimate: JobEstimate) -> float:
+    """Returns the tokens of the longest text that a decoder writes, or learns to write, next to a fixed input."""
+    config, job = job_estimate.config, job_estimate.job
+    if isinstance(config, TrainingConfig):
+        return job.sequence_length or config.written_length or 0.0
+    load = config.serving
+    in_load = 0.0 if load is None else load.answer.at(load.percentile)
+    return max(config.output_length, config.longest_output or 0.0, in_load)
 
 
 def _longest_sequence(config: Config) -> float:

@@ -6,20 +6,22 @@ Only fields that decide sizes are read. Their names differ by architecture.
 from dataclasses import replace
 
 from service.domain.errors import ImpossibleModel
-from service.domain.models.config_fields import Config, model_type, number
+from service.domain.models.config_fields import Config, dimension, model_type, number
 from service.domain.models.described import model_of
 from service.domain.models.fixed_configs import FIXED_MODELS
 from service.domain.models.image_configs import IMAGE_MODELS, image_tower
 from service.domain.models.model import Model, Transformer
 from service.domain.models.recurrent_configs import RECURRENT_READERS
 from service.domain.models.special_configs import READERS, latent
-from service.domain.models.usual_config import architecture, text_part, usual
+from service.domain.models.usual_config import ARCHITECTURES, architecture, text_part, usual
 
 NOT_READ = {
-    "zamba2": "its attention layers share their weights",
+    **dict.fromkeys(("zamba", "zamba2"), "its attention layers share their weights"),
     **dict.fromkeys(
         ("detr", "conditional_detr", "deformable_detr", "table-transformer"), "its backbone is named and not described"
     ),
+    **dict.fromkeys(("grounding-dino", "mm-grounding-dino"), "its detector has layers besides the encoder of texts"),
+    **dict.fromkeys(("beit", "data2vec-vision"), "its vocabulary is one of images"),
     **dict.fromkeys(("segformer", "swinv2", "efficientnet", "sam2"), "its stages differ in more than their width"),
     "xlnet": "it attends twice",
 }
@@ -29,6 +31,7 @@ NOT_READ = {
 NOT_UNDERSTOOD = {
     "attn_res_block_size": "layers attend to the results of earlier layers",
     "audio_config": "the model has an encoder of audio",
+    "backbone_config": "the model has layers behind another network",
     "block_configs": "layers differ from each other in size",
     "block_types": "some layers are recurrent",
     "compress_ratios": "layers compress their keys and values",
@@ -38,6 +41,8 @@ NOT_UNDERSTOOD = {
     "index_kpool": "indexers pool their keys",
     "layer_group_size": "some layers have linear attention",
     "num_kv_shared_layers": "layers use the keys and values of others",
+    "perceiver_config": "a network of its own reads the result of the encoder of images",
+    "qformer_config": "a network of its own reads the result of the encoder of images",
     "sparse_attention_config": "layers attend to selected blocks of tokens",
     "use_cla": "layers use the keys and values of others",
     "zero_expert_num": "some experts do nothing, and a layer attends twice",
@@ -65,12 +70,12 @@ def read_transformer(config: Config) -> Transformer:
     """Returns the dimensions of a model, or of the language model of a multimodal one. Raises `ImpossibleModel`."""
     text = text_part(config)
     kind = model_type(text) or model_type(config)
-    if kind in NOT_READ:
-        raise ImpossibleModel(
-            f"The architecture '{kind}' cannot be read from its config: {NOT_READ[kind]}. "
-            "Give parameters and forward FLOPs per sample instead.",
-            field="huggingface_config.model_type",
-        )
+    readers = READERS | RECURRENT_READERS
+    for each in (model_type(config), kind):
+        if each in NOT_READ:
+            raise _not_read(each, NOT_READ[each], "model_type")
+    if kind not in readers.keys() | ARCHITECTURES.keys():
+        _check_unknown(kind, text)
     for field, reason in NOT_UNDERSTOOD.items():
         if text.get(field) or config.get(field):
             raise ImpossibleModel(
@@ -78,8 +83,24 @@ def read_transformer(config: Config) -> Transformer:
                 "Give parameters and forward FLOPs per sample instead.",
                 field=f"huggingface_config.{field}",
             )
-    readers = READERS | RECURRENT_READERS
     return readers.get(kind, latent if number(text, "kv_lora_rank") else usual)(text)
+
+
+def _check_unknown(kind: str, text: Config) -> None:
+    """Raises `ImpossibleModel` for an architecture of unknown type that is no language model of equal layers."""
+    if text.get("encoder_layers") and text.get("decoder_layers"):
+        raise _not_read(kind, "an encoder and a decoder have sizes of their own", "decoder_layers")
+    of_images = next((field for field in ("patch_size", "num_channels") if text.get(field)), None)
+    if of_images and dimension(text, "vocabulary") is None:
+        raise _not_read(kind, f"by its {of_images}, it reads images", of_images)
+
+
+def _not_read(kind: str, reason: str, field: str) -> ImpossibleModel:
+    return ImpossibleModel(
+        f"The architecture '{kind}' cannot be read from its config: {reason}. "
+        "Give parameters and forward FLOPs per sample instead.",
+        field=f"huggingface_config.{field}",
+    )
 
 
 POSITIONS_A_SECOND = 50

@@ -9,6 +9,7 @@ from service.domain.models.config_fields import (
     activation,
     dimension,
     dimensions,
+    flag,
     model_type,
     number,
     section,
@@ -89,20 +90,26 @@ def _pooled_patches(config: Config, vision: Config, patches: int) -> float:
 
 
 def _image_encoder(config: Config, name: str) -> Model:
-    """Reads a vision transformer (ViT) over the patches of an image, and a token of its class.
+    """Reads a vision transformer (ViT) over the patches of an image, a token of its class, and registers.
 
-    SigLIP has no such token, and pools the patches by attention instead: a layer more, for one token.
+    SigLIP has no token of the class, and pools the patches by attention instead: a layer more, for one token. Positions
+    are learned, except those of DINOv3, which rotate. A masked autoencoder (ViT-MAE) is read as its encoder, which sees
+    all patches once it is trained.
     """
     image, patch = number(config, "image_size") or 224, number(config, "patch_size") or 16
-    pools = model_type(config).startswith("siglip")
+    kind = model_type(config)
+    pools = kind.startswith("siglip")
     # The patches of SigLIP leave out a part of the image.
     if not patch or (image % patch and not pools):
         raise ImpossibleModel(
             f"Patches of {patch} do not divide an image of {image}.", field="huggingface_config.patch_size"
         )
-    tokens = (image // patch) ** 2 + (not pools)
+    besides = (not pools) + (number(config, "num_register_tokens") or 0)
+    tokens = (image // patch) ** 2 + besides
     # The type is set, because the vision part of a CLIP config has another type or none.
     encoder = usual({**config, "model_type": "vit", "vocab_size": 0, "max_position_embeddings": tokens})
+    if kind == "dinov3_vit":
+        encoder = replace(encoder, gated=flag(config, "use_gated_mlp", default=False), learned_positions=besides)
     patches = (number(config, "num_channels") or 3) * patch * patch * encoder.hidden
     pooling = pools * (4 * encoder.hidden + 2 * encoder.ffn) * encoder.hidden
     parameters = parameter_count(encoder) + patches + pooling
@@ -190,7 +197,7 @@ def _pair(config: Config, name: str) -> Model:
 
 IMAGE_MODELS: dict[str, Callable[[Config, str], Model]] = {
     **dict.fromkeys(("clip", "siglip"), _pair),
-    **dict.fromkeys(("vit", "deit", "dinov2"), _image_encoder),
+    **dict.fromkeys(("vit", "deit", "dinov2", "dinov2_with_registers", "dinov3_vit", "vit_mae"), _image_encoder),
     **dict.fromkeys(("clip_vision_model", "siglip_vision_model"), _image_tower_alone),
     **dict.fromkeys(("clip_text_model", "siglip_text_model"), _text_tower_alone),
 }

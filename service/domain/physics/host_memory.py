@@ -14,7 +14,7 @@ from service.domain.physics.memory import (
     figures,
     offloaded_activation_bytes,
     optimizer_state_bytes,
-    resident_state_bytes,
+    paged_state_bytes,
     trainable_parameters,
     weight_bytes,
 )
@@ -103,8 +103,8 @@ def host_parts(
         if np.any(activations):
             parts["activations"] = gpus_per_node * activations
         # An offloaded optimizer takes its gradients along: 16 bytes per parameter of mixed-precision Adam in all.
-        paged = optimizer_state_bytes(config) - resident_state_bytes(config)
-        bytes_each = optimizer_state_bytes(config) + GRADIENT_BYTES if config.offload_optimizer else paged
+        on_host = optimizer_state_bytes(config) + GRADIENT_BYTES
+        bytes_each = on_host if config.offload_optimizer else paged_state_bytes(config)
         offloaded = trainable_parameters(config) * bytes_each + weight_bytes(config) * config.offload_parameters
         if offloaded:
             parts["offload"] = offloaded * OFFLOAD_BUFFERS / nodes

@@ -57,7 +57,8 @@ states. States of 4 and 8 bits have no other size where weights are in 16 bits, 
 fp32 there (its documentation: `optim_bits`)."""
 
 PAGED = frozenset(name for name in OPTIMIZER_STATES if name.startswith("paged_"))
-"""Optimizers whose states move to host memory when the GPU is full (bitsandbytes); they count as no GPU memory."""
+"""Optimizers whose states move to host memory when the GPU is full (bitsandbytes). They count as no GPU memory, and as
+fetched from the host in each step."""
 
 CONTEXT_BYTES = 0.9e9
 """Bytes of the CUDA context, kernels and communicators; the calibration scales them for each stack."""
@@ -71,9 +72,6 @@ other matrix product (torchtitan's default). Users report that activations shrin
 
 LOGIT_BYTES = 10.0
 """Bytes per logit: at 16 bits, in fp32, and the gradient."""
-
-CHUNKS_OF_A_LOSS = 8
-"""Chunks of tokens whose logits are computed one after another (torchtune's default of `num_output_chunks`)."""
 
 TABLE_BYTES = 4.0
 """Bytes per parameter of an embedding table: fp32. SGD and row-wise Adagrad keep next to nothing per value, and only
@@ -176,9 +174,11 @@ def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Numbe
     learned_routed = learned_routed_share(config)
     weights = weight_bytes(config)
     on_gpus = 0.0 if config.offload_parameters else weights
-    # ZeRO-Offload moves the gradients of a layer to the host as they arise (Ren et al. 2021, arXiv 2101.06840).
-    one_layer = config.fused_optimizer or config.offload_optimizer
-    gradients = trained * grad / (layers if one_layer else 1.0)
+    # ZeRO-Offload moves the gradients of a layer to the host as they arise (Ren et al. 2021, arXiv 2101.06840). An
+    # optimizer that steps in the backward pass needs the sum of all micro-batches, so that it drops them only where a
+    # step has one.
+    one_layer = config.offload_optimizer | config.fused_optimizer & (layout.accumulation == 1)
+    gradients = trained * grad / np.where(one_layer, layers, 1.0)
     optimizer = 0.0 if config.offload_optimizer else trained * resident_state_bytes(config)
     # A pipeline keeps gathered weights between its micro-batches.
     whole = (layout.pipeline > 1) | config.software.stack.keeps_gathered_weights
@@ -251,9 +251,17 @@ def optimizer_state_bytes(config: TrainingConfig) -> float:
     return copy + states * (copy or weights if size is None else size)
 
 
+def paged_state_bytes(config: TrainingConfig) -> float:
+    """Bytes per trained parameter that may leave the GPU for the host: states of a paged optimizer, which the GPU
+    updates, without the fp32 copy of the weights.
+    """
+    pages = config.optimizer in PAGED and not config.offload_optimizer
+    return optimizer_state_bytes(config) - RECIPES[config.recipe][2] if pages else 0.0
+
+
 def resident_state_bytes(config: TrainingConfig) -> float:
-    """Bytes per trained parameter that stay on the GPU: paged states may leave it, the fp32 copy may not."""
-    return RECIPES[config.recipe][2] if config.optimizer in PAGED else optimizer_state_bytes(config)
+    """Bytes per trained parameter that stay on the GPU; those of an offloaded optimizer count elsewhere."""
+    return optimizer_state_bytes(config) - paged_state_bytes(config)
 
 
 def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Number]:
@@ -306,13 +314,15 @@ def offloaded_activation_bytes(config: TrainingConfig, layout: AnyLayout) -> Num
 def _logits_at_once(config: TrainingConfig, t: Transformer) -> float:
     """Logits that the loss holds, per token of all chunks.
 
-    Some stacks choose the number of chunks so that the logits of one take what the hidden states of all tokens take
+    Stacks without a number of chunks choose it so that the logits of one take what the hidden states of all tokens take
     (Liger Kernel, `fused_linear_cross_entropy`).
     """
-    whole = logits_per_token(t)
-    if config.software.stack.chunks_loss:
-        return min(whole, t.hidden)
-    return whole / CHUNKS_OF_A_LOSS if config.chunked_loss else whole
+    whole, stack = logits_per_token(t), config.software.stack
+    if config.loss_logits is not None:
+        return min(whole, config.loss_logits * t.hidden)
+    if not (config.chunked_loss or stack.chunks_loss):
+        return whole
+    return whole / stack.loss_chunks if stack.loss_chunks else min(whole, t.hidden)
 
 
 def more_in_flight(layout: AnyLayout) -> Number:

@@ -24,12 +24,14 @@ from service.domain.models.model import Model, Transformer
 from service.domain.models.networks import network_flops, written_values
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import (
+    OPTIMIZER_STATES,
     RECIPES,
     SELECTED_SHARE,
     frozen_weight_bytes,
     learned_routed_share,
     learned_share,
     on_each_gpu,
+    paged_state_bytes,
     trainable_parameters,
     weight_bytes,
 )
@@ -147,8 +149,13 @@ OUTSIDE_OF_STAGES = frozenset({GRADIENTS, "optimizer", "offload", "fetch", "gath
 micro-batches, include the idle time of the stages.
 """
 
-OPTIMIZER_BYTES = 22.0
-"""Bytes that an Adam step reads and writes per parameter."""
+STEPPED_BYTES = 6.0
+"""Bytes per parameter that the step of an optimizer moves besides its states: it reads a gradient, and reads and writes
+a weight, of 2 bytes each."""
+
+USUAL_STATE_BYTES = 4.0
+"""Bytes of a state that has no size of its own: fp32. With those of Adam, a step moves 22 bytes per parameter in any
+recipe, to which the coefficients are fitted."""
 
 OFFLOADED_SECONDS = 1e-9
 """CPU seconds per parameter of a GPU's share in an offloaded optimizer step: about 1.5 of the 2.4 s of a step of
@@ -184,13 +191,19 @@ def _gathered_one_by_one(config: TrainingConfig, layout: AnyLayout) -> Demands:
 
 
 def _fetched(config: TrainingConfig, layout: AnyLayout) -> Demands:
-    """Bytes of offloaded weights, of which each GPU fetches its shard from the host for every gather of a micro-batch:
-    once forward, once backward, and once for a reference model.
+    """Bytes that each GPU fetches from the host in a step.
+
+    It fetches its shard of offloaded weights for every gather of a micro-batch: once forward, once backward, and once
+    for a reference model. All states of a paged optimizer come once, while earlier ones go back over the same link.
+    This is an upper estimate, because states that find room on the GPU stay there, which its memory decides.
     """
-    if not config.offload_parameters:
-        return {}
-    shard = on_each_gpu(weight_bytes(config), layout, routed_share(config.model), 1.0)
-    return {("fetch", "host_link"): shard * layout.accumulation * (2.0 + config.has_reference)}
+    fetched: Number = 0.0
+    if config.offload_parameters:
+        shard = on_each_gpu(weight_bytes(config), layout, routed_share(config.model), 1.0)
+        fetched = shard * layout.accumulation * (2.0 + config.has_reference)
+    if paged := paged_state_bytes(config):
+        fetched = fetched + paged * _stepped_parameters(config, layout)
+    return {("fetch", "host_link"): fetched} if config.offload_parameters or paged else {}
 
 
 def with_bubble_apart(seconds: Mapping[str, float], layout: Layout) -> dict[str, float]:
@@ -210,12 +223,22 @@ def passes_of_recomputation(layout: AnyLayout) -> Number:
     return layout.checkpoints("full") * 1.0 + layout.checkpoints("selective") * (1.0 - SELECTED_SHARE)
 
 
+def _stepped_parameters(config: TrainingConfig, layout: AnyLayout) -> Number:
+    """Returns the parameters that the optimizer updates on each GPU."""
+    return on_each_gpu(trainable_parameters(config), layout, learned_routed_share(config), layout.zero_stage >= 1)
+
+
+def optimizer_bytes(optimizer: str) -> float:
+    """Returns the bytes per parameter that the step of an optimizer moves: it reads and writes each of its states."""
+    states, size = OPTIMIZER_STATES[optimizer]
+    return STEPPED_BYTES + 2.0 * states * (size or USUAL_STATE_BYTES)
+
+
 def _optimizer_demands(config: TrainingConfig, layout: AnyLayout) -> Demands:
-    trained = trainable_parameters(config)
-    parameters = on_each_gpu(trained, layout, learned_routed_share(config), layout.zero_stage >= 1)
+    parameters = _stepped_parameters(config, layout)
     if config.offload_optimizer:
         return {("offload", "seconds"): OFFLOADED_SECONDS * parameters}
-    return {("optimizer", "memory"): OPTIMIZER_BYTES * parameters}
+    return {("optimizer", "memory"): optimizer_bytes(config.optimizer) * parameters}
 
 
 def _demands_of_micro_batches(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:

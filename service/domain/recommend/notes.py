@@ -7,10 +7,11 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import near_names
-from service.domain.catalog.software_support import software_names
+from service.domain.catalog.software_support import near_software
 from service.domain.codes import NoteCode, RejectionCode
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job, assumed_lengths, purpose_of, sequence_length
+from service.domain.jobs.kind_of_work import INFERENCE_ONLY, TRAINING_ONLY
 from service.domain.jobs.serving import Serving
 from service.domain.layouts.candidates import usual_batch
 from service.domain.physics.load import TIMES
@@ -27,16 +28,6 @@ ALWAYS_WEIGHED = frozenset({
 
 WEIGHED_BY_NAME = frozenset({"name", "amount", "checkpoint"})
 """Fields that also affect the ranking of a workload that is known by its name alone."""
-
-TRAINING_ONLY = frozenset({
-    "method", "purpose", "optimizer", "trainable_parameters", "mixed_precision", "flash_attention", "chunked_loss",
-    "fused_optimizer", "offload_activations", "offload_optimizer", "offload_parameters", "global_batch_size",
-    "encoders_in_training",
-})  # fmt: skip
-INFERENCE_ONLY = frozenset({
-    "kv_cache_precision", "concurrency", "input_length", "output_length", "longest_output_length", "serving",
-    "denoising_steps", "guidance",
-})  # fmt: skip
 
 FIGURES_OF_A_GPU = frozenset(
     {RejectionCode.PEAK_UNKNOWN, RejectionCode.POWER_UNKNOWN, RejectionCode.GPU_FIGURES_UNKNOWN}
@@ -181,8 +172,8 @@ def _notes_on_names(question: Question, catalog: Catalog) -> Iterator[Note]:
     if question.spot_left_out:
         yield Note(NoteCode.SPOT_LEFT_OUT, ("constraints.market", "workload.fault_tolerant"))
     if unknown := dict(question.software_unknown):
-        meant = {name: near_names(name, catalog.derive(software_names)) for name in unknown}
-        yield Note(NoteCode.SOFTWARE_UNKNOWN, tuple(dict.fromkeys(unknown.values())), {"near": meant})
+        figures = {"near": near_software(unknown, catalog)}
+        yield Note(NoteCode.SOFTWARE_UNKNOWN, tuple(dict.fromkeys(unknown.values())), figures)
 
 
 def _retired(question: Question, catalog: Catalog) -> Iterator[Note]:

@@ -461,6 +461,28 @@ def test_activations_are_counted_from_the_operations(client: TestClient) -> None
     assert none["activations"] < selected["activations"] / 2
 
 
+QWEN_WITH_LIGER: Body = {
+    "workload": {
+        "task": "training", "model": "qwen2.5-0.5b", "sequence_length": 1024, "batch_size": 128,
+        "global_batch_size": 512, "mixed_precision": False, "software": {"framework": "llama-factory"},
+    },
+    "machine": {"gpu": "rtx-4090-24gb"},
+}  # fmt: skip
+"""LLaMA-Factory with Liger Kernel trains so on one RTX 4090 (IST-DASLab/llmq)."""
+
+
+@pytest.mark.parametrize(
+    ("library", "gib"), [("liger-kernel>=0.5", 1.2), ("Liger", 1.2), ("cut_cross_entropy", 0), ("foo-bar-xyz", 200)]
+)
+def test_a_library_whose_loss_keeps_few_logits_is_counted(client: TestClient, library: str, gib: float) -> None:
+    answer = post_estimate(client, changed(QWEN_WITH_LIGER, workload__software__libraries=[library]))
+    assert answer["fits"] is (gib < 2)
+    assert answer["estimate"]["memory"]["parts"].get("logits", 0) == pytest.approx(gib, rel=0.03)
+    unknown = [each["text"] for each in answer["warnings"] if each["code"] == "software_unknown"]
+    assert bool(unknown) is (library == "foo-bar-xyz")
+    assert all("foo-bar-xyz runs, so the figures assume that it runs here" in text for text in unknown)
+
+
 def test_paged_and_offloaded_states_leave_the_gpu(client: TestClient) -> None:
     plain, paged, offloaded = (
         post_estimate(client, changed(TRAINING, layout__data=8, layout__zero_stage=1, **more))["estimate"]["memory"][

@@ -755,6 +755,35 @@ def test_training_beyond_the_context_of_a_model_is_stated(client: TestClient, to
     )
 
 
+@pytest.mark.parametrize(
+    ("task", "field"),
+    [("inference", "output_length"), ("inference", "longest_output_length"), ("training", "sequence_length")],
+)
+@pytest.mark.parametrize("tokens", [448, 2000])
+def test_a_transcript_beyond_the_decoder_of_whisper_is_stated(
+    client: TestClient, task: str, field: str, tokens: int
+) -> None:
+    """Its decoder has positions for 448 tokens, besides the 1,500 of its encoder."""
+    work = {"task": task, "model": "whisper-large-v3", field: tokens, "amount": {"samples": 1000}}
+    answer = post_estimate(client, {"workload": work, "machine": "p5.48xlarge"})
+    texts = [each["text"] for each in answer["warnings"] if each["code"] == "beyond_context"]
+    assert len(texts) == (tokens > 448)
+    assert all("up to 448 tokens, and the longest here have 2,000: " in text for text in texts)
+
+
+def test_fields_of_another_task_are_named(client: TestClient) -> None:
+    work = {"task": "training", "model": "sdxl", "method": "lora"}
+    machine = {"gpu": "rtx-4090-24gb"}
+    plain = post_estimate(client, {"workload": work, "machine": machine})
+    answer = post_estimate(client, {"workload": {**work, "denoising_steps": 20, "guidance": True}, "machine": machine})
+    assert answer["estimate"] == plain["estimate"]
+    note = "`workload.denoising_steps` and `workload.guidance` have no effect on training."
+    assert set(answer["notes"]) - set(plain["notes"]) == {note}
+    used = {**work, "task": "inference", "denoising_steps": 20, "method": "full", "optimizer": "sgd"}
+    notes = post_estimate(client, {"workload": used, "machine": machine})["notes"]
+    assert "`workload.method` and `workload.optimizer` have no effect on inference." in notes
+
+
 def test_pretraining_without_a_stack_takes_about_as_long_as_llama_3_took(client: TestClient) -> None:
     """Llama 3.1 405B ran at 400 TFLOP/s on each of 16,384 H100, with 16 interleaved stages of 126 layers."""
     work = training(

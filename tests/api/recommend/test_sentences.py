@@ -246,6 +246,7 @@ OF_ONE_MACHINE = {
     WarningCode.TASK_UNSUPPORTED,
     WarningCode.HOST_MEMORY_SMALL,
     WarningCode.ENDED,
+    WarningCode.SOFTWARE_UNKNOWN,
 }
 """Warnings of `POST /estimate` that a choice never has."""
 

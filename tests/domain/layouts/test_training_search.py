@@ -303,6 +303,18 @@ def test_of_equally_fast_layouts_the_one_that_needs_the_least_memory_is_chosen()
     assert best_layout(UNFITTED, work, slow, fixed).memory.needed_bytes == min(needed)
 
 
+def test_a_fused_optimizer_takes_the_batch_at_once_where_whole_gradients_do_not_fit() -> None:
+    """An 8B model with 16-bit weights and no states needs 16 GB, and as much again for gradients that accumulate."""
+    of_24_gb = cluster(gpu_with_peaks(memory_gb=24.0, tflops=165.0, bandwidth=1008.0), 1)
+    work = training(fused_optimizer=True, recipe="pure", optimizer="sgd", sequence_length=512)
+    small, large = (best_layout(FITTED, replace(work, global_batch=batch), of_24_gb) for batch in (4, 256))
+    assert (small.fits, small.layout.micro_batch, small.layout.accumulation) == (True, 4, 1)
+    assert not large.fits
+    assert large.layout.accumulation > 1  # the smallest form in which it would run
+    assumed = best_layout(FITTED, replace(work, global_batch=None), of_24_gb).layout
+    assert (assumed.micro_batch, assumed.accumulation) == (2, 1)
+
+
 def test_tensors_cross_slow_links_only_where_nothing_else_fits() -> None:
     two_nodes = cluster(gpu_with_peaks(memory_gb=80), gpus=2, nodes=8)
     layers = replace(LLAMA_3_8B, layers=2, hidden=65536, heads=512, ffn=4 * 65536)

@@ -670,6 +670,16 @@ DINOV2_B = {
     "model_type": "dinov2", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "image_size": 518,
     "patch_size": 14,
 }  # fmt: skip
+REGISTERS = {"num_register_tokens": 4}
+DINOV3_L = {
+    "model_type": "dinov3_vit", "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16,
+    "intermediate_size": 4096, "image_size": 224, "patch_size": 16, "use_gated_mlp": False,
+} | REGISTERS  # fmt: skip
+VIT_MAE_B = {
+    "model_type": "vit_mae", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "intermediate_size": 3072, "image_size": 224, "patch_size": 16, "num_channels": 3, "decoder_hidden_size": 512,
+    "decoder_num_hidden_layers": 8, "mask_ratio": 0.75,
+}  # fmt: skip
 ENCODERS: dict[str, tuple[dict[str, Any], float, float | None]] = {
     "albert base": (albert(768, 12, 12), 11_683_584, None),
     "albert xxlarge": (albert(4096, 12, 64), 222_595_584, None),
@@ -704,9 +714,18 @@ ENCODERS: dict[str, tuple[dict[str, Any], float, float | None]] = {
     ),
     "siglip so400m, images alone": ({"model_type": "siglip_vision_model", **SO400M}, 428_225_600, None),
     "dinov2 base": (DINOV2_B, 86_580_480, None),
+    "dinov2 base with registers": (DINOV2_B | {"model_type": "dinov2_with_registers"} | REGISTERS, 86_583_552, None),
+    "dinov3 vit-l/16": (DINOV3_L, 303.1e6, None),
+    "dinov3 vit-7b/16": (
+        DINOV3_L | {"hidden_size": 4096, "num_hidden_layers": 40, "num_attention_heads": 32,
+                    "intermediate_size": 8192, "use_gated_mlp": True},
+        6716e6,
+        None,
+    ),
+    "vit-mae base, its encoder": (VIT_MAE_B, 85_798_656, 17.58e9),
 }  # fmt: skip
 """Config, published parameters, and published multiply-accumulates for a sample: of torchvision, and for SAM of
-EfficientViT-SAM (2402.05008)."""
+EfficientViT-SAM (2402.05008); for DINOv3 of its README, for ViT-MAE of timm (`vit_base_patch16_224.mae`)."""
 
 
 @pytest.mark.parametrize(("answer", "published", "multiplied"), ENCODERS.values(), ids=ENCODERS)
@@ -884,6 +903,38 @@ def test_what_would_be_read_wrong_is_refused_with_the_reason(kind: str) -> None:
     with pytest.raises(ImpossibleModel, match=NOT_READ[kind]) as caught:
         read_config({**LLAMA_3_8B, "model_type": kind})
     assert caught.value.field == "huggingface_config.model_type"
+
+
+BART_LARGE = {
+    "model_type": "bart", "d_model": 1024, "encoder_layers": 12, "decoder_layers": 12, "encoder_attention_heads": 16,
+    "num_hidden_layers": 12, "num_attention_heads": 16, "vocab_size": 50265,
+}  # fmt: skip
+DINO_OF_TOMORROW = DINOV3_L | {"model_type": "dinov4_vit"}
+GROUNDING_DINO = {
+    "model_type": "grounding-dino", "backbone_config": {"model_type": "swin"}, "d_model": 256, "encoder_layers": 6,
+    "text_config": config("bert", 768, 12, 12, 30522),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "field", "sentence"),
+    [
+        (GROUNDING_DINO, "model_type", "'grounding-dino' cannot be read"),
+        (GROUNDING_DINO | {"model_type": "dino-of-tomorrow"}, "backbone_config", "layers behind another network"),
+        ({**LLAMA_3_8B, "model_type": "blip-2", "qformer_config": {"num_hidden_layers": 12}}, "qformer_config", "own"),
+        ({**LLAMA_3_8B, "model_type": "idefics2", "perceiver_config": {"num_key_value_heads": 4}}, "perceiver_config",
+         "a network of its own"),
+        (BART_LARGE, "decoder_layers", "an encoder and a decoder have sizes of their own"),
+        (DINO_OF_TOMORROW, "patch_size", "it reads images"),
+    ],
+)  # fmt: skip
+def test_a_network_around_or_besides_a_language_model_is_refused(
+    answer: dict[str, Any], field: str, sentence: str
+) -> None:
+    """These were read as the one transformer whose fields their config has."""
+    with pytest.raises(ImpossibleModel, match=sentence) as caught:
+        read_config(answer)
+    assert caught.value.field == f"huggingface_config.{field}"
 
 
 BROKEN: dict[str, dict[str, Any]] = {

@@ -31,7 +31,7 @@ from service.domain.physics.memory import (
     training_parts,
 )
 from service.domain.physics.parallelism import Layout
-from tests.builders.jobs import GPT_175B, LLAMA_2_7B, inference, model, training
+from tests.builders.jobs import GPT_175B, LLAMA_2_7B, LLAMA_3_8B, inference, model, training
 from tests.oracles.growing_cache import mean_running
 
 
@@ -51,6 +51,16 @@ def test_offloaded_gradients_and_states_leave_13b_room_on_a_v100() -> None:
     parts = figures(training_parts(work, Layout(activation_checkpointing="full")))
     assert parts["weights"] == 2 * 13e9
     assert sum(parts[name] for name in ("weights", "gradients", "optimizer")) < 28e9
+
+
+def test_an_optimizer_in_the_backward_pass_keeps_the_gradients_of_a_layer_unless_they_accumulate() -> None:
+    """torchtune refuses to accumulate with it (`optimizer_in_bwd` of its recipes)."""
+    work = training(fused_optimizer=True)
+    at_once, accumulated = (
+        figures(training_parts(work, Layout(accumulation=rounds)))["gradients"] for rounds in (1, 4)
+    )
+    assert at_once == 2 * 8.03e9 / LLAMA_3_8B.layers
+    assert accumulated == 2 * 8.03e9
 
 
 def test_zero_three_shards_every_state() -> None:
@@ -167,12 +177,15 @@ def test_only_tokens_of_transcripts_have_logits() -> None:
 
 
 def test_a_loss_in_chunks_holds_the_logits_of_one() -> None:
-    """An eighth of them in torchtune, and as many as the hidden states have values in Unsloth."""
+    """An eighth of them in torchtune, and as many as the hidden states have values in Unsloth and in Liger Kernel."""
     torchtune, unsloth = SoftwareStack("torchtune"), SoftwareStack("unsloth")
     works = [training(), training(chunked_loss=True, software=torchtune), training(software=unsloth)]
     whole, in_chunks, fused = (training_parts(work, Layout())["logits"] for work in works)
     assert whole / in_chunks == 8
     assert whole / fused == 128256 / 4096
+    others = [training(chunked_loss=True), training(chunked_loss=True, loss_logits=1.0, software=torchtune)]
+    assert {training_parts(work, Layout())["logits"] for work in others} == {fused}
+    assert training_parts(training(loss_logits=0.0), Layout())["logits"] == 0
 
 
 def test_checkpointing_keeps_the_inputs_of_known_blocks_and_one_block_with_gradients() -> None:

@@ -11,7 +11,6 @@ from service.domain.models.counts import routed_share
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.training_roofline import (
     GATHER_SECONDS,
-    OPTIMIZER_BYTES,
     OUTSIDE_OF_STAGES,
     training_demands,
     training_terms,
@@ -204,7 +203,29 @@ def test_a_node_sends_the_gradients_of_all_its_parameters_however_its_experts_ar
 def test_the_optimizer_steps_each_parameter_once_where_zero_shards_its_states(expert: int) -> None:
     layout = Layout(data=8, expert=expert, zero_stage=1)
     stepped = training_demands(training(model=MIXTRAL), layout, 8)["optimizer", "memory"]
-    assert 8 * stepped == pytest.approx(OPTIMIZER_BYTES * MIXTRAL.parameters)
+    assert 8 * stepped == pytest.approx(22 * MIXTRAL.parameters)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "moved"),
+    [("adamw", 22), ("lion", 14), ("sgd", 6), ("adafactor", 6.4), ("adamw_8bit", 10), ("paged_adamw", 22)],
+)
+def test_a_step_of_an_optimizer_moves_a_gradient_a_weight_and_its_own_states(optimizer: str, moved: float) -> None:
+    """A gradient is read, and a weight and each state are read and written."""
+    demands = training_demands(training(optimizer=optimizer), Layout(), 8)
+    assert demands["optimizer", "memory"] == pytest.approx(moved * 8.03e9)
+
+
+@pytest.mark.parametrize(("optimizer", "bytes_each"), [("adamw", 0), ("paged_adamw", 8), ("paged_lion_8bit", 1)])
+def test_states_of_a_paged_optimizer_come_from_the_host_in_each_step(optimizer: str, bytes_each: int) -> None:
+    """The accumulation over micro-batches fetches them no more often, unlike offloaded weights."""
+    work, layout = training(optimizer=optimizer, recipe="pure"), Layout(data=4, zero_stage=1, accumulation=3)
+    fetched = training_demands(work, layout, 8).get(("fetch", "host_link"), 0)
+    assert fetched == pytest.approx(bytes_each * 8.03e9 / 4)
+    both = training_demands(replace(work, offload_parameters=True), layout, 8)["fetch", "host_link"]
+    assert both == pytest.approx(fetched + 3 * 2 * 2 * 8.03e9 / 4)
+    on_cpu = training_demands(replace(work, offload_optimizer=True), layout, 8)
+    assert ("fetch", "host_link") not in on_cpu
 
 
 @pytest.mark.parametrize("software", ["transformers", "transformers==4.57.6", "llama-factory"])
