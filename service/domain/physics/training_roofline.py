@@ -388,19 +388,19 @@ def _gradient_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Nu
     learned = gradient_bytes * trainable_parameters(config) * (1.0 + 0.5 * gathers)
     frozen = frozen_weight_bytes(config) * gathers * ((config.method != "full") + 0.5 * config.has_reference)
     model_ranks = layout.tensor * layout.pipeline
-    ranks, linked_ranks = layout.data * layout.context, linked_gpus // layout.tensor
+    ranks, linked = layout.data * layout.context, linked_gpus // layout.tensor
     routed = learned_routed_share(config) * learned + routed_share(config.model) * frozen
-    demands = _reduced((learned + frozen - routed) / model_ranks, ranks, linked_ranks)
+    demands = _reduced((learned + frozen - routed) / model_ranks, ranks, linked)
     if np.any(routed):
         spread = spread_of_experts(layout)
-        experts = _reduced(routed / model_ranks / spread, np.maximum(1.0, ranks / spread), linked_ranks // spread)
+        experts = _reduced(routed / model_ranks / spread, np.maximum(1.0, ranks / spread), linked // spread)
         demands = {key: amount + experts[key] for key, amount in demands.items()}
     return demands
 
 
-def _reduced(size: Number, ranks: Number, linked_ranks: Number) -> Demands:
+def _reduced(size: Number, ranks: Number, linked: Number) -> Demands:
     """Bytes of a sum of gradients over ranks, of which fast links join so many."""
-    inside = np.maximum(1, np.minimum(ranks, linked_ranks))
+    inside = np.maximum(1, np.minimum(ranks, linked))
     outside = -(-ranks // inside)
     return summed_over(GRADIENTS, size, inside, outside, "network")
 
