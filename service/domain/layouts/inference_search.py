@@ -303,7 +303,8 @@ def _fastest(search: _InferenceSearch, pairs: _Pairs) -> BestLayouts:
         index[pairs.cluster[chosen]], exists[pairs.cluster[chosen]] = chosen, True
     spare, most_requests = np.zeros(count), np.zeros(count)
     usable = clusters.usable_bytes[held.cluster]
-    np.maximum.at(spare, pairs.cluster, np.where(memory.room > 0, usable / memory.least, 0.0)[kind])
+    of_pairs = np.where(memory.room > 0, usable / memory.least, 0.0)[kind]
+    np.maximum.at(spare, pairs.cluster, np.where(eligible, of_pairs, 0.0))
     requests = np.where(fits[tried.cluster], places * pairs.table.data[tried.row], 0.0)
     np.maximum.at(most_requests, tried.cluster, requests)
 

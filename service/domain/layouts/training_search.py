@@ -130,11 +130,10 @@ class _Search:
             self._take_whole_batches()
         self.row_of_least, self.least = self.lightest.least_of_groups(self.needed)
         inside = 2 * size
-        self.least_bytes = np.minimum(self.least[inside], self.least[inside + 1])
         self.group = inside + (clusters.usable_bytes < self.least[inside])
         """The group of candidates that each cluster takes."""
         self.fits = self.least[self.group] <= surely.usable_bytes
-        self.exists = np.isfinite(self.least_bytes)
+        self.exists = np.isfinite(np.minimum(self.least[inside], self.least[inside + 1]))
         self.lightest_group = inside + np.isinf(self.least[inside])
 
     def _take_whole_batches(self) -> None:
@@ -161,7 +160,7 @@ class _Search:
             layouts=taken(self.lightest.layouts, self.row_of_least[self.lightest_group]),
             exists=self.exists,
             needed_bytes=self.least[self.lightest_group],
-            spare=clusters.usable_bytes / self.least_bytes,
+            spare=clusters.usable_bytes / self.least[self.group],
         )
         # The clusters on which something fits, group by group.
         where = np.flatnonzero(self.fits)
