@@ -91,9 +91,9 @@ class BillingRequest(BodyModel):
 class CostRequest(BillingRequest):
     """The part of an estimate that is about cost: instances, markets, regions, prices and limits."""
 
-    instances: AtLeastOne = 1
+    instances: AtLeastOne | None = None
     """Independent copies of the `nodes`. They share an amount of work, where several runs of training are whole; plain
-    `hours` are those of each. Default: `workload.concurrent_runs`."""
+    `hours` are those of each. Default: as many as a load needs, else `workload.concurrent_runs`."""
     region: Names = ()
     """Regions to price, see `/regions`. Default: the cheapest region of every market."""
     zone: Name | None = None

@@ -21,5 +21,16 @@ def dollars(usd: float) -> str:
     return f"{usd:,.2f}" if abs(usd) >= 0.01 or usd == 0 else f"{usd:.6f}"
 
 
+def readable(value: float, digits: int) -> str:
+    """Returns a figure with this many significant digits; a larger figure as a whole number, never with an exponent."""
+    short = f"{value:.{digits}g}"
+    return f"{value:,.0f}" if "e+" in short else short
+
+
+def plural(count: float, noun: str) -> str:
+    """Returns a count with its noun, such as `1 GPU` or `2 GPUs`."""
+    return f"{count:g} {noun}" if count == 1 else f"{count:g} {noun}s"
+
+
 Rounded = Annotated[float, AfterValidator(rounded)]
 """A number of a response that is rounded when the response is built."""

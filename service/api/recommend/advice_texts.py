@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 
-from service.api.estimate.sentences import Sentence, ended, plural
+from service.api.estimate.sentences import Sentence, ended
+from service.api.http.figures import plural
 from service.domain.catalog.hardware import InstanceType
 from service.domain.codes import AdviceCode
 from service.domain.physics.input_pipeline import CORES_PER_GPU_THAT_DECODES, USUAL_CORES_PER_GPU

@@ -6,8 +6,9 @@ from math import ceil
 from typing import Any
 
 from service.api.estimate.sentences import WARNINGS as WARNINGS_OF_ESTIMATES
-from service.api.estimate.sentences import Sentence, lengths_assumed, plural, rate_text, readable, text_of
+from service.api.estimate.sentences import Sentence, lengths_assumed, rate_text, text_of
 from service.api.http.fields import NoteResponse, StatementResponse
+from service.api.http.figures import plural, readable
 from service.api.recommend.advice_texts import ADVICE
 from service.api.recommend.codes import REJECTIONS
 from service.domain.bill.interruption import Expectation

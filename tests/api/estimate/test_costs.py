@@ -546,6 +546,23 @@ def test_the_gate_passes_and_fails_with_a_sentence(client: TestClient, gate: Bod
         assert "$219.58" in answer["verdict_of"]["sentence"]
 
 
+@pytest.mark.parametrize(
+    ("machine", "service", "budget"),
+    [
+        ("azure/Standard_ND96isr_H100_v5", "azure-machine-learning", 500),
+        ("aws/p4d.24xlarge", "sagemaker-training", 100),
+    ],
+)
+def test_the_gate_judges_an_on_demand_bill_through_the_service_that_is_named(
+    client: TestClient, machine: str, service: str, budget: float
+) -> None:
+    answer = post_estimate(client, {"hours": 10, "machine": machine, "managed_service": service, "budget_usd": budget})
+    judged = entry(answer, managed_service=service)
+    assert entry(answer, "spot", managed_service=service)["usd"]["likely"] < budget < judged["usd"]["likely"]
+    assert (answer["verdict"], answer["verdict_of"]["market"]) == ("fail", "on_demand")
+    assert answer["verdict_of"]["usd"] == judged["usd"]
+
+
 def test_what_is_not_known_does_not_pass(client: TestClient) -> None:
     answer = post_estimate(client, {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}, "budget_usd": 1e9})
     assert answer["verdict"] == "unknown"
@@ -616,12 +633,22 @@ WRONG: dict[str, tuple[Body, str, str]] = {
     "unknown region": (changed(HOURS, region="us-esat-1"), "region", "us-east-1"),
     "a letter of a zone": (changed(HOURS, region=None, zone="us-east-1a"), "zone", "use1-az1"),
     "a zone of another region": (changed(HOURS, zone="euc1-az1"), "zone", "euc1-az1 is a zone of eu-central-1"),
-    "a zone without it": (changed(HOURS, region=None, zone="usw1-az3"), "zone", "the nearest is us-west-2"),
+    "a zone without it": (
+        changed(HOURS, region=None, zone="usw1-az3"), "zone", "The nearest region that has it is us-west-2.",
+    ),
     "a market the zone lacks": (
         changed(HOURS, region=None, zone="euc1-az1", market="reserved"), "market", "not sold as reserved in euc1-az1",
     ),
     "a zone of a described machine": ({"hours": 1, "machine": {"gpu": "t4"}, "zone": "use1-az1"}, "zone", "leave zone"),
     "a region without it": (changed(HOURS, region="us-west-1"), "region", "us-west-2"),
+    "a region that is far from all others": (
+        changed(HOURS, region="sa-east-1"), "region",
+        "It has prices in ap-northeast-1, ap-northeast-2, ap-south-1 and 10 more regions.",
+    ),
+    "two regions that are far": (
+        {"hours": 1, "machine": "aws/g5.xlarge", "region": "eu-west-1"}, "region",
+        "It has prices in cn-north-1, us-east-1.",
+    ),
     "one price everywhere": (
         {"hours": 1, "machine": "lambda/gpu_8x_a100", "region": "us-east-1"}, "region", "leave the region out",
     ),
@@ -815,6 +842,26 @@ def test_a_term_states_from_which_hours_on_it_pays_off(client: TestClient) -> No
     assert cost["break_even"]["text"] == "Costs 503 times as much as on demand."
     (longer,) = post_estimate(client, {**body, "hours": round(even) + 1})["cost"]
     assert longer["break_even"]["saves_percent"] > 0
+
+
+def test_a_run_that_hardly_ever_ends_is_not_said_to_cost_less(client: TestClient) -> None:
+    body = {"hours": 100, "machine": "aws/p5.48xlarge", "region": "us-east-1", "market": ["spot", "on_demand"]}
+    ends, never = (
+        entry(post_estimate(client, body | checkpoint), "spot")
+        for checkpoint in ({}, {"checkpoint": {"interval_minutes": 6000}})
+    )
+    assert ends["break_even"]["saves_percent"] > 0
+    assert " % less than on demand." in ends["break_even"]["text"]
+    assert never["missing"] == ["Interruptions come so often that the run would hardly ever finish."]
+    assert never["break_even"]["saves_percent"] is None
+    assert never["break_even"]["text"].startswith("Whether it costs less than on demand is not known, ")
+
+
+def test_a_commitment_under_which_no_bill_is_asked_for_has_a_note(client: TestClient) -> None:
+    held = changed(HOURS, commitments_held=["3y_reserved"])
+    sentence = "None of the bills is under the commitments held, so they change no price."
+    assert sentence in post_estimate(client, held | {"market": "on_demand"})["notes"]
+    assert sentence not in post_estimate(client, held)["notes"]
 
 
 def test_a_charge_that_is_not_known_is_stated_once(client: TestClient) -> None:

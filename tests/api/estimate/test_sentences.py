@@ -3,7 +3,9 @@
 from datetime import date
 from statistics import NormalDist
 
-from service.api.estimate.sentences import fit_change_text, rate_text, readable, verdict_text, warning_text
+from service.api.estimate.bill_sentences import verdict_text
+from service.api.estimate.sentences import fit_change_text, rate_text, warning_text
+from service.api.http.figures import readable
 from service.domain.band import Band
 from service.domain.bill.verdict import Gate, verdict
 from service.domain.codes import WarningCode

@@ -945,3 +945,22 @@ def test_a_tiny_share_of_the_current_machine_is_not_rounded_to_zero(client: Test
     )
     compared = post_recommend(client, body)["choices"][0]["compared_to_current"]
     assert all(figure is None or figure > 0 for figure in compared.values())
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        {"task": "inference", "model": "mistral-7b", "amount": {"samples": 10000}, "precision": ["fp16", "bf16"]},
+        {"task": "training", "name": "alexnet_train", "precision": ["fp16"], "amount": {"samples": 1e6}},
+    ],
+)
+def test_limits_on_the_peak_hold_at_the_first_precision_of_a_job(client: TestClient, work: Body) -> None:
+    answer = post_recommend(client, {"workload": work, "constraints": {"min_tflops": 300}, "limit": 100})
+    assert answer["choices"]
+    for choice in answer["choices"]:
+        machine = get_json(client, f"/instances/{choice['provider']}/{choice['instance']}")
+        assert machine["gpu"]["count"] * machine["gpu"]["precisions"]["fp16"]["tflops"] >= 300
+    assert "min_tflops" in {rejection["code"] for rejection in answer["rejections"]}
+    unnamed = {name: value for name, value in work.items() if name != "precision"}
+    refused = client.post("/recommend", json={"workload": unnamed, "constraints": {"min_tflops": 300}})
+    assert refused.json()["detail"] == "min_tflops and max_tflops need workload.precision."
