@@ -74,7 +74,7 @@ class BillingRequest(BodyModel):
     setup_minutes: Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)] = 0
     """Minutes of boot and set-up, per machine."""
     commitments_held: Names = ()
-    """Commitments that the caller pays for anyway, such as `1y_reserved_no_upfront`, or `reserved` for all. Under
+    """Commitments that the caller pays for anyway, such as `1y_reserved_all_upfront`, or `reserved` for all. Under
     these, a bill has only the hours of the run; under any other commitment, whole terms."""
     idle_fraction: Share = 0
     """Share of the paid time in which nothing runs, below 1."""
@@ -99,11 +99,12 @@ class CostRequest(BillingRequest):
     zone: Name | None = None
     """Id of the zone to price, such as `use1-az4`: its own prices, else those of its region. Default: the cheapest."""
     market: Names = ()
-    """`on_demand`, `spot`, `reserved`, or a term such as `1y_reserved_no_upfront`. Default: every market, and every
+    """`on_demand`, `spot`, `reserved`, or a term such as `1y_reserved_all_upfront`. Default: every market, and every
     managed service."""
     usd_per_hour: dict[Market, Positive] | None = None
     """The caller's prices per machine and hour by market, such as `{"on_demand": 2.5}`. Rounding, interruptions and the
-    prices of data are those of the seller, in the `region` if one is given. Default: those of the catalog."""
+    prices of data are those of the seller, in the `region` if one is given. A price of `reserved` is that of a
+    commitment that the caller holds, so that the bill has only the hours of the run. Default: those of the catalog."""
     load: Annotated[ServingRequest | None, Field(description="The same as `workload.serving`.")] = None
     baseline: BaselineRequest | None = None
     """An earlier cost with which the likely total is compared. Default: none."""

@@ -17,14 +17,6 @@ from service.domain.physics.host_memory import HostNeed
 from service.domain.statement import Statement
 from service.domain.units import GIB, HOURS_A_DAY
 
-OWN_MACHINE = "A machine that is described has no seller: its hour costs the given price, and nothing else is known."
-NO_WORK_IN_HOURS = (
-    "The work of the given hours is unknown, because the job is not estimated to run on that machine: an hour of this "
-    "machine is priced, and not the whole job."
-)
-NOTHING_SENT = "`data_transfer_already_gb` changes no price, because `data_transfer_out_gb` is 0."
-COMMITMENT_UNUSED = "None of the bills is under the commitments held, so they change no price."
-
 ENDED = {"closed_to_new": "has admitted no new customers", "retired": "has not been offered"}
 
 Sentence = str | Callable[..., str]

@@ -864,6 +864,41 @@ def test_a_commitment_under_which_no_bill_is_asked_for_has_a_note(client: TestCl
     assert sentence not in post_estimate(client, held)["notes"]
 
 
+LOAD = changed(SERVING, load={"requests_per_second": 1})
+TRAINED = changed(TRAINING, workload__amount=None)
+
+
+@pytest.mark.parametrize(
+    ("body", "sent", "note"),
+    [
+        (LOAD, {"setup_minutes": 10}, "`setup_minutes` has no effect here, because a load has no end."),
+        (
+            LOAD,
+            {"setup_minutes": 10, "idle_fraction": 0.2, "checkpoint": {"interval_minutes": 5}},
+            "`setup_minutes`, `idle_fraction` and `checkpoint` have no effect here, because a load has no end.",
+        ),
+        (
+            TRAINED,
+            {"workload__checkpoint": {"interval_minutes": 5}, "data_transfer_out_gb": 5},
+            "`workload.checkpoint` and `data_transfer_out_gb` have no effect here, because the hours of the run",
+        ),
+        (
+            HOURS,
+            {"layout": {"tensor": 2}, "largest_batch": True},
+            "`layout` and `largest_batch` have no effect here, because no job is estimated.",
+        ),
+        (
+            SERVING,
+            {"largest_batch": True},
+            "`largest_batch` has no effect here, because only training has a largest batch.",
+        ),
+    ],
+)
+def test_fields_without_an_effect_are_named(client: TestClient, body: Body, sent: Body, note: str) -> None:
+    assert note in " ".join(post_estimate(client, changed(body, **sent))["notes"])
+    assert "no effect here" not in str(post_estimate(client, body)["notes"])
+
+
 def test_a_charge_that_is_not_known_is_stated_once(client: TestClient) -> None:
     body = {"machine": "scaleway/H100-1-80G", "hours": 30, "data_transfer_out_gb": 100}
     (cost,) = post_estimate(client, body)["cost"]

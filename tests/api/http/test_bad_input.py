@@ -158,6 +158,7 @@ def test_near_names_of_one_length_come_in_the_order_of_the_catalog_and_not_of_a_
         ("/instances?min_vcpus=many", "min_vcpus"),
         ("/instances?min_vcpus=", "min_vcpus"),
         ("/instances?min_tflops=1", "precision"),
+        ("/instances?precision_support=any", "precision"),
         ("/instances?sort=tflops", "sort"),
         ("/instances?sort=", "sort"),
         ("/instances?sort=-", "sort"),
