@@ -10,6 +10,7 @@ from service.api.http.fields import LARGEST, MAX_VALUES, Amount, AtLeastOne, Bod
 from service.api.workload.workload import CheckpointRequest, ServingRequest, WorkloadRequest
 from service.domain.bill.payment_options import service_known
 from service.domain.bill.run import LONGEST_HOURS, Run, StoredData, TransferredData
+from service.domain.bill.seller_terms import known_storage_class
 from service.domain.bill.verdict import Gate
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import Market
@@ -114,7 +115,8 @@ class CostRequest(BillingRequest):
 
 
 def run_of(body: BillingRequest, catalog: Catalog, nodes: int = 1, instances: int = 1) -> Run:
-    """Returns the run that the body describes. Raises `UnknownName` for an unknown commitment."""
+    """Returns the run that the body describes. Raises `UnknownName` for an unknown commitment or storage class."""
+    prices = catalog.reference.storage_prices
     sent = (
         (body.data_transfer_out_gb, "internet", body.data_transfer_already_gb),
         (body.data_transfer_between_regions_gb, "region", 0.0),
@@ -125,7 +127,10 @@ def run_of(body: BillingRequest, catalog: Catalog, nodes: int = 1, instances: in
         instances=instances,
         setup_minutes=body.setup_minutes,
         idle_fraction=body.idle_fraction,
-        stored=tuple([StoredData(data.what, data.gib, data.storage_class, data.hours) for data in body.storage]),
+        stored=tuple(
+            StoredData(data.what, data.gib, known_storage_class(prices, data.storage_class), data.hours)
+            for data in body.storage
+        ),
         # Without a transfer, an unknown price of transfers does not matter.
         sent=tuple([TransferredData(gb, destination, already) for gb, destination, already in sent if gb]),
         commitments_held=resolved("commitment", body.commitments_held, catalog, field="commitments_held"),

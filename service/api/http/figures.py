@@ -16,6 +16,11 @@ def rounded(value: Figure) -> Figure:
     return cast("Figure", float(f"{value:.{SIGNIFICANT_DIGITS}g}") + 0.0)  # no negative zero
 
 
+def money(usd: Figure) -> Figure:
+    """Returns dollars in whole millionths, and None for None."""
+    return usd if usd is None else cast("Figure", round(usd, 6))
+
+
 def dollars(usd: float) -> str:
     """Returns dollars with two decimals, or with six below a cent, so that an amount above 0 never shows as 0.00."""
     return f"{usd:,.2f}" if abs(usd) >= 0.01 or usd == 0 else f"{usd:.6f}"

@@ -26,7 +26,6 @@ from service.api.workload.serving import NEEDED_BY
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.payment_options import markets_of_service, markets_rented
 from service.domain.bill.run import Run
-from service.domain.bill.seller_terms import known_storage_class
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import IN_USE
 from service.domain.catalog.names import (
@@ -235,7 +234,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     """Returns the request as a question of the domain. Raises `QuestionError` naming the field."""
     work, limits, given = request.workload, request.constraints, request.constraints.given()
     objective, previous = _objective(request.objective, "objective"), request.previous_objective
-    job, run = _job(request, catalog), _run(request, catalog)
+    job, run = _job(request, catalog), run_of(request, catalog)
     # If nothing was measured under the name, hardware and price rank.
     named = job or named_work_of(work, catalog)
     precisions = _precisions(
@@ -457,14 +456,6 @@ def _constraints(
         spot_refused=is_not_fault_tolerant(work),
     )
     return asked._replace(with_gpu=leaves_cpus_out(work.task, asked, software_of(work, catalog), catalog))
-
-
-def _run(request: RecommendRequest, catalog: Catalog) -> Run:
-    """Returns what is billed besides the machines. Raises `UnknownName` for a storage class that no seller has."""
-    run = run_of(request, catalog)
-    for data in run.stored:
-        known_storage_class(catalog.reference.storage_prices, data.storage_class)
-    return run
 
 
 def _excluded(names: Names, catalog: Catalog) -> Names:

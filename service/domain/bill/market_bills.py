@@ -10,7 +10,7 @@ from service.domain.bill.commitments import CommittedCost, committed_cost
 from service.domain.bill.interruption import Checkpoints, break_even_rate, saving_band
 from service.domain.bill.payment_options import PaymentOption, on_demand_offer
 from service.domain.bill.run import BilledRun, Run, RunAmount
-from service.domain.bill.seller_terms import hourly_price, known_storage_class, terms_of
+from service.domain.bill.seller_terms import hourly_price, terms_of
 from service.domain.bill.unit_costs import CERTAIN, UnitCosts, costs_of_load, unit_costs
 from service.domain.bill.verdict import Gate, Verdict, verdict
 from service.domain.catalog.catalog import Catalog
@@ -138,11 +138,8 @@ def price_everywhere(
 
 
 def price_own_machine(priced: PricedRun, usd_per_hour: float | None, catalog: Catalog) -> MarketBill:
-    """Returns the bill on the caller's own machine, at a given price of the hours used. Raises `UnknownName`."""
+    """Returns the bill on the caller's own machine, at a given price of the hours used."""
     run = priced.run
-    for data in run.stored:
-        # A storage class that no seller has is a mistake of the caller, and raises an error.
-        known_storage_class(catalog.reference.storage_prices, data.storage_class)
     micros = None if usd_per_hour is None else half_up(exact(usd_per_hour), MICRO)
     price = Unknown("The machine was described without usd_per_hour.")
     terms = SellerTerms(

@@ -899,6 +899,14 @@ def test_fields_without_an_effect_are_named(client: TestClient, body: Body, sent
     assert "no effect here" not in str(post_estimate(client, body)["notes"])
 
 
+def test_a_storage_class_is_read_in_any_spelling(client: TestClient) -> None:
+    plain, capital = (
+        post_estimate(client, changed(HOURS, storage={"gib": 100, "class": name}, market="on_demand"))["cost"]
+        for name in ("gp3", "GP3")
+    )
+    assert plain == capital
+
+
 def test_a_charge_that_is_not_known_is_stated_once(client: TestClient) -> None:
     body = {"machine": "scaleway/H100-1-80G", "hours": 30, "data_transfer_out_gb": 100}
     (cost,) = post_estimate(client, body)["cost"]

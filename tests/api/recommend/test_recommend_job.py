@@ -66,7 +66,7 @@ def test_dollars_are_hours_times_price_of_all_nodes(answers: dict[str, Any], nam
         if choice["price"]["usd_per_hour"] is None:  # the fastest may have no price
             assert choice["usd_per_hour"] is estimate["usd"] is estimate["samples_per_usd"] is None
             continue
-        assert choice["usd_per_hour"] == pytest.approx(choice["price"]["usd_per_hour"] * choice["nodes"], rel=1e-5)
+        assert choice["usd_per_hour"] == round(choice["price"]["usd_per_hour"] * choice["nodes"], 6)
         if "amount" in JOBS[name]["workload"]:
             paid, price = choice["cost"]["billed_hours"], choice["price"]
             prices = {"likely": price["usd_per_hour"], **{end: price[f"usd_per_hour_{end}"] for end in ("low", "high")}}
