@@ -1,6 +1,6 @@
 """The sentences of a bill and its verdict in POST /estimate, which put figures of the domain into words."""
 
-from math import inf
+from math import ceil, inf
 
 from service.api.http.figures import dollars, readable
 from service.domain.bill.bill import MachineTime, Part, PartName, StoredVolume
@@ -9,6 +9,7 @@ from service.domain.bill.market_bills import BreakEven, MarketBill
 from service.domain.bill.run import TransferredData
 from service.domain.bill.verdict import Outcome, Verdict
 from service.domain.catalog.reference import Fee
+from service.domain.jobs.serving import MOST_INSTANCES
 from service.domain.money import MICRO, Micros, number
 from service.domain.physics.generation import ServedLoad
 from service.domain.units import HOURS_A_MONTH
@@ -101,14 +102,14 @@ def commitment_text(cost: CommittedCost) -> str:
     used, hours = "The hours of the run are not known", cost.committed_hours.likely
     if cost.used_share is not None:
         paid = "pays only these, since the term is held" if cost.held else "pays all of them"
-        used = f"The run uses {readable(cost.used_share * hours, 4)} of {hours:,.0f} committed hours and {paid}"
+        used = f"The run uses {readable(cost.used_share * hours, 4)} of {readable(hours, 6)} committed hours and {paid}"
     share = cost.break_even_utilisation
     if share is None:
         return f"{used}."
     if share > 1:
-        return f"{used}; the term costs more than on demand, however much of it is used."
-    start = f"a share of {share:.3g}" if cost.break_even_hours is None else f"{cost.break_even_hours:,.0f} hours a term"
-    return f"{used}; from {start} on, it costs no more than on demand."
+        return f"{used}. The term costs more than on demand, however much of it is used."
+    hours_used = "" if cost.break_even_hours is None else f" ({cost.break_even_hours:,.0f} hours)"
+    return f"{used}. The term pays off once {100 * share:.3g} % of it is used{hours_used}."
 
 
 def break_even_text(break_even: BreakEven, *, spot: bool) -> str:
@@ -150,15 +151,19 @@ def month_text(bill: MarketBill) -> str:
 def missed_text(served: ServedLoad) -> str:
     """Returns the limits of a load that no allowed number of instances keeps, with what would be possible."""
     serving, reached = served.serving, {name: least for name, least in served.missed.items() if least < inf}
-    # `POST /estimate` fixes the number of machines by another field.
-    fields = {"max_instances": "instances"} if serving.min_instances == serving.max_instances else {}
     if not reached:
         return "The load is not served within its limits, and no change of a single limit is enough."
-    faults = (
-        f"{fields.get(name, name)} is {serving.limits[name]:g}, and the least is {least:.4g}"
-        for name, least in reached.items()
-    )
+    faults = (_missed_limit(name, serving.limits[name], least) for name, least in reached.items())
     return f"The load is not served within its limits: {'; '.join(faults)}."
+
+
+def _missed_limit(name: str, limit: float, least: float) -> str:
+    if name != "max_instances":
+        return f"{name} is {limit:g}, and the least is {least:.4g}"
+    allowed = f"{limit:,} {'is' if limit == 1 else 'are'} allowed"
+    if limit == MOST_INSTANCES:
+        allowed = f"at most {limit:,} are tried"
+    return f"it takes {ceil(least):,} instances, and {allowed}"
 
 
 # The verdict
@@ -172,17 +177,15 @@ def verdict_text(verdict: Verdict, month: str | None) -> str:
     subject = "The run" if month is None else f"A month of the load ({month.rstrip('.')})"
     text = f"{subject} costs {'at least ' if missing else ''}${dollars(number(usd.likely))}"
     if gate.baseline_usd is not None:
-        text += (
-            f", {_compared(verdict.change_percent)} the baseline of ${dollars(gate.baseline_usd)}, "
-            f"and {gate.fail_above_percent:g} % more is allowed"
-        )
+        text += f", {_compared(verdict.change_percent)} the baseline of ${dollars(gate.baseline_usd)}"
+        if verdict.change_percent and verdict.change_percent > 0:
+            text += f" (allowed: up to {gate.fail_above_percent:g} % above)"
     if gate.budget_usd is not None:
         text += ", which is" if gate.baseline_usd is None else "; it is"
         text += f" {'over' if verdict.over_budget else 'within'} the budget of ${dollars(gate.budget_usd)}"
     if verdict.outcome == Outcome.UNKNOWN:
         text += ", but the whole cost is not known"
-    uncounted = f" Not counted: {' '.join(missing)}" if missing else ""
-    return f"{text}.{uncounted}"
+    return " ".join((f"{text}.", *missing))
 
 
 def _compared(change_percent: float | None) -> str:

@@ -83,10 +83,15 @@ def _bound_by_host(rate: float, asked: bool, feeding: str) -> str:
 
 def lengths_assumed(lengths: Mapping[str, float], *, speech: bool) -> str:
     """Returns which lengths of a sample the caller did not give, and the tokens that are assumed."""
-    fields = " and no ".join(f"`{name}_length`" for name in lengths)
     tokens = " and ".join(f"{plural(round(count), 'token')} of {name}" for name, count in lengths.items())
     beams = " Published runs decide how many beams count: one to five in programs, one in engines." if speech else ""
-    return f"No {fields} {'was' if len(lengths) == 1 else 'were'} given, so a sample is taken to have {tokens}.{beams}"
+    return f"{_not_given([f'{name}_length' for name in lengths])}, so a sample is taken to have {tokens}.{beams}"
+
+
+def _not_given(fields: Sequence[str]) -> str:
+    """Returns that one field was not given, or that neither of two was."""
+    named = [f"`{field}`" for field in fields]
+    return f"{f'No {named[0]}' if len(named) == 1 else f'Neither {named[0]} nor {named[1]}'} was given"
 
 
 def _host_bound(
@@ -109,8 +114,9 @@ def _precision_stored(
         return f"Full training keeps its weights in {precision}: {asked} only stores weights that do not change."
     does_not = f"The {gpu} does not multiply in {asked}" if rate_known else f"No rate of {gpu} in {asked} is known"
     if engine is not None:
-        whose = "An engine that is not named" if engine == UNKNOWN.line else engine
-        does_not = f"{whose} is not known to multiply in {asked} on the {gpu}"
+        does_not = f"{engine} is not known to multiply in {asked} on the {gpu}"
+        if engine == UNKNOWN.line:
+            does_not = f"No engine is named, so none is assumed to multiply in {asked} on the {gpu}"
     return f"{does_not}: the weights are stored in it, and multiplied in {precision}."
 
 
@@ -180,8 +186,8 @@ def _beyond_context(*, model: str, most: int, tokens: float, trains: bool) -> st
 
 def _length_unknown(*, fields: tuple[str, ...]) -> str:
     part = {"input_length": "prompt", "output_length": "answer"}
-    named, parts = " and ".join(f"`{name}`" for name in fields), " and ".join(part[name] for name in fields)
-    return f"No {named} was given, so each {parts} has one token: send the lengths of your requests for their rates."
+    parts = " and each ".join(part[name] for name in fields)
+    return f"{_not_given(fields)}, so each {parts} has one token: send the lengths of your requests for their rates."
 
 
 def _drafts_do_not_pay(steps: float, drafter: str | None, model: str) -> str:

@@ -27,8 +27,11 @@ def dollars(usd: float) -> str:
 
 
 def readable(value: float, digits: int) -> str:
-    """Returns a figure with this many significant digits; a larger figure as a whole number, never with an exponent."""
-    short = f"{value:.{digits}g}"
+    """Returns a figure with this many significant digits; a larger figure as a whole number, never with an exponent.
+
+    Thousands are separated by commas.
+    """
+    short = f"{value:,.{digits}g}"
     return f"{value:,.0f}" if "e+" in short else short
 
 
