@@ -329,6 +329,6 @@ def test_two_lengths_that_were_not_given_are_named_in_one_sentence() -> None:
 def test_an_engine_that_is_not_named_is_not_assumed_to_multiply_in_a_narrow_format() -> None:
     figures = {"gpu": "NVIDIA A100", "asked": "int8", "precision": "bf16"}
     assert sentence(WarningCode.PRECISION_STORED, engine=UNKNOWN.line, **figures) == (
-        "No engine is named, so none is assumed to multiply in int8 on the NVIDIA A100: the weights are stored in it, and "
-        "multiplied in bf16."
+        "No engine is named, so none is assumed to multiply in int8 on the NVIDIA A100: the weights are stored in it, "
+        "and multiplied in bf16."
     )
