@@ -28,7 +28,7 @@ from service.domain.jobs.software_names import software_name
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.filters import RANGES
 
-MARKET = "`on_demand`, `spot`, `reserved`, or the term of a commitment such as `1y_reserved_no_upfront`."
+MARKET = "`on_demand`, `spot`, `reserved`, or the term of a commitment such as `1y_reserved_all_upfront`."
 LIFECYCLE = "States on the catalog's day: `announced`, `preview`, `available`, `closed_to_new`, `retired`."
 Task = Literal["training", "inference", "hpc", "graphics", "development", "classical", "sequential"]
 PrecisionSupport = Literal["accelerated", "native", "any"]

@@ -130,6 +130,8 @@ def _constraints(query: InstancesRequest, catalog: Catalog) -> Constraints:
     # A GPU has a peak for each precision, so a limit without one has no column to apply to.
     if not precisions and not query.given().keys().isdisjoint(("min_tflops", "max_tflops")):
         raise QuestionError("tflops needs a precision: add one, such as precision=bf16.", field="precision")
+    if not precisions and query.precision_support != "native":
+        raise QuestionError("precision_support needs a precision, such as precision=bf16.", field="precision")
     return constraints_of(
         query,
         catalog,

@@ -94,12 +94,13 @@ def get_prices(request: Request, query: Annotated[PricesRequest, Query()], live:
     history = known_on(live, query.known_at).history
     if query.from_ and query.to and query.from_ > query.to:
         raise QuestionError(f"'from' ({query.from_}) is after 'to' ({query.to}).", field="from")
-    if query.from_ and query.from_ > catalog.day:
-        raise QuestionError(f"{query.from_} lies in the future; the catalog is that of {catalog.day}.", field="from")
+    for field, day in (("from", query.from_), ("to", query.to)):
+        if day and day > catalog.day:
+            raise QuestionError(f"{day} lies in the future; the catalog is that of {catalog.day}.", field=field)
     offers = offers_admitted_by(query, catalog, history)
     # With either bound the answer is the history; without, the prices on the catalog's day.
     if query.from_ or query.to:
-        rows = prices_in_force(history, offers, query.from_, min(query.to or catalog.day, catalog.day))
+        rows = prices_in_force(history, offers, query.from_, query.to or catalog.day)
     else:
         rows = prices_on(history, offers, catalog.day)
     rows = _sorted(rows, query.sort, history.prices)

@@ -10,6 +10,7 @@ from service.api.http.fields import LARGEST, MAX_VALUES, Amount, AtLeastOne, Bod
 from service.api.workload.workload import CheckpointRequest, ServingRequest, WorkloadRequest
 from service.domain.bill.payment_options import service_known
 from service.domain.bill.run import LONGEST_HOURS, Run, StoredData, TransferredData
+from service.domain.bill.seller_terms import known_storage_class
 from service.domain.bill.verdict import Gate
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import Market
@@ -74,7 +75,7 @@ class BillingRequest(BodyModel):
     setup_minutes: Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)] = 0
     """Minutes of boot and set-up, per machine."""
     commitments_held: Names = ()
-    """Commitments that the caller pays for anyway, such as `1y_reserved_no_upfront`, or `reserved` for all. Under
+    """Commitments that the caller pays for anyway, such as `1y_reserved_all_upfront`, or `reserved` for all. Under
     these, a bill has only the hours of the run; under any other commitment, whole terms."""
     idle_fraction: Share = 0
     """Share of the paid time in which nothing runs, below 1."""
@@ -91,19 +92,20 @@ class BillingRequest(BodyModel):
 class CostRequest(BillingRequest):
     """The part of an estimate that is about cost: instances, markets, regions, prices and limits."""
 
-    instances: AtLeastOne = 1
+    instances: AtLeastOne | None = None
     """Independent copies of the `nodes`. They share an amount of work, where several runs of training are whole; plain
-    `hours` are those of each. Default: `workload.concurrent_runs`."""
+    `hours` are those of each. Default: as many as a load needs, else `workload.concurrent_runs`."""
     region: Names = ()
     """Regions to price, see `/regions`. Default: the cheapest region of every market."""
     zone: Name | None = None
     """Id of the zone to price, such as `use1-az4`: its own prices, else those of its region. Default: the cheapest."""
     market: Names = ()
-    """`on_demand`, `spot`, `reserved`, or a term such as `1y_reserved_no_upfront`. Default: every market, and every
+    """`on_demand`, `spot`, `reserved`, or a term such as `1y_reserved_all_upfront`. Default: every market, and every
     managed service."""
     usd_per_hour: dict[Market, Positive] | None = None
     """The caller's prices per machine and hour by market, such as `{"on_demand": 2.5}`. Rounding, interruptions and the
-    prices of data are those of the seller, in the `region` if one is given. Default: those of the catalog."""
+    prices of data are those of the seller, in the `region` if one is given. A price of `reserved` is that of a
+    commitment that the caller holds, so that the bill has only the hours of the run. Default: those of the catalog."""
     load: Annotated[ServingRequest | None, Field(description="The same as `workload.serving`.")] = None
     baseline: BaselineRequest | None = None
     """An earlier cost with which the likely total is compared. Default: none."""
@@ -113,7 +115,8 @@ class CostRequest(BillingRequest):
 
 
 def run_of(body: BillingRequest, catalog: Catalog, nodes: int = 1, instances: int = 1) -> Run:
-    """Returns the run that the body describes. Raises `UnknownName` for an unknown commitment."""
+    """Returns the run that the body describes. Raises `UnknownName` for an unknown commitment or storage class."""
+    prices = catalog.reference.storage_prices
     sent = (
         (body.data_transfer_out_gb, "internet", body.data_transfer_already_gb),
         (body.data_transfer_between_regions_gb, "region", 0.0),
@@ -124,7 +127,10 @@ def run_of(body: BillingRequest, catalog: Catalog, nodes: int = 1, instances: in
         instances=instances,
         setup_minutes=body.setup_minutes,
         idle_fraction=body.idle_fraction,
-        stored=tuple([StoredData(data.what, data.gib, data.storage_class, data.hours) for data in body.storage]),
+        stored=tuple(
+            StoredData(data.what, data.gib, known_storage_class(prices, data.storage_class), data.hours)
+            for data in body.storage
+        ),
         # Without a transfer, an unknown price of transfers does not matter.
         sent=tuple([TransferredData(gb, destination, already) for gb, destination, already in sent if gb]),
         commitments_held=resolved("commitment", body.commitments_held, catalog, field="commitments_held"),

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from service.api.catalog.instance_type import ends_of_band
-from service.api.estimate.response import BandResponse, MoneyResponse, like, shown, shown_fields
-from service.api.estimate.sentences import (
+from service.api.estimate.bill_sentences import (
     break_even_text,
     commitment_text,
     cost_text,
@@ -16,6 +15,7 @@ from service.api.estimate.sentences import (
     part_text,
     verdict_text,
 )
+from service.api.estimate.response import BandResponse, MoneyResponse, like, shown, shown_fields
 from service.api.http.fields import Described
 from service.api.http.figures import rounded
 from service.domain.bill.bill import Part, PartName
@@ -164,7 +164,8 @@ class BreakEvenResponse(Described):
     against: Literal["on_demand"]
     """The market of the comparison."""
     saves_percent: float | None
-    """Saving in percent of the likely bill; negative if it costs more; null: unknown."""
+    """Saving in percent of the likely bill; negative if it costs more; null: a part of one of the two bills is unknown,
+    so that it may decide."""
     interruptions_per_hour: float | None
     """Interruptions per hour of one instance at which spot costs as much; null in other markets, or if it never
     pays."""

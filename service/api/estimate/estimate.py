@@ -7,6 +7,7 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import Field, TypeAdapter, with_config
 
 from service.api.estimate.cost_response import CostResponse, GpuHourResponse, VerdictResponse
+from service.api.estimate.notes import notes_on
 from service.api.estimate.request import EstimateRequest, question_of
 from service.api.estimate.response import (
     EvidenceResponse,
@@ -16,17 +17,7 @@ from service.api.estimate.response import (
     modelled_estimate,
     shown,
 )
-from service.api.estimate.sentences import (
-    COMMITMENT_UNUSED,
-    NO_WORK_IN_HOURS,
-    NOTHING_SENT,
-    OWN_MACHINE,
-    fit_change_text,
-    no_offer,
-    rate_text,
-    warning_text,
-    without_effect,
-)
+from service.api.estimate.sentences import fit_change_text, warning_text
 from service.api.estimate.serving import ServedResponse, served_response
 from service.api.http.body import QuestionRoute
 from service.api.http.computing import in_thread
@@ -35,17 +26,13 @@ from service.api.http.examples import ESTIMATES
 from service.api.http.fields import BUILT_AT_FIRST_USE, Described, StatementResponse
 from service.api.http.figures import rounded
 from service.api.http.query import refuse_query
-from service.api.workload.checkpoints import assumed_of, unused_of
 from service.db.live_catalog import PinnedCatalog
-from service.domain.bill.market_bills import WITHOUT_DATA
 from service.domain.bill.verdict import Outcome
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU
 from service.domain.estimate.estimate import EstimateAnswer, estimate
 from service.domain.estimate.work import MeasuredRate
 from service.domain.evidence.named import NamedWork
-from service.domain.jobs.kind_of_work import INFERENCE_ONLY, TRAINING_ONLY
-from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.layouts.would_fit import FitChange
 from service.domain.physics.cluster import Cluster
 from service.domain.units import GIB
@@ -197,7 +184,7 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
         evidence=evidence_of(answer.measured, answer.evidence),
         nearest_changes=None if changes is None else [_fit_change(change, cluster) for change in changes],
         largest_batch=answer.largest_batch,
-        notes=_notes(body, answer, catalog),
+        notes=list(notes_on(body, answer, catalog)),
     )
 
 
@@ -231,35 +218,3 @@ def _fit_change(change: FitChange, cluster: Cluster | None) -> FitChangeResponse
 
 def _shown(value: float | str | bool) -> float | str | bool:
     return rounded(value) if isinstance(value, float) else value
-
-
-def _lacks_work_of_hours(body: EstimateRequest, estimate: JobEstimate | None) -> bool:
-    amount = None if body.workload is None else body.workload.amount
-    return amount is not None and amount.hours_on is not None and estimate is not None and estimate.job.amount is None
-
-
-def _without_effect(body: EstimateRequest) -> list[str]:
-    """Returns a note on the fields of the workload that are about another task than its own."""
-    work = body.workload
-    of_another_task = INFERENCE_ONLY if work is not None and work.task == "training" else TRAINING_ONLY
-    given = [] if work is None else sorted(work.model_fields_set & of_another_task)
-    return [without_effect(work.task, given)] if work is not None and given else []
-
-
-def _notes(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog) -> list[str]:
-    machine = answer.question.instance_type
-    notes = [OWN_MACHINE] if machine is None else []
-    notes += [no_offer(machine.id, catalog.day)] if machine is not None and not answer.bills else []
-    notes += [] if answer.measured is None else [rate_text(answer.measured)]
-    checkpoint = body.checkpoint_of(body.workload)
-    assumed = assumed_of(checkpoint, body.workload)
-    notes += [] if answer.job is None else _without_effect(body)
-    notes += [NO_WORK_IN_HOURS] if _lacks_work_of_hours(body, answer.job) else []
-    notes += [COMMITMENT_UNUSED] if answer.holds_unused_commitments else []
-    notes += [NOTHING_SENT] if body.data_transfer_already_gb and not body.data_transfer_out_gb else []
-    notes += [WITHOUT_DATA] if answer.served is not None and answer.question.run.has_data else []
-    billed = [bill.option for bill in answer.bills if bill.bill is not None]
-    at_spot = any(option is not None and option.offer.market == "spot" for option in billed)
-    unused = unused_of(checkpoint, answer.question.checkpoints, at_spot=at_spot) if billed else None
-    notes += [] if unused is None else [unused]
-    return [*notes, assumed] if assumed is not None and at_spot else notes

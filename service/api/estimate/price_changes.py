@@ -7,7 +7,7 @@ from pydantic import Field
 
 from service.api.catalog.prices import PriceFilters, offers_admitted_by
 from service.api.estimate.cost_request import Hours
-from service.api.http.current import Pinned, catalog_on, known_on
+from service.api.http.current import EARLIEST, Pinned, catalog_on, known_on
 from service.api.http.fields import AtLeastOne, Day, ResponseModel
 from service.api.http.figures import rounded
 from service.api.http.listing import Page, page_answer
@@ -82,6 +82,10 @@ def get_price_changes(request: Request, query: Annotated[PriceChangesRequest, Qu
         raise QuestionError(f"{last} lies in the future; the catalog is that of {catalog.day}.", field="to")
     if query.from_ > last:
         raise QuestionError(f"'from' ({query.from_}) is after 'to' ({last}).", field="from")
+    if query.from_ < EARLIEST:
+        raise QuestionError(f"The catalog begins in {EARLIEST.year}.", field="from")
+    if query.hours is None and query.nodes > 1:
+        raise QuestionError("nodes needs a number of hours: both describe the run whose cost is shown.", field="hours")
     history = known_on(live, query.known_at).history
     offers = offers_admitted_by(query, catalog, history)
     changes = price_changes(history, offers, (query.from_, last), query.hours, query.nodes)

@@ -118,9 +118,9 @@ class EstimateRequest(CostRequest):
     @property
     def instances_asked(self) -> int:
         """Number of instances: as sent, else one for each run of the workload. A load determines its own number."""
-        work = self.workload
-        is_open = "instances" not in self.model_fields_set and work is not None and work.serving is None
-        return work.concurrent_runs if work is not None and is_open else self.instances
+        if self.instances is not None:
+            return self.instances
+        return 1 if self.workload is None or self.workload.serving is not None else self.workload.concurrent_runs
 
 
 def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
@@ -249,7 +249,7 @@ def _work(
             "known, so no job can be estimated on it: give hours or a measured rate instead.",
             field="machine",
         )
-    if job.serving is not None and "instances" in body.model_fields_set:
+    if job.serving is not None and body.instances is not None:
         job = replace(job, serving=replace(job.serving, min_instances=body.instances, max_instances=body.instances))
     return JobQuestion(job, cluster, body.layout.choose, work.name)
 

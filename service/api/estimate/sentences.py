@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
-from math import inf
 from typing import Any
 
 from service.api.estimate.response import memory_response
@@ -13,36 +12,18 @@ from service.api.estimate.software_sentences import (
     software_unknown,
     software_unrecognised,
 )
-from service.api.http.figures import dollars
-from service.domain.bill.bill import MachineTime, Part, PartName, StoredVolume
-from service.domain.bill.commitments import CommittedCost
-from service.domain.bill.market_bills import BreakEven, MarketBill
-from service.domain.bill.run import TransferredData
-from service.domain.bill.verdict import Outcome, Verdict
-from service.domain.catalog.reference import Fee
+from service.api.http.figures import plural
 from service.domain.codes import WarningCode
 from service.domain.evidence.named import NamedRate
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import FasterLayout
 from service.domain.layouts.would_fit import FitChange
-from service.domain.money import MICRO, Micros, number
 from service.domain.physics.estimate import MemoryNeed
-from service.domain.physics.generation import ServedLoad
 from service.domain.physics.host_memory import HostNeed
 from service.domain.statement import Statement
-from service.domain.units import GIB, HOURS_A_DAY, HOURS_A_MONTH
+from service.domain.units import GIB, HOURS_A_DAY
 
-OWN_MACHINE = "A machine that is described has no seller: its hour costs the given price, and nothing else is known."
-NO_WORK_IN_HOURS = (
-    "The work of the given hours is unknown, because the job is not estimated to run on that machine: an hour of this "
-    "machine is priced, and not the whole job."
-)
-NOTHING_SENT = "`data_transfer_already_gb` changes no price, because `data_transfer_out_gb` is 0."
-COMMITMENT_UNUSED = "No offer of this machine is under the commitments held, so they change no price."
-
-MARKET_WORDS = {"on_demand": "on demand", "spot": "at spot", "reserved": "reserved"}
 ENDED = {"closed_to_new": "has admitted no new customers", "retired": "has not been offered"}
-DESTINATION_WORDS = {"internet": "the internet", "region": "another region", "zone": "another zone"}
 
 Sentence = str | Callable[..., str]
 """A template or a function of the figures."""
@@ -108,10 +89,15 @@ def _bound_by_host(rate: float, asked: bool, feeding: str) -> str:
 
 def lengths_assumed(lengths: Mapping[str, float], *, speech: bool) -> str:
     """Returns which lengths of a sample the caller did not give, and the tokens that are assumed."""
-    fields = " and no ".join(f"`{name}_length`" for name in lengths)
     tokens = " and ".join(f"{plural(round(count), 'token')} of {name}" for name, count in lengths.items())
     beams = " Published runs decide how many beams count: one to five in programs, one in engines." if speech else ""
-    return f"No {fields} {'was' if len(lengths) == 1 else 'were'} given, so a sample is taken to have {tokens}.{beams}"
+    return f"{_not_given([f'{name}_length' for name in lengths])}, so a sample is taken to have {tokens}.{beams}"
+
+
+def _not_given(fields: Sequence[str]) -> str:
+    """Returns that one field was not given, or that neither of two was."""
+    named = [f"`{field}`" for field in fields]
+    return f"{f'No {named[0]}' if len(named) == 1 else f'Neither {named[0]} nor {named[1]}'} was given"
 
 
 def _host_bound(
@@ -134,8 +120,9 @@ def _precision_stored(
         return f"Full training keeps its weights in {precision}: {asked} only stores weights that do not change."
     does_not = f"The {gpu} does not multiply in {asked}" if rate_known else f"No rate of {gpu} in {asked} is known"
     if engine is not None:
-        whose = "An engine that is not named" if engine == UNKNOWN.line else engine
-        does_not = f"{whose} is not known to multiply in {asked} on the {gpu}"
+        does_not = f"{engine} is not known to multiply in {asked} on the {gpu}"
+        if engine == UNKNOWN.line:
+            does_not = f"No engine is named, so none is assumed to multiply in {asked} on the {gpu}"
     return f"{does_not}: the weights are stored in it, and multiplied in {precision}."
 
 
@@ -180,8 +167,8 @@ def _beyond_context(*, model: str, most: int, tokens: float, trains: bool) -> st
 
 def _length_unknown(*, fields: tuple[str, ...]) -> str:
     part = {"input_length": "prompt", "output_length": "answer"}
-    named, parts = " and ".join(f"`{name}`" for name in fields), " and ".join(part[name] for name in fields)
-    return f"No {named} was given, so each {parts} has one token: send the lengths of your requests for their rates."
+    parts = " and each ".join(part[name] for name in fields)
+    return f"{_not_given(fields)}, so each {parts} has one token: send the lengths of your requests for their rates."
 
 
 def _drafts_do_not_pay(steps: float, drafter: str | None, model: str) -> str:
@@ -301,12 +288,6 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
 """Texts of the risks that an estimate shows."""
 
 
-def without_effect(task: str, fields: Sequence[str]) -> str:
-    """Returns that fields of a workload change nothing in its task."""
-    names = " and ".join(f"`workload.{name}`" for name in fields)
-    return f"{names} {'has' if len(fields) == 1 else 'have'} no effect on {task}."
-
-
 def warning_text(warning: Statement[WarningCode]) -> str:
     """Returns the sentence of a risk that an estimate shows."""
     return text_of(WARNINGS[warning.code], warning.figures)
@@ -339,177 +320,6 @@ def _change_text(field: str, to: float | str | bool) -> str:
     return f"{field} {f'{to:g}' if isinstance(to, float) else str(to).lower()}"
 
 
-# The bill
-
-
-def market_text(bill: MarketBill, instance: str | None) -> str:
-    """Returns the machine, its market and its region."""
-    if bill.option is None:
-        return "the described machine"
-    offer, service = bill.option.offer, bill.option.service
-    market = MARKET_WORDS[offer.market] if offer.term is None else f"under {offer.term}"
-    region = f" in {offer.region}" if offer.region else ""
-    return f"{instance} {market}{region}{f' through {service}' if service else ''}"
-
-
-def cost_text(bill: MarketBill, instance: str | None) -> str:
-    """Returns the cost of a run in one market, or of a month of a load."""
-    where, usd, missing = market_text(bill, instance), bill.usd, bill.missing
-    if bill.priced.served is not None and (bill.month is not None or bill.priced.served.missed):
-        return _load_cost_text(bill, where)
-    if usd is None or bill.bill is None:
-        work = "run" if bill.priced.served is None else "load"
-        return f"The cost of the {work} on {where} is not known. {' '.join(missing)}".strip()
-    hours = f"{readable(bill.bill.hours.likely, 4)} h on {'' if bill.machines == 1 else f'{bill.machines:,} x '}{where}"
-    unknown = f" {missing[0]}" if missing else ""
-    return f"{hours} cost {'at least ' if missing else ''}{_dollar_band(usd)}.{unknown}"
-
-
-def _load_cost_text(bill: MarketBill, where: str) -> str:
-    """Returns the cost of a month of a load, or the limits that are not kept, which have no cost."""
-    instances = month_text(bill)
-    if bill.month is None:
-        return instances
-    return f"A month of the load on {where} ({instances.rstrip('.')}) costs {_dollar_band(bill.month)}."
-
-
-def _dollar_band(usd: Micros) -> str:
-    """Returns likely dollars, and low to high where they differ."""
-    span = "" if usd.low == usd.high else f" ({_dollars(usd.low)} to {_dollars(usd.high)})"
-    return f"{_dollars(usd.likely)}{span}"
-
-
-def _dollars(micros: int) -> str:
-    return f"${micros / MICRO:,.2f}" if micros >= MICRO or micros == 0 else f"${micros / MICRO:.4g}"
-
-
-def part_text(part: Part) -> str:
-    """Returns how a part of a bill was computed."""
-    match part.calculation:
-        case MachineTime(hours, machines, price):
-            per_hour = number(price.micros_per_hour)
-            return f"{readable(hours, 4)} h x {_machines(machines)} at {per_hour:.10g} {price.currency} an hour"
-        case Fee(percent_of_compute=percent, service=service):
-            return f"{percent:g} % of the machines' price, for {service}"
-        case StoredVolume() as volume:
-            return _storage_text(volume)
-        case TransferredData() as data:
-            text = f"{readable(data.gb, 6)} GB to {DESTINATION_WORDS.get(data.destination, data.destination)}"
-            return (
-                text
-                if part.basis != "published"
-                else f"{text}, after {readable(data.already_gb, 6)} GB in the same month"
-            )
-    if part.name == PartName.ROUNDING:
-        return "the difference between the rounded total and the rounded parts"
-    return {"none": "none", "contained": "contained in the price of the machine"}.get(part.basis, "not known")
-
-
-def _storage_text(volume: StoredVolume) -> str:
-    data, price = volume.data, volume.price
-    if price is None:
-        return data.what
-    machines = f" x {_machines(volume.machines)}" if price.kind == "block" else ""
-    per_month = "included in the price of the machine"
-    if price.micros_per_gib_month is not None:
-        per_month = f"at {number(price.micros_per_gib_month):.10g} USD a GiB-month of {HOURS_A_MONTH} hours"
-    stored = f"{data.what}: {readable(data.gib, 6)} GiB of {price.storage_class}"
-    return f"{stored} for {readable(volume.hours, 4)} h{machines}, {per_month}"
-
-
-def _machines(count: int) -> str:
-    return "1 machine" if count == 1 else f"{count:,} machines"
-
-
-def commitment_text(cost: CommittedCost) -> str:
-    """Returns how much of a commitment a run uses and pays, and from which hours on the commitment pays off."""
-    used, hours = "The hours of the run are not known", cost.committed_hours.likely
-    if cost.used_share is not None:
-        paid = "pays only these, since the term is held" if cost.held else "pays all of them"
-        used = f"The run uses {readable(cost.used_share * hours, 4)} of {hours:,.0f} committed hours and {paid}"
-    share = cost.break_even_utilisation
-    if share is None:
-        return f"{used}."
-    if share > 1:
-        return f"{used}; the term costs more than on demand, however much of it is used."
-    start = f"a share of {share:.3g}" if cost.break_even_hours is None else f"{cost.break_even_hours:,.0f} hours a term"
-    return f"{used}; from {start} on, it costs no more than on demand."
-
-
-def break_even_text(break_even: BreakEven, *, spot: bool) -> str:
-    """Returns the saving over on demand, and how often spot may be interrupted until it costs as much."""
-    saves, often = round(break_even.saves_percent, 2), break_even.interruptions_per_hour
-    text = f"{'Saves' if saves >= 0 else 'Costs'} {abs(saves):g} % {'of' if saves >= 0 else 'more than'} on demand."
-    if saves < -100:
-        text = f"Costs {readable(1 - saves / 100, 3)} times as much as on demand."
-    if not spot:
-        return text
-    if often is None:
-        return f"{text} Spot is no cheaper even without interruptions."
-    return f"{text} With {readable(often, 3)} interruptions an hour it would cost as much."
-
-
-def month_text(bill: MarketBill) -> str:
-    """Returns the instances that serve a load for a month, or why none do."""
-    served, nodes = bill.priced.served, bill.priced.run.nodes
-    assert served is not None
-    if served.missed:
-        return missed_text(served)
-    count = round(served.instances.likely)
-    gang = f"{count} x {nodes} machines" if nodes > 1 else _machines(count)
-    if readers := served.prefill_instances * nodes:
-        gang += f" ({readers} to read prompts and {count * nodes - readers} to write answers)"
-    return (
-        f"{gang}; the price of an hour is not known."
-        if bill.month is None
-        else f"{gang} for {bill.hours_a_month:.4g} h."
-    )
-
-
-def missed_text(served: ServedLoad) -> str:
-    """Returns the limits of a load that no allowed number of instances keeps, with what would be possible."""
-    serving, reached = served.serving, {name: least for name, least in served.missed.items() if least < inf}
-    # `POST /estimate` fixes the number of machines by another field.
-    fields = {"max_instances": "instances"} if serving.min_instances == serving.max_instances else {}
-    if not reached:
-        return "The load is not served within its limits, and no change of a single limit is enough."
-    faults = (
-        f"{fields.get(name, name)} is {serving.limits[name]:g}, and the least is {least:.4g}"
-        for name, least in reached.items()
-    )
-    return f"The load is not served within its limits: {'; '.join(faults)}."
-
-
-# The verdict
-
-
-def verdict_text(verdict: Verdict, month: str | None) -> str:
-    """Returns the reason of a verdict; `month` describes the load where its month was judged, not a run."""
-    gate, usd, missing = verdict.gate, verdict.usd, verdict.missing
-    if usd is None:
-        return f"The cost is not known. {' '.join(missing)}".strip()
-    subject = "The run" if month is None else f"A month of the load ({month.rstrip('.')})"
-    text = f"{subject} costs {'at least ' if missing else ''}${dollars(number(usd.likely))}"
-    if gate.baseline_usd is not None:
-        text += (
-            f", {_compared(verdict.change_percent)} the baseline of ${dollars(gate.baseline_usd)}, "
-            f"and {gate.fail_above_percent:g} % more is allowed"
-        )
-    if gate.budget_usd is not None:
-        text += ", which is" if gate.baseline_usd is None else "; it is"
-        text += f" {'over' if verdict.over_budget else 'within'} the budget of ${dollars(gate.budget_usd)}"
-    if verdict.outcome == Outcome.UNKNOWN:
-        text += ", but the whole cost is not known"
-    uncounted = f" Not counted: {' '.join(missing)}" if missing else ""
-    return f"{text}.{uncounted}"
-
-
-def _compared(change_percent: float | None) -> str:
-    if not change_percent:
-        return "exactly"
-    return f"{readable(abs(change_percent), 3)} % {'above' if change_percent > 0 else 'below'}"
-
-
 def rate_text(rate: NamedRate) -> str:
     """Returns a sentence on where the rate of a named workload is from."""
     measured, age = rate.evidence, f", {rate.days_old} days ago" if rate.is_stale else ""
@@ -524,14 +334,3 @@ def rate_text(rate: NamedRate) -> str:
         f"The estimate is scaled by {rate.factor:.3g}, the measured over the estimated rate of {rate.place} with the "
         f"same GPU, {when}."
     )
-
-
-def readable(value: float, digits: int) -> str:
-    """Returns a figure with this many significant digits; a larger figure as a whole number, never with an exponent."""
-    short = f"{value:.{digits}g}"
-    return f"{value:,.0f}" if "e+" in short else short
-
-
-def plural(count: float, noun: str) -> str:
-    """Returns a count with its noun, such as `1 GPU` or `2 GPUs`."""
-    return f"{count:g} {noun}" if count == 1 else f"{count:g} {noun}s"

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from service.api.estimate.bill_sentences import missed_text
 from service.api.estimate.response import LayoutResponse, MoneyResponse, like, shown, shown_fields
-from service.api.estimate.sentences import missed_text
 from service.api.http.fields import Described
 from service.api.http.figures import rounded
 from service.domain.bill.market_bills import MarketBill

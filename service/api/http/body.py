@@ -134,6 +134,8 @@ class JsonRoute(APIRoute):
 
         async def handle(request: Request) -> Response:
             request = self.request_class(request.scope, request.receive)
+            if (coding := request.headers.get("content-encoding", "identity").lower()) != "identity":
+                raise BodyUnreadable(f"Send the body without the Content-Encoding '{coding}'.", status=415)
             if len(await request.body()) < self.large_body_bytes:
                 return await handler(request)
             # The whole body has arrived, so the handler needs nothing from this event loop.

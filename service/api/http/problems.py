@@ -79,10 +79,10 @@ def _response(document: ProblemDocument, headers: Mapping[str, str] | None = Non
 
 
 class BodyUnreadable(HTTPException):
-    """The body is not JSON, is ambiguous, or is too complex."""
+    """The body is not JSON, is compressed, is ambiguous, or is too complex."""
 
-    def __init__(self, sentence: str, field: str = "body") -> None:
-        super().__init__(400, _printable(sentence))
+    def __init__(self, sentence: str, field: str = "body", status: int = 400) -> None:
+        super().__init__(status, _printable(sentence))
         self.field = _printable(field)
 
 
@@ -223,7 +223,7 @@ PREDICATES = {
     "string_unicode": "should be a text of whole Unicode characters",
     "string_too_short": "should not be empty",
     "string_too_long": "should have at most {max_length} characters",
-    "tuple_type": "should be a list",
+    **dict.fromkeys(("tuple_type", "list_type"), "should be a list"),
     "too_short": "should not be empty",
     "too_long": "should have at most {max_length} items; it has {actual_length}",
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "should be a JSON object"),
@@ -314,7 +314,7 @@ def _alternatives(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iter
 async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if isinstance(error, BodyUnreadable):
-        return _body_problem(400, error.detail, error.field)
+        return _body_problem(error.status_code, error.detail, error.field)
     if error.status_code == 404:
         addresses = (await run_in_threadpool(request.app.openapi))["paths"]
         near = near_names(request.url.path.rstrip("/"), [path for path in addresses if "{" not in path])

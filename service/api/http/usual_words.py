@@ -85,6 +85,7 @@ _TABLE = {
     "vram hbm": "min_gpu_memory_gb min_memory_gb",
     "ram host_memory": "min_memory_gib memory_gib",
     "disk ssd nvme": "min_local_storage_gb",
+    "size gb size_gb size_gib capacity": "gib",
     "nvlink nvswitch": "interconnect",
     "efa infiniband roce rdma": "rdma",
     "bandwidth": "min_memory_bandwidth_gb_per_second min_network_gbps",

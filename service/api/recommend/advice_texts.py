@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 
-from service.api.estimate.sentences import Sentence, ended, plural
+from service.api.estimate.sentences import Sentence, ended
+from service.api.http.figures import dollars, plural
 from service.domain.catalog.hardware import InstanceType
 from service.domain.codes import AdviceCode
 from service.domain.physics.input_pipeline import CORES_PER_GPU_THAT_DECODES, USUAL_CORES_PER_GPU
@@ -15,6 +16,16 @@ WITHOUT_GPU = {
     "sequential": "Work that goes step by step",
     "development": "Writing and debugging code",
 }
+LINKS = {
+    "pcie": "PCIe",
+    "nvlink": "NVLink",
+    "nvswitch": "NVLink through a switch",
+    "infinity_fabric": "Infinity Fabric",
+    "ici": "the links of their pod",
+    "neuronlink": "NeuronLink",
+    "roce": "RoCE",
+}
+"""Words for the links between GPUs."""
 BASES = {"peak": "the vendors' peak rates", "modelled": "a model of the job", "outdated": "outdated measurements"}
 
 
@@ -92,10 +103,10 @@ def _gpu_decoding(vcpus: float | None) -> str:
 
 
 def _migration_path(old: str, new: str, gpus: int, links: str | None, times: float, usd: float) -> str:
-    over = "" if links is None else f" over {links}"
+    linked = "" if links is None else f", linked by {LINKS[links]},"
     return (
-        f"From {old}, code and precisions carry over to {new} of the same architecture: {plural(gpus, 'GPU')}{over}, "
-        f"{times:.3g} times the peak, from ${usd:g} an hour."
+        f"From {old}, code and precisions carry over to {new} of the same architecture: {plural(gpus, 'GPU')}{linked} "
+        f"with {times:.3g} times the peak. Its best offer under the constraints costs ${dollars(usd)} an hour."
     )
 
 
@@ -110,7 +121,7 @@ def _upgrade_path(
     of = "estimated speed" if estimated else "peak"
     steps = [f"more memory on {memory[0]} ({memory[1]:g} GB)"] if memory else []
     steps += [f"more speed on {speed[0]} ({speed[1]:.3g} times the {of})"] if speed else []
-    steps += [f"more for the money on {value[0]} ({value[1]:.3g} times the {of} per dollar)"] if value else []
+    steps += [f"more speed per dollar on {value[0]} ({value[1]:.3g} times)"] if value else []
     *others, last = steps
     return f"One step up from {instance}, a single GPU has {', '.join(others)}{' and ' if others else ''}{last}."
 
@@ -118,8 +129,8 @@ def _upgrade_path(
 def _managed_training(service: str, machines: str, percent: float | None) -> str:
     fee = ""
     if percent is not None:
-        price = f"{percent:g} % more there" if percent else "as much as without it"
-        fee = f"; an hour of {machines} costs {price}"
+        adds = f"{percent:g} %" if percent else "nothing"
+        fee = f"; it adds {adds} to the price of {machines}"
     return f"{service} starts a machine for the run and bills only the run{fee}."
 
 

@@ -26,8 +26,8 @@ from service.api.workload.serving import NEEDED_BY
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.payment_options import markets_of_service, markets_rented
 from service.domain.bill.run import Run
-from service.domain.bill.seller_terms import known_storage_class
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import IN_USE
 from service.domain.catalog.names import (
     NO_LETTER_OR_DIGIT,
     meanings_of,
@@ -85,9 +85,9 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     """Most hours until the whole job is done; needs an amount of work. Default: no limit."""
     min_nodes: AtLeastOne = 1
     """Fewest machines that run one job together."""
-    max_nodes: AtLeastOne = Field(default_factory=lambda sent: sent.get("min_nodes", 1))
+    max_nodes: AtLeastOne | None = None
     """Most machines that run one job together. Default: `min_nodes`."""
-    max_instances: AtLeastOne = 1
+    max_instances: AtLeastOne | None = None
     """Most instances. Default: as many as a load needs, up to 10,000, else `workload.concurrent_runs`."""
     layout: FixedLayoutRequest | None = None
     """The parts of the layout that every choice must have, such as `{"tensor": 4}`. Default: all parts are free."""
@@ -100,6 +100,11 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     """Whether instance types in preview are admitted."""
     allow_marketplace_clusters: bool = False
     """Whether machines of a marketplace, which belong to different owners, may form a cluster."""
+
+    @property
+    def nodes(self) -> tuple[int, int]:
+        """Fewest and most machines that run one job together."""
+        return self.min_nodes, self.min_nodes if self.max_nodes is None else self.max_nodes
 
 
 def _weight_fields() -> dict[str, Any]:
@@ -191,7 +196,8 @@ def _leaves_spot_out(request: RecommendRequest, catalog: Catalog) -> bool:
 def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> RecommendRequest:
     """Returns the request with every default and the meaning of a sample filled in."""
     job, asked = question.work.job, question.constraints
-    meant = {"market": asked.market, "lifecycle": asked.words["lifecycle"], "max_instances": _instances(request)}
+    meant: dict[str, Any] = {"max_nodes": request.constraints.nodes[1], "max_instances": _instances(request)}
+    meant |= {"market": asked.market, "lifecycle": asked.words["lifecycle"]}
     constraints = request.constraints.model_copy(update=meant)
     load, sample = request.workload.serving, job.sample_name if isinstance(job, Job) else None
     if load is not None and isinstance(job, Job) and job.serving is not None:
@@ -206,9 +212,9 @@ def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> 
 
 def _instances(request: RecommendRequest) -> int:
     """Returns how many instances are allowed: by default as many as a load needs, or as many as there are runs."""
-    limits, work = request.constraints, request.workload
-    if "max_instances" in limits.model_fields_set:
-        return limits.max_instances
+    asked, work = request.constraints.max_instances, request.workload
+    if asked is not None:
+        return asked
     return work.concurrent_runs if work.serving is None else MOST_INSTANCES
 
 
@@ -228,7 +234,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     """Returns the request as a question of the domain. Raises `QuestionError` naming the field."""
     work, limits, given = request.workload, request.constraints, request.constraints.given()
     objective, previous = _objective(request.objective, "objective"), request.previous_objective
-    job, run = _job(request, catalog), _run(request, catalog)
+    job, run = _job(request, catalog), run_of(request, catalog)
     # If nothing was measured under the name, hardware and price rank.
     named = job or named_work_of(work, catalog)
     precisions = _precisions(
@@ -283,7 +289,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         limit=request.limit,
         per_offer=request.per == "offer",
         name=work.name,
-        nodes=(limits.min_nodes, limits.max_nodes),
+        nodes=limits.nodes,
         limits=_limits(request, job),
         checkpoints=checkpoints_in(request.checkpoint_of(work), work),
         run=run,
@@ -417,21 +423,22 @@ def _constraints(
     run: Run, catalog: Catalog, *, has_job: bool, mainstream: bool, library: str | None, kind: WorkKind,
 ) -> Constraints:  # fmt: skip
     limits, work = request.constraints, request.workload
-    if limits.min_nodes > limits.max_nodes:
-        raise QuestionError(
-            f"min_nodes ({limits.min_nodes}) is above max_nodes ({limits.max_nodes}).", field="constraints.min_nodes"
-        )
+    fewest, most = limits.nodes
+    if fewest > most:
+        raise QuestionError(f"min_nodes ({fewest}) is above max_nodes ({most}).", field="constraints.min_nodes")
     # The estimate of a job decides which GPUs run it.
     needed = () if has_job else precisions or usual_precisions(work.task, catalog)
-    if not needed and not given.keys().isdisjoint(("min_tflops", "max_tflops")):
+    of_job = resolved("precision", work.precision, catalog, "workload.") if has_job else ()
+    if not (needed or of_job) and not given.keys().isdisjoint(("min_tflops", "max_tflops")):
         raise QuestionError("min_tflops and max_tflops need workload.precision.", field="workload.precision")
     asked = constraints_of(
         limits,
         catalog,
         prefix="constraints.",
         market=_markets(request, run, catalog),
-        usual_lifecycle=("available", "closed_to_new", *(("preview",) if limits.allow_preview else ())),
+        usual_lifecycle=(*IN_USE, *(("preview",) if limits.allow_preview else ())),
         precision_any=needed,
+        precision_of_job=of_job,
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,
         mainstream=mainstream,
@@ -449,14 +456,6 @@ def _constraints(
         spot_refused=is_not_fault_tolerant(work),
     )
     return asked._replace(with_gpu=leaves_cpus_out(work.task, asked, software_of(work, catalog), catalog))
-
-
-def _run(request: RecommendRequest, catalog: Catalog) -> Run:
-    """Returns what is billed besides the machines. Raises `UnknownName` for a storage class that no seller has."""
-    run = run_of(request, catalog)
-    for data in run.stored:
-        known_storage_class(catalog.reference.storage_prices, data.storage_class)
-    return run
 
 
 def _excluded(names: Names, catalog: Catalog) -> Names:

@@ -13,7 +13,7 @@ from service.api.estimate.response import EvidenceResponse, evidence_of, like
 from service.api.estimate.serving import PricedLoadResponse, priced_load
 from service.api.http.current import CatalogStamp, stamp
 from service.api.http.fields import BUILT_AT_FIRST_USE, Described, NoteResponse, StatementResponse
-from service.api.http.figures import rounded
+from service.api.http.figures import money, rounded
 from service.api.recommend.codes import REJECTIONS
 from service.api.recommend.estimates import (
     JobEstimateResponse,
@@ -338,7 +338,7 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
         gpu=None if gpu is None else ChosenGpuResponse(gpu.id, instance_type.gpu_count),
         platform=instance_type.platform,
         code_change_required=choice.code_change,
-        usd_per_hour=_usd_per_hour(choice),
+        usd_per_hour=money(choice.usd_per_hour),
         placement=None if choice.nodes == 1 else PlacementResponse(together, placement_text(choice, together=together)),
         specs=catalog.derive(_specs, choice.index),
         compared_to_current=None if choice.comparison is None else _compared(choice.comparison),
@@ -386,11 +386,6 @@ def _specs(catalog: Catalog, index: int) -> InstanceTypeResponse:
     return InstanceTypeResponse.of(catalog.instance_types[index], catalog.day)
 
 
-def _usd_per_hour(choice: Choice) -> float | None:
-    usd = choice.usd_per_hour
-    return usd if choice.machines == 1 else rounded(usd)
-
-
 def _host(host: HostNeeds) -> HostResponse:
     memory = host.needed_memory_bytes
     figures = (host.needed_vcpus, host.ideal_vcpus, None if memory is None else memory / GIB)
@@ -410,12 +405,12 @@ def _current(answer: Answer) -> CurrentInstanceResponse | None:
     current, grounds = answer.current, answer.current_explained
     if current is None or grounds is None:
         return None
-    usd, estimate = current.usd_per_hour, current.estimate
+    estimate = current.estimate
     return CurrentInstanceResponse(
         instance=current.instance_type.id,
         market=current.offer.market,
         nodes=current.nodes,
-        usd_per_hour=rounded(usd),
+        usd_per_hour=money(current.usd_per_hour),
         estimate=None if estimate is None else estimate_response(estimate),
         grounds=_explained(grounds).grounds,
     )
@@ -454,7 +449,6 @@ def _rejection(rejection: Rejection) -> RejectionResponse:
 
 
 def _relaxation(relaxation: RelaxationOutcome) -> RelaxationResponse:
-    # Prices are exact to millionths of a dollar.
-    usd = None if relaxation.usd_per_hour is None else round(relaxation.usd_per_hour, 6)
+    usd = money(relaxation.usd_per_hour)
     best = RelaxationBestResponse(relaxation.instance_type.id, relaxation.region, relaxation.market, usd)
     return RelaxationResponse(relaxation.to, relaxation.admits, relaxation.drops, best)

@@ -6,10 +6,11 @@ from math import ceil
 from typing import Any
 
 from service.api.estimate.sentences import WARNINGS as WARNINGS_OF_ESTIMATES
-from service.api.estimate.sentences import Sentence, lengths_assumed, plural, rate_text, readable, text_of
+from service.api.estimate.sentences import Sentence, lengths_assumed, rate_text, text_of
 from service.api.estimate.software_sentences import software_unknown
 from service.api.http.fields import NoteResponse, StatementResponse
-from service.api.recommend.advice_texts import ADVICE
+from service.api.http.figures import dollars, plural, readable
+from service.api.recommend.advice_texts import ADVICE, LINKS
 from service.api.recommend.codes import REJECTIONS
 from service.domain.bill.interruption import Expectation
 from service.domain.catalog.names import either, with_near
@@ -106,9 +107,11 @@ def _within_limits(
     shared = f", shared by {instances} independent instances," if instances > 1 else ""
     kept = []
     if deadline_hours is not None:
-        kept.append(f"take{s} {readable(hours, 3)} of {deadline_hours:g} hours")
+        taken = "less than a second" if hours * 3600 < 1 else readable(hours, 3)
+        kept.append(f"take{s} {taken} of {readable(deadline_hours, 6)} hours")
     if budget_usd is not None and usd is not None:
-        kept.append(f"cost{s} ${readable(usd, 4)} of ${readable(budget_usd, 6)}")
+        spent = "less than a cent" if usd < 0.01 else f"${readable(usd, 4)}"
+        kept.append(f"cost{s} {spent} of ${readable(budget_usd, 6)}")
     end = "; the limits hold at the pessimistic end as well" if safe else ""
     return f"{work}{shared} {' and '.join(kept)}{end}."
 
@@ -130,16 +133,6 @@ def _spot_in_expectation(spot: SpotEstimate) -> str:
         f"paid for, {readable(100 * (expected.stretch - 1), 3)} % more than without interruptions{waiting}; {compared}."
     )
 
-
-LINKS = {
-    "pcie": "PCIe",
-    "nvlink": "NVLink",
-    "nvswitch": "NVLink through a switch",
-    "infinity_fabric": "Infinity Fabric",
-    "ici": "the links of their pod",
-    "neuronlink": "NeuronLink",
-    "roce": "RoCE",
-}
 
 REASONS: Mapping[ReasonCode, Sentence] = {
     ReasonCode.OBJECTIVE: _objective,
@@ -217,7 +210,7 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
         else f"It has no GPU: its CPUs peak at {tflops:.3g} TFLOPS in fp32."
     ),
     WarningCode.ARM_HOST: "The host CPU is Arm: every library of the workload must exist for it.",
-    WarningCode.PART_OF_A_CARD: "This is {fraction:.3g} of a {card}, not a whole card.",
+    WarningCode.PART_OF_A_CARD: "The GPU is {fraction:.3g} of the {card}, not a whole card.",
     WarningCode.PREVIEW: "The type is in preview: access must be granted and may be withdrawn.",
     WarningCode.CLOSED_TO_NEW: "The provider no longer admits new customers to this type.",
     WarningCode.ENDS: lambda state, starts_on, days: (
@@ -303,10 +296,11 @@ def _unranked(instances: Sequence[str], count: int, lacks: str) -> str:
 def _objective_changed(before: RankedOffer, after: RankedOffer) -> str:
     if before.index == after.index:
         return f"{after.instance_type.id} is first under the earlier objective, too."
-    figures = [f"${offer.usd_per_hour:g} an hour" for offer in (before, after) if offer.usd_per_hour is not None]
-    prices = f", for {figures[1]} instead of {figures[0]}" if len(figures) == 2 else ""
-    faster = f" and {after.speed / before.speed:.3g} times the speed" if after.speed and before.speed else ""
-    return f"{after.instance_type.id} takes the place of {before.instance_type.id}{prices}{faster}."
+    prices = [f"${dollars(offer.usd_per_hour)}" for offer in (before, after) if offer.usd_per_hour is not None]
+    figures = [f"{prices[1]} instead of {prices[0]} an hour"] if len(prices) == 2 else []
+    figures += [f"at {after.speed / before.speed:.3g} times the speed"] if after.speed and before.speed else []
+    replaces = f"{after.instance_type.id} replaces {before.instance_type.id}"
+    return f"{replaces}: {', '.join(figures)}." if figures else f"{replaces}."
 
 
 def prior_text(cited: CitedPrior) -> str:

@@ -10,7 +10,7 @@ from service.domain.bill.commitments import CommittedCost, committed_cost
 from service.domain.bill.interruption import Checkpoints, break_even_rate, saving_band
 from service.domain.bill.payment_options import PaymentOption, on_demand_offer
 from service.domain.bill.run import BilledRun, Run, RunAmount
-from service.domain.bill.seller_terms import hourly_price, known_storage_class, terms_of
+from service.domain.bill.seller_terms import hourly_price, terms_of
 from service.domain.bill.unit_costs import CERTAIN, UnitCosts, costs_of_load, unit_costs
 from service.domain.bill.verdict import Gate, Verdict, verdict
 from service.domain.catalog.catalog import Catalog
@@ -52,12 +52,13 @@ class PricedRun:
 class BreakEven:
     """A market compared with renting on demand in the same region.
 
-    `saves_percent` is a percentage of the likely on-demand bill, and negative where the market costs more.
+    `saves_percent` is a percentage of the likely on-demand bill, and negative where the market costs more; None where
+    an unknown charge of one of the two bills may decide.
     `interruptions_per_hour` is the rate of one instance at which spot costs as much as on-demand; None for other
     markets, and where spot is no cheaper even without interruptions.
     """
 
-    saves_percent: float
+    saves_percent: float | None
     interruptions_per_hour: float | None
 
 
@@ -114,13 +115,17 @@ class MarketBill:
     def lower_bound(self) -> bool:
         """Whether an unknown charge may decide. The rounding of time is too small for that, unless it is by terms."""
         commits = self.option is not None and self.option.offer.market == "reserved"
-        small = () if commits else (PartName.BILLING_ROUNDING,)
-        return self.bill is not None and any(part.reason and part.name not in small for part in self.bill.parts)
+        return self.bill is not None and _is_lower_bound(self.bill, by_terms=commits)
 
     @property
     def on_demand(self) -> bool:
-        """Whether this is plain on-demand, without a managed service."""
-        return self.option is None or (self.option.offer.market == "on_demand" and self.option.service is None)
+        """Whether the hours of the machine are rented on demand, or those of the caller's own machine."""
+        return self.option is None or self.option.offer.market == "on_demand"
+
+    @property
+    def managed(self) -> bool:
+        """Whether a managed service rents the machine."""
+        return self.option is not None and self.option.service is not None
 
 
 def price_everywhere(
@@ -128,16 +133,13 @@ def price_everywhere(
 ) -> tuple[MarketBill, ...]:
     """Returns the bill of a run under every payment option. Raises `QuestionError`."""
     bills = [_plain_bill(priced, instance_type, option, catalog) for option in dict.fromkeys(options)]
-    totals = {bill.option: bill.usd for bill in bills}
-    return tuple(_compared(priced, instance_type, bill, totals, catalog) for bill in bills)
+    known = {bill.option: bill.bill for bill in bills}
+    return tuple(_compared(priced, instance_type, bill, known, catalog) for bill in bills)
 
 
 def price_own_machine(priced: PricedRun, usd_per_hour: float | None, catalog: Catalog) -> MarketBill:
-    """Returns the bill on the caller's own machine, at a given price of the hours used. Raises `UnknownName`."""
+    """Returns the bill on the caller's own machine, at a given price of the hours used."""
     run = priced.run
-    for data in run.stored:
-        # A storage class that no seller has is a mistake of the caller, and raises an error.
-        known_storage_class(catalog.reference.storage_prices, data.storage_class)
     micros = None if usd_per_hour is None else half_up(exact(usd_per_hour), MICRO)
     price = Unknown("The machine was described without usd_per_hour.")
     terms = SellerTerms(
@@ -171,7 +173,7 @@ def price_as_given(
         bills += (
             bill
             if plain is None or bill is plain
-            else replace(bill, break_even=_break_even(priced, bill, plain.usd, plain.usd_micros_per_hour))
+            else replace(bill, break_even=_break_even(priced, bill, plain.bill, plain.usd_micros_per_hour))
             for bill in there.values()
         )
     return tuple(bills)
@@ -199,15 +201,22 @@ def verdict_on(bills: Sequence[MarketBill], gate: Gate) -> tuple[Verdict, Market
 
 
 def representative(bills: Sequence[MarketBill]) -> MarketBill | None:
-    """Returns the bill that represents the run: the cheapest plain on-demand bill, else the cheapest bill.
+    """Returns the bill that represents the run: the cheapest on-demand bill, else the cheapest bill.
 
-    A known cost comes before an unknown one. None if there are no bills.
+    A plain bill comes before that of a managed service, and a known cost before an unknown one. None without bills.
     """
     return min(
         bills,
-        key=lambda bill: (not bill.on_demand, bill.total is None, bill.total.likely if bill.total else 0),
+        key=lambda bill: (
+            not bill.on_demand, bill.managed, bill.total is None, bill.total.likely if bill.total else 0
+        ),
         default=None,
-    )
+    )  # fmt: skip
+
+
+def _is_lower_bound(bill: Bill, *, by_terms: bool = False) -> bool:
+    small = () if by_terms else (PartName.BILLING_ROUNDING,)
+    return any(part.reason and part.name not in small for part in bill.parts)
 
 
 def _market_bill(
@@ -257,9 +266,9 @@ def _terms(priced: PricedRun, instance_type: InstanceType, option: PaymentOption
 
 def _compared(
     priced: PricedRun, instance_type: InstanceType, bill: MarketBill,
-    totals: dict[PaymentOption | None, Micros | None], catalog: Catalog,
+    known: dict[PaymentOption | None, Bill | None], catalog: Catalog,
 ) -> MarketBill:  # fmt: skip
-    """Returns a bill with its commitment and its break-even, and adds a missing on-demand total to `totals`."""
+    """Returns a bill with its commitment and its break-even, and adds a missing on-demand bill to the `known` ones."""
     paid = bill.option
     if paid is None or paid.offer.market == "on_demand":
         return bill
@@ -279,17 +288,19 @@ def _compared(
     if plain is not None and isinstance(priced.run, BilledRun):
         # The on-demand bill is through the same service, so that both have its premium.
         option = PaymentOption(plain, paid.service)
-        if option not in totals:
-            totals[option] = bill_of(priced.run, _terms(priced, instance_type, option, catalog)).usd
-        even = _break_even(priced, bill, totals[option], plain.price.usd_micros_per_hour)
+        if option not in known:
+            known[option] = bill_of(priced.run, _terms(priced, instance_type, option, catalog))
+        even = _break_even(priced, bill, known[option], plain.price.usd_micros_per_hour)
     return replace(bill, commitment=cost, break_even=even)
 
 
-def _break_even(priced: PricedRun, bill: MarketBill, on_demand: Micros | None, full: int | None) -> BreakEven | None:
-    """Returns a bill compared with the total on demand, where a machine costs `full` millionths of a dollar an hour."""
-    if bill.usd is None or on_demand is None or not on_demand.likely:
+def _break_even(priced: PricedRun, bill: MarketBill, on_demand: Bill | None, full: int | None) -> BreakEven | None:
+    """Returns a bill compared with the one on demand, where a machine costs `full` millionths of a dollar an hour."""
+    if bill.usd is None or on_demand is None or on_demand.usd is None or not on_demand.usd.likely:
         return None
-    saves = float(100 - Fraction(bill.usd.likely, on_demand.likely) * 100)
+    saves = None
+    if not (bill.lower_bound or _is_lower_bound(on_demand)):
+        saves = float(100 - Fraction(bill.usd.likely, on_demand.usd.likely) * 100)
     hours, spot = priced.amount.hours, bill.usd_micros_per_hour
     at_spot = bill.option is not None and bill.option.offer.market == "spot"
     if not at_spot or isinstance(hours, Unknown) or not hours.likely or spot is None or not full:

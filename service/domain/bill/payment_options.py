@@ -11,8 +11,8 @@ from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import either, resolve
 from service.domain.catalog.offer import MARKETS, ON_DEMAND, UNKNOWN, Offer
-from service.domain.catalog.reference import Fee, fee_of
-from service.domain.catalog.regions import nearest_first, zones_with_prices
+from service.domain.catalog.reference import Fee, Region, fee_of
+from service.domain.catalog.regions import nearest, nearest_first, zones_with_prices
 from service.domain.errors import QuestionError
 
 OfferIndices: TypeAlias = NDArray[Any]
@@ -20,6 +20,9 @@ OfferIndices: TypeAlias = NDArray[Any]
 
 MOST_ELSEWHERE = 3
 """Most machines with the same GPU that an estimate names."""
+
+MOST_NAMED = 3
+"""Most regions, markets or terms that an error names."""
 
 MARKETS_OF_SERVICES: dict[str | None, tuple[str, ...]] = {
     "managed_spot": ("spot",),
@@ -247,15 +250,23 @@ def _not_offered(offers: _TypeOffers, place: str, region: str) -> QuestionError:
     reference, instance_type = offers.catalog.reference, offers.instance_type
     if not len(offers.indices):
         return QuestionError(offers.none_known, field="region")
-    sold = offers.regions(offers.indices)
-    near = nearest_first(region, {name for name in sold if name}, reference.regions)
+    near = nearest_first(region, filter(None, offers.regions(offers.indices)), reference.regions)
     if near:
-        advice = f"Of {len(near)} regions that have it, the nearest is {near[0]}."
+        advice = _sold_where(region, near, reference.regions)
     else:
         advice = f"{instance_type.provider} has one price for {instance_type.id} everywhere: leave the region out."
     return QuestionError(
-        f"The catalog has no offer of {instance_type.id} in {place}. {advice}", field="region", near=near[:3]
+        f"The catalog has no offer of {instance_type.id} in {place}. {advice}", field="region", near=near[:MOST_NAMED]
     )
+
+
+def _sold_where(region: str, near: Sequence[str], regions: Sequence[Region], market: str = "") -> str:
+    """Returns the nearest of the regions that have a type, or some of them if all are on other continents."""
+    first = nearest(region, near, regions)
+    if first is not None:
+        return f"The nearest region that has it{market} is {first}."
+    more = len(near) - MOST_NAMED
+    return f"It has prices{market} in {', '.join(near[:MOST_NAMED])}{f' and {more} more regions' if more > 0 else ''}."
 
 
 def _not_sold(offers: _TypeOffers, market: str, regions: Sequence[str], zone: str | None) -> QuestionError:
@@ -267,11 +278,10 @@ def _not_sold(offers: _TypeOffers, market: str, regions: Sequence[str], zone: st
         text = f"{offers.instance_type.id} is not sold as {market}{where}; it is sold {there}{', '.join(sold)}."
     else:
         text = offers.none_known
-    elsewhere = {region for region in offers.regions(offers.sold_as(market)) if region}
-    if regions and elsewhere:
-        near = nearest_first(regions[0], elsewhere, offers.catalog.reference.regions)
-        text += f" The nearest region that has it as {market} is {near[0]}."
-    return QuestionError(text, field="market", near=tuple(sold[:3]))
+    known, elsewhere = offers.catalog.reference.regions, filter(None, offers.regions(offers.sold_as(market)))
+    if regions and (near := nearest_first(regions[0], elsewhere, known)):
+        text += f" {_sold_where(regions[0], near, known, f' as {market}')}"
+    return QuestionError(text, field="market", near=tuple(sold[:MOST_NAMED]))
 
 
 # The same GPU on other machines

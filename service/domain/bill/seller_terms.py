@@ -9,7 +9,7 @@ from service.domain.bill.interruption import Checkpoints, Expectation, expect_by
 from service.domain.bill.run import BilledRun, Run, StoredData, TransferredData
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.history import day_of
-from service.domain.catalog.names import unknown
+from service.domain.catalog.names import resolve
 from service.domain.catalog.offer import Offer, Price
 from service.domain.catalog.reference import Reference, fee_of
 from service.domain.catalog.tariffs import (
@@ -115,11 +115,8 @@ def hourly_price(price: Price, instance_type: InstanceType, region: str | None) 
 
 
 def known_storage_class(prices: Sequence[StoragePrice], name: str) -> str:
-    """Returns the name of a storage class. Raises `UnknownName` where no provider has it."""
-    classes = storage_classes(prices)
-    if name not in classes:
-        raise unknown("storage class", name, classes, "storage.class")
-    return name
+    """Returns a storage class as the catalog spells it. Raises `UnknownName` where no provider has it."""
+    return resolve("storage class", (name,), storage_classes(prices), "storage.class")[0]
 
 
 def _interruptions_of(

@@ -43,6 +43,8 @@ class Catalog:
     result is cached takes measurements as an argument and does not read this field."""
     first_day: date | None = None
     """The first day whose catalog has instance types; None if no day has any."""
+    later: Mapping[str, date] = field(default_factory=dict)
+    """Ids of the instance types that only later catalogs have, each with the day of the first one."""
     assumed_host: tuple[float | None, float | None] | None = None
     """vCPUs and GiB of host memory per GPU that are assumed for types that do not state their own; see `with_hosts`."""
     memory: Cache = field(default_factory=lambda: Cache(size=1024))
@@ -68,11 +70,24 @@ class Catalog:
         measurements: VisibleMeasurements,
         known_at: date | None = None,
         first_day: date | None = None,
+        later: Mapping[str, date] | None = None,
     ) -> "Catalog":
         """Builds the catalog from instance types and from offers that are sorted by type."""
         starts = read_only(np.searchsorted(offers.instance_type, np.arange(len(instance_types) + 1)))
         columns = Columns.of(instance_types, day, reference)
-        return cls(version, day, instance_types, columns, offers, starts, reference, known_at, measurements, first_day)
+        return cls(
+            version,
+            day,
+            instance_types,
+            columns,
+            offers,
+            starts,
+            reference,
+            known_at,
+            measurements,
+            first_day,
+            later or {},
+        )
 
     def visible_to(self, owner: Owner, version: int) -> "Catalog":
         """Returns this catalog with the measurements that an owner sees in a version; facts and caches are shared.

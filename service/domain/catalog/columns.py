@@ -73,7 +73,7 @@ WORDS: dict[str, WordColumn] = {
     "service": WordColumn("service", lambda t, _: t.service, "`ec2` or `sagemaker` at AWS; `compute` elsewhere."),
     "family": WordColumn("family", lambda t, _: t.family, "Families, such as `g5`."),
     "letters": WordColumn(
-        "letters of the series",
+        "series by its letters",
         lambda t, _: t.name_parts and t.name_parts.letters,
         "Letters of names that are built from them: `p` finds P2, P3 and P4d.",
     ),
@@ -185,7 +185,7 @@ FLAGS: dict[str, FlagColumn] = {
         "Whether GPUs of several machines exchange data over RDMA directly.",
     ),
     "orderable": FlagColumn(
-        "name that the provider takes in an order",
+        "acceptance of the name in an order",
         lambda t: t.orderable,
         "Whether the provider accepts the name in an order; false for combinations and for single GPUs.",
     ),

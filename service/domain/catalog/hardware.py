@@ -19,6 +19,9 @@ ENDED = frozenset({"closed_to_new", "retired"})
 RENTED: tuple[LifecycleState, ...] = ("available", "closed_to_new", "preview")
 """States in which some customers can rent an instance type."""
 
+IN_USE: tuple[LifecycleState, ...] = ("available", "closed_to_new")
+"""States that questions admit unless they name others."""
+
 CPU = "cpu"
 """The platform of machines without a GPU, and their kind in rules about software."""
 

@@ -75,8 +75,13 @@ class CatalogHistory:
         types_of_day = tuple(self.instance_types[index] for index in announced)
         measurements = VisibleMeasurements(self.measurements, self.version, day)
         first_day = min((event.starts_on for type_ in self.instance_types for event in type_.lifecycle), default=None)
+        later = {
+            type_.id: min(event.starts_on for event in type_.lifecycle)
+            for type_ in self.instance_types
+            if type_.lifecycle and type_.state_on(day) is None
+        }
         return Catalog.of(
-            self.version, day, types_of_day, offers, self.reference, measurements, self.known_at, first_day
+            self.version, day, types_of_day, offers, self.reference, measurements, self.known_at, first_day, later
         )
 
     def believed(self, rows: Indices, day: date) -> Beliefs:

@@ -249,15 +249,17 @@ def resolve_instance(name: str, catalog: Catalog, field: str) -> str:
         raise UnknownName(
             f"Several providers have an instance type '{name}': write one of {', '.join(ids)}.", field=field, near=ids
         )
+    absent = f"The catalog of {catalog.day} has no instance type '{name}'"
+    for later, day in catalog.later.items():
+        if name.lower() in (later.lower(), later.partition("/")[2].lower()):
+            raise UnknownName(f"{absent}: it is known from {day} on.", field=field)
     # Near names have a provider if the unknown name has one.
     near = _machines_with(name, catalog) or near_names(
         name, [spelling for spelling in spellings if ("/" in spelling) == ("/" in name)]
     )
     # A machine with the name of its GPU is named with its seller, because the name alone means the GPU.
     near = tuple(spellings[each.lower()][0] if is_gpu(each, catalog) else each for each in near)
-    # An instance type may be newer than the day of the catalog.
-    sentence = f"The catalog of {catalog.day} has no instance type '{name}'."
-    raise UnknownName(with_near(sentence, near), field=field, near=near)
+    raise UnknownName(with_near(f"{absent}.", near), field=field, near=near)
 
 
 def _machines_with(name: str, catalog: Catalog) -> tuple[str, ...]:

@@ -427,6 +427,10 @@ class Reference:
         suffix = None if seller is None else seller.third_party_suffix
         return "marketplace" if suffix and type_.name.endswith(suffix) else self.seller_class_of(type_.provider)
 
+    def card_of(self, gpu: Gpu) -> Gpu:
+        """Returns the card that a GPU is, or is a part of."""
+        return self.gpus.get(gpu.partition_of or gpu.id, gpu)
+
     def providers_of(self, service: str) -> frozenset[str]:
         """Returns the ids of the providers that offer a managed service, or add its premium to their machines."""
         offered = {each.provider for each in self.services if each.id == service}

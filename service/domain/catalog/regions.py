@@ -177,13 +177,20 @@ def resolve_zones(names: Iterable[str], zones: Mapping[str, str | None], regions
     return tuple(dict.fromkeys(resolved))
 
 
+def nearest(region: str, others: Iterable[str], regions: Iterable[Region]) -> str | None:
+    """Returns the nearest other region of the same country, or else of the same continent; None if there is none."""
+    first, location_of = next(iter(nearest_first(region, others, regions)), ""), _locations(regions)
+    shared = {*location_of.get(region, ())} & {*location_of.get(first, ())}
+    return first if shared - {None} else None
+
+
 def nearest_first(region: str, others: Iterable[str], regions: Iterable[Region]) -> tuple[str, ...]:
     """Returns the other regions, the nearest first: by same country, then same continent, then length of common prefix.
 
     Distances are not published, but names reflect them: `us-east-1` is nearer to `us-east-2` than to `us-west-2`.
     Regions of unknown country or continent count as far away.
     """
-    location_of = {other.id: (other.country, other.continent) for other in regions}
+    location_of = _locations(regions)
     country, continent = location_of.get(region, (None, None))
 
     def distance(other: str) -> tuple[bool, bool, int, str]:
@@ -193,6 +200,10 @@ def nearest_first(region: str, others: Iterable[str], regions: Iterable[Region])
         return abroad, overseas, -_shared_prefix_length(region, other), other
 
     return tuple(sorted(others, key=distance))
+
+
+def _locations(regions: Iterable[Region]) -> dict[str, tuple[str | None, str | None]]:
+    return {region.id: (region.country, region.continent) for region in regions}
 
 
 def _shared_prefix_length(one: str, other: str) -> int:

@@ -238,7 +238,10 @@ def storage_price_of(
     exactly = {"provider": provider, "storage_class": storage_class}
     if applicable := most_specific(prices, day, exactly, {"region": region}):
         return applicable[0]
-    return Unknown(f"The price of {storage_class} at {_location(provider, region)} is not known.")
+    classes, others = storage_classes(price for price in prices if price.provider == provider), ""
+    if classes and storage_class not in classes:
+        others = f"; those of {', '.join(classes)} are"
+    return Unknown(f"The price of {storage_class} at {_location(provider, region)} is not known{others}.")
 
 
 def storage_classes(prices: Iterable[StoragePrice]) -> tuple[str, ...]:

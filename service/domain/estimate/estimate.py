@@ -135,7 +135,7 @@ class EstimateAnswer:
 
     @property
     def holds_unused_commitments(self) -> bool:
-        """Whether the caller holds commitments, and no offer of the machine is under one of them."""
+        """Whether the caller holds commitments, and no bill is under one of them."""
         held, options = self.question.run.commitments_held, [bill.option for bill in self.bills if bill.option]
         return bool(held) and not any(is_held(each.offer.market, each.offer.term, held) for each in options)
 

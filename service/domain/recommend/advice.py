@@ -232,13 +232,8 @@ def _fractional_gpu(situation: Situation, catalog: Catalog) -> Figures | None:
         and (event.state == "available" or asked)
     ]
     sold = None if part is None else part[1].gpu
-    card = None if sold is None else _card_of(sold, catalog).name
+    card = None if sold is None else catalog.reference.card_of(sold).name
     return {"cheapest": part, "card": card, "services": services} if part or services else None
-
-
-def _card_of(gpu: Gpu, catalog: Catalog) -> Gpu:
-    """Returns the card that a GPU is, or is a part of."""
-    return catalog.reference.gpus.get(gpu.partition_of or gpu.id, gpu)
 
 
 def _has_part(least: float, machine: InstanceType) -> bool:
@@ -251,7 +246,7 @@ def _part_runs_job(situation: Situation, catalog: Catalog, machine: InstanceType
     part, gpu, top, share = machine.gpu, situation.gpu, situation.top, situation.part
     if part is None or part.fraction == 1 or gpu is None or top is None or share is None:
         return False
-    card = _card_of(part, catalog)
+    card = catalog.reference.card_of(part)
     peak = machine.whole_gpus * max((card.tflops(name) or 0.0 for name in USUAL_PRECISIONS), default=0.0)
     has_room = (part.memory_gb or 0.0) * machine.gpu_count >= share * (gpu.memory_gb or 0.0)
     return has_room and peak >= situation.utilisation * best_peak(top)

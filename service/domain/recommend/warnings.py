@@ -128,7 +128,8 @@ def _machine_warnings(subject: _Subject) -> Warnings:
         yield statement(WarningCode.SOLD_FOR_INFERENCE, gpu=gpu.name)
     yield from _cpu_warnings(subject)
     if gpu and gpu.fraction < 1:
-        yield statement(WarningCode.PART_OF_A_CARD, fraction=gpu.fraction, card=gpu.partition_of)
+        card = subject.catalog.reference.card_of(gpu).name
+        yield statement(WarningCode.PART_OF_A_CARD, fraction=gpu.fraction, card=card)
     if (state := instance_type.state_on(subject.catalog.day)) in ("preview", "closed_to_new"):
         yield statement(WarningCode(state))
     if (end := instance_type.end_after(subject.catalog.day)) is not None:

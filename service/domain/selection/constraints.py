@@ -42,6 +42,8 @@ class Constraints(NamedTuple):
     flags: Mapping[str, bool] = NO_LIMITS
     precision_all: tuple[str, ...] = ()
     precision_any: tuple[str, ...] = ()
+    precision_of_job: tuple[str, ...] = ()
+    """Precisions that a job names: its estimate decides which types run them, and limits on tflops apply to them."""
     precision_support: SupportAsked = "native"
     framework: tuple[str, ...] = ()
     task: str | None = None
@@ -97,6 +99,12 @@ class Constraints(NamedTuple):
         """The constraints on offers, except for the price limit; their fields have the same names here."""
         return OfferConstraints(*(getattr(self, name) for name in OfferConstraints._fields))
 
+    @property
+    def limits_offers(self) -> bool:
+        """Whether only types with a certain offer pass. Unknown regions alone are no limit."""
+        of_offers = self.of_offers._replace(allow_unknown_region=False)
+        return of_offers != OfferConstraints() or self.max_usd_per_hour is not None
+
 
 def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
     """Yields the checks of the constraints on instance types: hardware, software and lifecycle."""
@@ -120,7 +128,7 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
     )
     yield from (catalog.derive(check, *arguments) for applies, check, arguments in optional if applies)
     # Limits on tflops apply to the first precision that is named.
-    precision = next(iter((*asked.precision_all, *asked.precision_any)), None)
+    precision = next(iter((*asked.precision_all, *asked.precision_any, *asked.precision_of_job)), None)
     for name in {**asked.at_least, **asked.at_most}:  # not cached, because limits can be any number
         yield from range_checks(catalog, name, asked.at_least.get(name), asked.at_most.get(name), precision)
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import FLAGS, NUMBERS, WORDS
-from service.domain.catalog.hardware import RENTED
-from service.domain.selection.relax import AddWord, Check, MoveLimit, drop
+from service.domain.catalog.hardware import IN_USE, RENTED
+from service.domain.selection.relax import AddWord, Check, Ground, MoveLimit, drop
 from service.domain.typeset import ThresholdIndex, TypeSet, types_by_code, types_where, union
 
 INCLUDED_WORDS: dict[str, dict[str, tuple[str, ...]]] = {"interconnect": {"nvlink": ("nvswitch",)}}
@@ -23,7 +23,8 @@ RANGES: dict[str, tuple[str, str]] = {
 
 FILTER_CODES: dict[str, str] = {
     **{name: f"The {column.label} is not among those requested." for name, column in WORDS.items()},
-    "lifecycle": "The instance type was not available on the catalog's day: only announced, in preview or retired.",
+    "lifecycle": "Its lifecycle on the catalog's day is not among those admitted, which are `available` and "
+    "`closed_to_new` unless the question names others.",
     **{f"min_{name}": f"The {label} is below the requested minimum." for name, (label, _) in RANGES.items()},
     **{f"max_{name}": f"The {label} is above the requested maximum." for name, (label, _) in RANGES.items()},
     **{name: f"The {column.label} is not as requested." for name, column in FLAGS.items()},
@@ -46,7 +47,8 @@ def word_check(catalog: Catalog, name: str, words: tuple[str, ...]) -> Check:
         return Check(name, WORDS[name].ground, fails, AddWord(name, words, fails, types_of, or_drop=True))
     # Of the lifecycle, only states are proposed in which a type is rented; without a state the usual ones are meant.
     rented: dict[str, TypeSet] = {state: types_of.get(state, 0) for state in RENTED}
-    return Check(name, "availability", fails, AddWord(name, words, fails, rented))
+    ground: Ground = "availability" if {*IN_USE} <= {*words} else "constraint"
+    return Check(name, ground, fails, AddWord(name, words, fails, rented))
 
 
 def flag_checks(catalog: Catalog, name: str, required: bool) -> list[Check]:

@@ -15,7 +15,7 @@ from service.domain.catalog.reference import RDMA_FABRICS
 from service.domain.errors import QuestionError
 from service.domain.selection.constraints import Constraints, type_checks
 from service.domain.selection.filters import INCLUDED_WORDS
-from service.domain.selection.offers import OfferConstraints, offers_of_types
+from service.domain.selection.offers import offers_of_types
 from service.domain.selection.selection import select
 from service.domain.typeset import union
 
@@ -49,7 +49,7 @@ def list_instances(constraints: Constraints, words: str | None, sort: Sequence[s
 
 
 def _admitted(constraints: Constraints, catalog: Catalog) -> tuple[Indices, Indices]:
-    if constraints.of_offers != OfferConstraints() or constraints.max_usd_per_hour is not None:
+    if constraints.limits_offers:
         by_the_hour = constraints._replace(market=constraints.market or BY_THE_HOUR)
         return offers_of_types(select(by_the_hour, catalog).admitted)
     failing = union(check.fails for check in type_checks(constraints, catalog))

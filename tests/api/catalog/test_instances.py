@@ -895,3 +895,9 @@ def test_a_place_that_is_no_region_is_answered_with_the_places_that_are(client: 
     answer = client.get("/instances?region=EMEA")
     assert answer.status_code == 422
     assert "a continent, such as Europe" in answer.json()["errors"][0]["message"]
+
+
+def test_unknown_regions_alone_reject_no_machine_without_an_offer(client: TestClient) -> None:
+    every = names(all_items(client, "/instances"))
+    assert names(all_items(client, "/instances?allow_unknown_region=true")) == every
+    assert names(all_items(client, "/instances?allow_unknown_region=true&market=on_demand")) < every

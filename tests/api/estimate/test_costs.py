@@ -489,9 +489,10 @@ def test_the_total_of_an_unknown_part_is_a_lower_bound(client: TestClient) -> No
     answer = post_estimate(client, changed(HOURS, storage={"gib": 10, "class": "pd-ssd"}, market="on_demand"))
     (cost,) = answer["cost"]
     assert cost["usd_complete"] is False
-    assert cost["missing"] == ["The price of pd-ssd at aws in us-east-1 is not known."]
+    (missing,) = cost["missing"]
+    assert missing.startswith("The price of pd-ssd at aws in us-east-1 is not known; those of efs-standard, ")
     assert part(cost, "storage")["usd"] is None
-    assert part(cost, "storage")["reason"] == cost["missing"][0]
+    assert part(cost, "storage")["reason"] == missing
     assert "at least $" in cost["text"]
 
 
@@ -546,6 +547,23 @@ def test_the_gate_passes_and_fails_with_a_sentence(client: TestClient, gate: Bod
         assert "$219.58" in answer["verdict_of"]["sentence"]
 
 
+@pytest.mark.parametrize(
+    ("machine", "service", "budget"),
+    [
+        ("azure/Standard_ND96isr_H100_v5", "azure-machine-learning", 500),
+        ("aws/p4d.24xlarge", "sagemaker-training", 100),
+    ],
+)
+def test_the_gate_judges_an_on_demand_bill_through_the_service_that_is_named(
+    client: TestClient, machine: str, service: str, budget: float
+) -> None:
+    answer = post_estimate(client, {"hours": 10, "machine": machine, "managed_service": service, "budget_usd": budget})
+    judged = entry(answer, managed_service=service)
+    assert entry(answer, "spot", managed_service=service)["usd"]["likely"] < budget < judged["usd"]["likely"]
+    assert (answer["verdict"], answer["verdict_of"]["market"]) == ("fail", "on_demand")
+    assert answer["verdict_of"]["usd"] == judged["usd"]
+
+
 def test_what_is_not_known_does_not_pass(client: TestClient) -> None:
     answer = post_estimate(client, {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}, "budget_usd": 1e9})
     assert answer["verdict"] == "unknown"
@@ -578,11 +596,11 @@ def test_a_load_without_an_amount_is_judged_by_its_month(client: TestClient) -> 
 def test_a_verdict_on_a_load_says_that_its_data_is_not_counted(client: TestClient) -> None:
     body = changed(SERVING, load={"requests_per_second": 500}, budget_usd=1e6)
     stored = post_estimate(client, {**body, "storage": {"gib": 1e6, "class": "gp3"}})
-    assert "Not counted: A month of a load" in stored["verdict_of"]["sentence"]
+    assert ". A month of a load is the time of its machines, " in stored["verdict_of"]["sentence"]
     assert "costs at least $" in stored["verdict_of"]["sentence"]
     assert any("without storage" in note for note in stored["notes"])
     plain = post_estimate(client, body)
-    assert "Not counted" not in plain["verdict_of"]["sentence"]
+    assert "storage" not in plain["verdict_of"]["sentence"]
     assert not any("storage" in note for note in plain["notes"])
 
 
@@ -616,12 +634,22 @@ WRONG: dict[str, tuple[Body, str, str]] = {
     "unknown region": (changed(HOURS, region="us-esat-1"), "region", "us-east-1"),
     "a letter of a zone": (changed(HOURS, region=None, zone="us-east-1a"), "zone", "use1-az1"),
     "a zone of another region": (changed(HOURS, zone="euc1-az1"), "zone", "euc1-az1 is a zone of eu-central-1"),
-    "a zone without it": (changed(HOURS, region=None, zone="usw1-az3"), "zone", "the nearest is us-west-2"),
+    "a zone without it": (
+        changed(HOURS, region=None, zone="usw1-az3"), "zone", "The nearest region that has it is us-west-2.",
+    ),
     "a market the zone lacks": (
         changed(HOURS, region=None, zone="euc1-az1", market="reserved"), "market", "not sold as reserved in euc1-az1",
     ),
     "a zone of a described machine": ({"hours": 1, "machine": {"gpu": "t4"}, "zone": "use1-az1"}, "zone", "leave zone"),
     "a region without it": (changed(HOURS, region="us-west-1"), "region", "us-west-2"),
+    "a region that is far from all others": (
+        changed(HOURS, region="sa-east-1"), "region",
+        "It has prices in ap-northeast-1, ap-northeast-2, ap-south-1 and 10 more regions.",
+    ),
+    "two regions that are far": (
+        {"hours": 1, "machine": "aws/g5.xlarge", "region": "eu-west-1"}, "region",
+        "It has prices in cn-north-1, us-east-1.",
+    ),
     "one price everywhere": (
         {"hours": 1, "machine": "lambda/gpu_8x_a100", "region": "us-east-1"}, "region", "leave the region out",
     ),
@@ -810,11 +838,74 @@ def test_a_term_states_from_which_hours_on_it_pays_off(client: TestClient) -> No
     body = {"machine": "aws/p4d.24xlarge", "hours": 10, "region": "us-east-1", "market": "1y_reserved_all_upfront"}
     (cost,) = post_estimate(client, body)["cost"]
     text, even = cost["commitment"]["text"], cost["commitment"]["break_even_hours"]
-    assert text.startswith("The run uses 10 of 8,760 committed hours and pays all of them; from ")
-    assert f"from {even:,.0f} hours a term on" in text
+    assert text.startswith("The run uses 10 of 8,760 committed hours and pays all of them. The term pays off once ")
+    assert text.endswith(f" % of it is used ({even:,.0f} hours).")
     assert cost["break_even"]["text"] == "Costs 503 times as much as on demand."
     (longer,) = post_estimate(client, {**body, "hours": round(even) + 1})["cost"]
     assert longer["break_even"]["saves_percent"] > 0
+
+
+def test_a_run_that_hardly_ever_ends_is_not_said_to_cost_less(client: TestClient) -> None:
+    body = {"hours": 100, "machine": "aws/p5.48xlarge", "region": "us-east-1", "market": ["spot", "on_demand"]}
+    ends, never = (
+        entry(post_estimate(client, body | checkpoint), "spot")
+        for checkpoint in ({}, {"checkpoint": {"interval_minutes": 6000}})
+    )
+    assert ends["break_even"]["saves_percent"] > 0
+    assert " % less than on demand." in ends["break_even"]["text"]
+    assert never["missing"] == ["Interruptions come so often that the run would hardly ever finish."]
+    assert never["break_even"]["saves_percent"] is None
+    assert never["break_even"]["text"].startswith("Whether it costs less than on demand is not known, ")
+
+
+def test_a_commitment_under_which_no_bill_is_asked_for_has_a_note(client: TestClient) -> None:
+    held = changed(HOURS, commitments_held=["3y_reserved"])
+    sentence = "None of the bills is under the commitments held, so they change no price."
+    assert sentence in post_estimate(client, held | {"market": "on_demand"})["notes"]
+    assert sentence not in post_estimate(client, held)["notes"]
+
+
+LOAD = changed(SERVING, load={"requests_per_second": 1})
+TRAINED = changed(TRAINING, workload__amount=None)
+
+
+@pytest.mark.parametrize(
+    ("body", "sent", "note"),
+    [
+        (LOAD, {"setup_minutes": 10}, "`setup_minutes` has no effect here, because a load has no end."),
+        (
+            LOAD,
+            {"setup_minutes": 10, "idle_fraction": 0.2, "checkpoint": {"interval_minutes": 5}},
+            "`setup_minutes`, `idle_fraction` and `checkpoint` have no effect here, because a load has no end.",
+        ),
+        (
+            TRAINED,
+            {"workload__checkpoint": {"interval_minutes": 5}, "data_transfer_out_gb": 5},
+            "`workload.checkpoint` and `data_transfer_out_gb` have no effect here, because the hours of the run",
+        ),
+        (
+            HOURS,
+            {"layout": {"tensor": 2}, "largest_batch": True},
+            "`layout` and `largest_batch` have no effect here, because no job is estimated.",
+        ),
+        (
+            SERVING,
+            {"largest_batch": True},
+            "`largest_batch` has no effect here, because only training has a largest batch.",
+        ),
+    ],
+)
+def test_fields_without_an_effect_are_named(client: TestClient, body: Body, sent: Body, note: str) -> None:
+    assert note in " ".join(post_estimate(client, changed(body, **sent))["notes"])
+    assert "no effect here" not in str(post_estimate(client, body)["notes"])
+
+
+def test_a_storage_class_is_read_in_any_spelling(client: TestClient) -> None:
+    plain, capital = (
+        post_estimate(client, changed(HOURS, storage={"gib": 100, "class": name}, market="on_demand"))["cost"]
+        for name in ("gp3", "GP3")
+    )
+    assert plain == capital
 
 
 def test_a_charge_that_is_not_known_is_stated_once(client: TestClient) -> None:

@@ -605,4 +605,7 @@ def test_a_number_of_machines_that_is_too_small_is_named_by_its_own_field(client
     work = {"task": "inference", "model": "llama-3.1-8b", "serving": serving, "software": {"engine": "vllm"}}
     found = post_estimate(client, {"workload": work, "machine": "aws/g6e.xlarge", "instances": 2})["load"]
     assert not found["keeps_limits"]
-    assert "limits: instances is 2, and the least is" in found["reason"]
+    least = post_estimate(client, {"workload": work, "machine": "aws/g6e.xlarge"})["load"]["instances"]
+    assert found["reason"].endswith(f"limits: it takes {least} instances, and 2 are allowed.")
+    many = {"workload": work | {"serving": serving | {"requests_per_second": 1e5}}, "machine": "aws/g6e.xlarge"}
+    assert post_estimate(client, many)["load"]["reason"].endswith(" instances, and at most 10,000 are tried.")

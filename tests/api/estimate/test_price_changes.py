@@ -72,6 +72,7 @@ def test_nothing_changes_in_a_day_of_no_news(client: TestClient) -> None:
         ("from=2026-01-01&to=2025-01-01", "from"),
         ("from=2026-01-01&to=2027-01-01", "to"),
         ("from=2026-01-01&hours=-1", "hours"),
+        ("from=2026-01-01&nodes=3", "hours"),
         ("from=2026-01-01&market=spott", "market"),
     ],
 )

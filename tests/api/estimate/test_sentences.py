@@ -3,7 +3,9 @@
 from datetime import date
 from statistics import NormalDist
 
-from service.api.estimate.sentences import fit_change_text, rate_text, readable, verdict_text, warning_text
+from service.api.estimate.bill_sentences import verdict_text
+from service.api.estimate.sentences import fit_change_text, rate_text, warning_text
+from service.api.http.figures import readable
 from service.domain.band import Band
 from service.domain.bill.verdict import Gate, verdict
 from service.domain.codes import WarningCode
@@ -18,13 +20,14 @@ from tests.builders.catalogs import measurement
 
 def test_the_sentence_says_how_far_and_how_far_is_allowed() -> None:
     text = verdict_text(verdict(usd(150.0), Gate(120.0, 10)), None)
-    assert text == "The run costs $150.00, 25 % above the baseline of $120.00, and 10 % more is allowed."
+    assert text == "The run costs $150.00, 25 % above the baseline of $120.00 (allowed: up to 10 % above)."
+    below = verdict_text(verdict(usd(66.0), Gate(120.0)), None)
+    assert below == "The run costs $66.00, 45 % below the baseline of $120.00."
 
 
 def test_both_limits_stand_in_one_sentence() -> None:
     assert verdict_text(verdict(usd(120.0), Gate(120.0, budget_usd=100.0)), None) == (
-        "The run costs $120.00, exactly the baseline of $120.00, and 0 % more is allowed; "
-        "it is over the budget of $100.00."
+        "The run costs $120.00, exactly the baseline of $120.00; it is over the budget of $100.00."
     )
 
 
@@ -37,7 +40,7 @@ def test_a_lower_bound_says_what_it_leaves_out() -> None:
     found = verdict(usd(0.004), Gate(budget_usd=100.0), ("No price of storage.",), lower_bound=True)
     assert verdict_text(found, None) == (
         "The run costs at least $0.004000, which is within the budget of $100.00, but the whole cost is not known. "
-        "Not counted: No price of storage."
+        "No price of storage."
     )
 
 
@@ -63,9 +66,9 @@ def test_the_month_of_a_load_is_named() -> None:
 
 
 def test_large_figures_have_no_exponent() -> None:
-    figures = [(0.0123456, 4), (55.04, 4), (9999.6, 4), (124_459_597.5, 4), (2261.4, 3), (24.0, 6)]
+    figures = [(0.0123456, 4), (55.04, 4), (9999.6, 4), (124_459_597.5, 4), (2261.4, 3), (24.0, 6), (8760.0, 4)]
     texts = [readable(value, digits) for value, digits in figures]
-    assert texts == ["0.01235", "55.04", "10,000", "124,459,598", "2,261", "24"]
+    assert texts == ["0.01235", "55.04", "10,000", "124,459,598", "2,261", "24", "8,760"]
 
 
 def test_a_probability_just_below_the_one_asked_for_is_not_shown_as_that_one() -> None:

@@ -1,5 +1,6 @@
 """Every request gets a good answer or a problem that names the field, and never a failure of the service."""
 
+import gzip
 import json
 import socket
 from collections.abc import Iterator
@@ -158,6 +159,7 @@ def test_near_names_of_one_length_come_in_the_order_of_the_catalog_and_not_of_a_
         ("/instances?min_vcpus=many", "min_vcpus"),
         ("/instances?min_vcpus=", "min_vcpus"),
         ("/instances?min_tflops=1", "precision"),
+        ("/instances?precision_support=any", "precision"),
         ("/instances?sort=tflops", "sort"),
         ("/instances?sort=", "sort"),
         ("/instances?sort=-", "sort"),
@@ -347,6 +349,7 @@ TRAINING = {"task": "training", "model": "resnet-50"}
         ("/estimate", {"hours": 1, "machine": {"gpu": "a100", "instance": "x"}}, set()),
         ("/estimate", {"hours": 1, "machine": {"gpus": "a100"}}, {"machine.gpu"}),
         ("/estimate", {"hours": 1, "machine": "p4d.24xlarge", "storage": [{"gibs": 1}]}, {"storage.0.gib"}),
+        ("/estimate", {"hours": 1, "machine": "p4d.24xlarge", "storage": {"size": 1}}, {"storage.gib"}),
         ("/estimate", {"workload": {**TRAINING, "model": {"layer": 1}}, "machine": "x"}, {"workload.model.layers"}),
         ("/estimate/batch", {"item": []}, {"items"}),
         ("/estimate/batch", {"items": [{"hours": 1, "machine": {"gpu_counts": 8}}]}, {"machine.gpu_count"}),
@@ -701,6 +704,21 @@ def test_a_body_that_is_not_sent_as_json(app: FastAPI, content_type: bytes | Non
     answer = call(app, "POST", "/recommend", headers=headers, chunks=[json.dumps(asked()).encode()])
     is_problem(answer, 415, "body")
     assert "application/json" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_a_compressed_body_is_refused_with_that_reason(app: FastAPI, path: str) -> None:
+    packed = gzip.compress(json.dumps(asked()).encode())
+    answer = call(app, "POST", path, headers=(*JSON, KEY, (b"content-encoding", b"gzip")), chunks=[packed])
+    is_problem(answer, 415, "body")
+    assert answer.json()["detail"] == "Send the body without the Content-Encoding 'gzip'."
+
+
+@pytest.mark.parametrize("items", [None, {}])
+def test_items_that_are_no_list_are_refused_in_plain_words(app: FastAPI, items: Any) -> None:
+    answer = call(app, "POST", "/recommend/batch", headers=JSON, chunks=[json.dumps({"items": items}).encode()])
+    is_problem(answer, 422, "items")
+    assert answer.json()["detail"] == "'items' should be a list."
 
 
 def test_recommend_takes_no_query(app: FastAPI) -> None:

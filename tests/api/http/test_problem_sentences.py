@@ -30,6 +30,12 @@ from tests.api.raw_asgi import call, get
             "/prices?from=2020-01-02&as_of=2019-01-01",
             "2020-01-02 lies in the future; the catalog is that of 2019-01-01.",
         ),
+        ("/prices?to=2030-01-01", "2030-01-01 lies in the future; the catalog is that of 2026-11-01."),
+        ("/prices/changes?from=1999-01-01", "The catalog begins in 2006."),
+        (
+            "/instances?instance=p5.48xlarge&as_of=2023-06-07",
+            "The catalog of 2023-06-07 has no instance type 'p5.48xlarge': it is known from 2023-07-26 on.",
+        ),
         ("/instances?as_of=2023-02-29", "'as_of': the calendar has no such day."),
         ("/instances?as_of=yesterday", "'as_of': a day is written YYYY-MM-DD."),
         ("/prices/changes", "'from' is missing."),

@@ -216,7 +216,8 @@ def test_cores_that_bind_are_relieved_by_the_gpu() -> None:
 
 def test_the_path_leads_upwards_in_the_same_architecture_to_what_can_be_had() -> None:
     answer = given("migration_path", top=G5)
-    assert "to aws/p4d.24xlarge of the same architecture: 8 GPUs over nvswitch, 36.6 times the peak" in answer
+    assert "to aws/p4d.24xlarge of the same architecture: 8 GPUs, linked by NVLink through a switch, with " in answer
+    assert "36.6 times the peak. Its best offer under the constraints costs $" in answer
     assert "p4d.24xlarge" in given("migration_path", top=G4AD, current=G5)
     assert not given("migration_path", top=P4D)
     assert not given("migration_path", top=G4AD)
@@ -255,9 +256,9 @@ def test_the_machine_to_measure_is_named_while_nothing_is_measured() -> None:
 
 
 def test_services_are_those_of_the_provider_on_the_day() -> None:
-    assert "costs 25 % more" in given("managed_training", top=G5)
-    assert "costs 30 % more" in given("managed_training", top=G5, of=world_on(date(2021, 1, 1)))
-    assert "costs 40 % more" in given("managed_training", top=P4D)
+    assert "it adds 25 % to the price of g5." in given("managed_training", top=G5)
+    assert "it adds 30 % to the price of g5." in given("managed_training", top=G5, of=world_on(date(2021, 1, 1)))
+    assert "it adds 40 % to the price of p4d." in given("managed_training", top=P4D)
     assert not given("managed_training", top=MANAGED)
     assert given("managed_spot", fault_tolerant=True)
     assert not given("managed_spot")

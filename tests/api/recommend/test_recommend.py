@@ -645,6 +645,19 @@ def test_no_change_of_the_question_brings_back_a_retired_machine(client: TestCli
     assert rejection["relax"]["to"] == {"lifecycle": ["retired", "available"]}
 
 
+@pytest.mark.parametrize(
+    ("admitted", "ground"),
+    [({}, "availability"), ({"allow_preview": True}, "availability"), ({"lifecycle": ["retired"]}, "constraint")],
+)
+def test_a_lifecycle_that_the_question_names_is_a_constraint_of_the_caller(
+    client: TestClient, admitted: Body, ground: str
+) -> None:
+    answer = post_recommend(client, question(constraints=admitted))
+    (rejection,) = [each for each in answer["rejections"] if each["code"] == "lifecycle"]
+    assert rejection["ground"] == ground
+    assert rejection["text"].startswith("Its lifecycle on the catalog's day is not among those admitted, ")
+
+
 @pytest.mark.parametrize("limit", [{"deadline_hours": 10}, {"budget_usd": 150}], ids=str)
 def test_what_the_region_alone_rejects_keeps_the_limits_of_the_job_elsewhere(
     client: TestClient, limit: dict[str, float]

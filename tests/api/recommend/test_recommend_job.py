@@ -66,7 +66,7 @@ def test_dollars_are_hours_times_price_of_all_nodes(answers: dict[str, Any], nam
         if choice["price"]["usd_per_hour"] is None:  # the fastest may have no price
             assert choice["usd_per_hour"] is estimate["usd"] is estimate["samples_per_usd"] is None
             continue
-        assert choice["usd_per_hour"] == pytest.approx(choice["price"]["usd_per_hour"] * choice["nodes"], rel=1e-5)
+        assert choice["usd_per_hour"] == round(choice["price"]["usd_per_hour"] * choice["nodes"], 6)
         if "amount" in JOBS[name]["workload"]:
             paid, price = choice["cost"]["billed_hours"], choice["price"]
             prices = {"likely": price["usd_per_hour"], **{end: price[f"usd_per_hour_{end}"] for end in ("low", "high")}}
@@ -945,3 +945,22 @@ def test_a_tiny_share_of_the_current_machine_is_not_rounded_to_zero(client: Test
     )
     compared = post_recommend(client, body)["choices"][0]["compared_to_current"]
     assert all(figure is None or figure > 0 for figure in compared.values())
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        {"task": "inference", "model": "mistral-7b", "amount": {"samples": 10000}, "precision": ["fp16", "bf16"]},
+        {"task": "training", "name": "alexnet_train", "precision": ["fp16"], "amount": {"samples": 1e6}},
+    ],
+)
+def test_limits_on_the_peak_hold_at_the_first_precision_of_a_job(client: TestClient, work: Body) -> None:
+    answer = post_recommend(client, {"workload": work, "constraints": {"min_tflops": 300}, "limit": 100})
+    assert answer["choices"]
+    for choice in answer["choices"]:
+        machine = get_json(client, f"/instances/{choice['provider']}/{choice['instance']}")
+        assert machine["gpu"]["count"] * machine["gpu"]["precisions"]["fp16"]["tflops"] >= 300
+    assert "min_tflops" in {rejection["code"] for rejection in answer["rejections"]}
+    unnamed = {name: value for name, value in work.items() if name != "precision"}
+    refused = client.post("/recommend", json={"workload": unnamed, "constraints": {"min_tflops": 300}})
+    assert refused.json()["detail"] == "min_tflops and max_tflops need workload.precision."

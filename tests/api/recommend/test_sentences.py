@@ -20,7 +20,7 @@ from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.serving import Length, Serving
-from service.domain.jobs.stacks import SoftwareStack
+from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
 from service.domain.recommend.answer import Answer, Limits, Note
 from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.recommend import recommend
@@ -296,3 +296,40 @@ def test_advice_reads_well_with_one_name_and_with_several(names: list[str]) -> N
         f"{joined} can run the work on spot capacity and handle interruptions and checkpoints.",
         f"Drivers and frameworks built for these machines come with {joined}.",
     ]
+
+
+def sentence(code: Any, **figures: Any) -> str:
+    return with_text(Statement(code, figures)).text
+
+
+def test_small_parts_of_limits_have_words() -> None:
+    limits = {"deadline_hours": 2.0, "budget_usd": 1000.0, "safe": False, "instances": 1, "runs": 1}
+    assert sentence(ReasonCode.WITHIN_LIMITS, hours=4.17e-5, usd=0.000318, **limits) == (
+        "The job takes less than a second of 2 hours and costs less than a cent of $1,000."
+    )
+    assert sentence(ReasonCode.WITHIN_LIMITS, hours=1.5, usd=0.5, **limits) == (
+        "The job takes 1.5 of 2 hours and costs $0.5 of $1,000."
+    )
+
+
+def test_a_part_of_a_card_is_named_after_the_card() -> None:
+    (part,) = (choice for choice in ask(machines=(PARTLY,)).choices)
+    (text,) = (with_text(each).text for each in part.warnings if each.code == WarningCode.PART_OF_A_CARD)
+    assert text == f"The GPU is 0.25 of the {P4D.gpu.name if P4D.gpu else ''}, not a whole card."
+
+
+def test_two_lengths_that_were_not_given_are_named_in_one_sentence() -> None:
+    both, one = (
+        sentence(WarningCode.LENGTHS_ASSUMED, lengths=lengths, speech=False)
+        for lengths in ({"input": 1, "output": 1}, {"output": 1})
+    )
+    assert both.startswith("Neither `input_length` nor `output_length` was given, so a sample is taken to have 1 token")
+    assert one.startswith("No `output_length` was given, so a sample is taken to have 1 token of output.")
+
+
+def test_an_engine_that_is_not_named_is_not_assumed_to_multiply_in_a_narrow_format() -> None:
+    figures = {"gpu": "NVIDIA A100", "asked": "int8", "precision": "bf16"}
+    assert sentence(WarningCode.PRECISION_STORED, engine=UNKNOWN.line, **figures) == (
+        "No engine is named, so none is assumed to multiply in int8 on the NVIDIA A100: the weights are stored in it, "
+        "and multiplied in bf16."
+    )

@@ -44,6 +44,7 @@ def test_a_type_is_in_the_catalog_from_its_first_event_and_its_offers_with_it() 
     before, after = whole.on(MARCH), whole.on(APRIL)
     assert [each.name for each in before.instance_types] == ["p4d.24xlarge"]
     assert before.offers.instance_type.tolist() == [0]
+    assert (before.later, after.later) == ({new.id: APRIL}, {})
     assert [each.name for each in after.instance_types] == ["p4d.24xlarge", "p5.48xlarge"]
     assert after.offers.instance_type.tolist() == [0, 1]
     assert after.columns.words["lifecycle"].among(["announced"]).tolist() == [False, True]

@@ -3,7 +3,7 @@
 import pytest
 
 from service.domain.catalog.reference import Region
-from service.domain.catalog.regions import nearest_first, resolve_zones
+from service.domain.catalog.regions import nearest, nearest_first, resolve_zones
 from service.domain.errors import UnknownName
 
 LOCATIONS = {
@@ -37,6 +37,22 @@ def test_the_nearest_come_first(region: str, first: tuple[str, ...]) -> None:
 def test_where_no_country_is_known_names_decide() -> None:
     assert nearest_first("us-east-9", ["eu-west-1", "us-east-1"], REGIONS)[0] == "us-east-1"
     assert nearest_first("nowhere", [], REGIONS) == ()
+
+
+@pytest.mark.parametrize(
+    ("region", "others", "expected"),
+    [
+        ("us-east-1", ("eu-west-1", "us-west-2", "ca-central-1"), "us-west-2"),
+        ("us-east-1", ("eu-west-1", "ca-central-1"), "ca-central-1"),
+        ("us-east-1", ("ap-northeast-1", "eu-west-1", "nowhere"), None),
+        ("nowhere", ("ap-northeast-1",), None),
+        ("us-east-1", (), None),
+    ],
+)
+def test_no_region_of_another_continent_is_the_nearest(
+    region: str, others: tuple[str, ...], expected: str | None
+) -> None:
+    assert nearest(region, others, REGIONS) == expected
 
 
 ZONES = {"use1-az1": "us-east-1", "use1-az2": "us-east-1", "eu-central-1-b": "eu-central-1", "AD-1": None}

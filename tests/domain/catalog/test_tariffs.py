@@ -67,7 +67,10 @@ def test_a_region_of_its_own_stands_before_all_regions_and_the_newest_day_before
     assert storage_price_of(prices, "aws", "eu-central-1", "gp3", DAY) == prices[2]
     assert storage_price_of(prices, "aws", None, "gp3", date(2019, 1, 1)) == prices[0]
     none = storage_price_of(prices, "aws", "us-east-1", "io2", DAY)
-    assert none == Unknown("The price of io2 at aws in us-east-1 is not known.")
+    assert none == Unknown("The price of io2 at aws in us-east-1 is not known; those of gp3 are.")
+    elsewhere = storage_price_of(prices[2:], "aws", "us-east-1", "gp3", DAY)
+    assert elsewhere == Unknown("The price of gp3 at aws in us-east-1 is not known.")
+    assert storage_price_of(prices, "gcp", None, "gp3", DAY) == Unknown("The price of gp3 at gcp is not known.")
 
 
 def test_the_known_classes_are_listed() -> None:
