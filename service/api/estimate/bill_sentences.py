@@ -114,7 +114,7 @@ def commitment_text(cost: CommittedCost) -> str:
 
 def break_even_text(break_even: BreakEven, *, spot: bool) -> str:
     """Returns the saving over on demand, and how often spot may be interrupted until it costs as much."""
-    text, often = _saving_text(break_even.saves_percent), break_even.interruptions_per_hour
+    text, often = _saving_text(break_even), break_even.interruptions_per_hour
     if not spot:
         return text
     if often is None:
@@ -122,13 +122,15 @@ def break_even_text(break_even: BreakEven, *, spot: bool) -> str:
     return f"{text} With {readable(often, 3)} interruptions an hour it would cost as much."
 
 
-def _saving_text(saves_percent: float | None) -> str:
-    if saves_percent is None:
-        return "Whether it costs less than on demand is not known, because a part of the cost is not."
-    if saves_percent < -100:
-        return f"Costs {readable(1 - saves_percent / 100, 3)} times as much as on demand."
-    saves = round(saves_percent, 2)
-    return f"Costs {abs(saves):g} % {'less' if saves >= 0 else 'more'} than on demand."
+def _saving_text(break_even: BreakEven) -> str:
+    saves = break_even.saves_percent
+    if saves is None:
+        return "Whether it costs less than on demand is not known."
+    least, most = ("at least ", "at most ") if break_even.is_most else ("", "")
+    if saves < -100:
+        return f"Costs {least}{readable(1 - saves / 100, 3)} times as much as on demand."
+    share = round(abs(saves), 2)
+    return f"Costs {f'{most}{share:g} % less' if saves >= 0 else f'{least}{share:g} % more'} than on demand."
 
 
 def month_text(bill: MarketBill) -> str:
@@ -159,7 +161,7 @@ def missed_text(served: ServedLoad) -> str:
 
 def _missed_limit(name: str, limit: float, least: float) -> str:
     if name != "max_instances":
-        return f"{name} is {limit:g}, and the least is {least:.4g}"
+        return f"{name} is {readable(limit, 6)}, and the least is {readable(least, 4)}"
     allowed = f"{limit:,} {'is' if limit == 1 else 'are'} allowed"
     if limit == MOST_INSTANCES:
         allowed = f"at most {limit:,} are tried"

@@ -164,8 +164,8 @@ class BreakEvenResponse(Described):
     against: Literal["on_demand"]
     """The market of the comparison."""
     saves_percent: float | None
-    """Saving in percent of the likely bill; negative if it costs more; null: a part of one of the two bills is unknown,
-    so that it may decide."""
+    """Saving in percent of the likely bill; negative if it costs more. It is the most that may be saved where
+    `usd_complete` is false; null: the bill on demand is unknown in part, or the run would hardly ever finish."""
     interruptions_per_hour: float | None
     """Interruptions per hour of one instance at which spot costs as much; null in other markets, or if it never
     pays."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 from service.domain.band import Band
 from service.domain.bill.bill import Bill, HourlyPrice, PartName, SellerTerms, bill_of, with_premium
 from service.domain.bill.commitments import CommittedCost, committed_cost
-from service.domain.bill.interruption import Checkpoints, break_even_rate, saving_band
+from service.domain.bill.interruption import NEVER_ENDS, Checkpoints, break_even_rate, saving_band
 from service.domain.bill.payment_options import PaymentOption, on_demand_offer
 from service.domain.bill.run import BilledRun, Run, RunAmount
 from service.domain.bill.seller_terms import hourly_price, terms_of
@@ -52,14 +52,16 @@ class PricedRun:
 class BreakEven:
     """A market compared with renting on demand in the same region.
 
-    `saves_percent` is a percentage of the likely on-demand bill, and negative where the market costs more; None where
-    an unknown charge of one of the two bills may decide.
+    `saves_percent` is a percentage of the likely on-demand bill, and negative where the market costs more; None where a
+    part of the on-demand bill is unknown, or where the run would hardly ever finish. It is the most that may be saved
+    where `is_most`: a part of the bill in this market is unknown.
     `interruptions_per_hour` is the rate of one instance at which spot costs as much as on-demand; None for other
     markets, and where spot is no cheaper even without interruptions.
     """
 
     saves_percent: float | None
     interruptions_per_hour: float | None
+    is_most: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,11 +301,12 @@ def _break_even(priced: PricedRun, bill: MarketBill, on_demand: Bill | None, ful
     if bill.usd is None or on_demand is None or on_demand.usd is None or not on_demand.usd.likely:
         return None
     saves = None
-    if not (bill.lower_bound or _is_lower_bound(on_demand)):
+    if not (_is_lower_bound(on_demand) or bill.terms.interruptions == Unknown(NEVER_ENDS)):
         saves = float(100 - Fraction(bill.usd.likely, on_demand.usd.likely) * 100)
     hours, spot = priced.amount.hours, bill.usd_micros_per_hour
     at_spot = bill.option is not None and bill.option.offer.market == "spot"
     if not at_spot or isinstance(hours, Unknown) or not hours.likely or spot is None or not full:
-        return BreakEven(saves, None)
+        return BreakEven(saves, None, bill.lower_bound)
     setup_hours = priced.run.setup_minutes / 60
-    return BreakEven(saves, break_even_rate(hours.likely, spot / full, priced.checkpoints, setup_hours))
+    rate = break_even_rate(hours.likely, spot / full, priced.checkpoints, setup_hours)
+    return BreakEven(saves, rate, bill.lower_bound)

@@ -855,7 +855,20 @@ def test_a_run_that_hardly_ever_ends_is_not_said_to_cost_less(client: TestClient
     assert " % less than on demand." in ends["break_even"]["text"]
     assert never["missing"] == ["Interruptions come so often that the run would hardly ever finish."]
     assert never["break_even"]["saves_percent"] is None
-    assert never["break_even"]["text"].startswith("Whether it costs less than on demand is not known, ")
+    assert never["break_even"]["text"].startswith("Whether it costs less than on demand is not known. ")
+
+
+def test_a_saving_of_a_bill_that_is_unknown_in_part_is_the_most_that_may_be_saved(client: TestClient) -> None:
+    """How often AWS interrupted spot machines in 2022 is not known."""
+    body = {"hours": 10, "machine": "aws/p3.2xlarge", "usd_per_hour": {"on_demand": 3.06, "spot": 0.918}}
+    spot = entry(post_estimate(client, body | {"as_of": "2022-02-17"}), "spot")
+    assert not spot["usd_complete"]
+    assert spot["break_even"]["text"].startswith("Costs at most 70 % less than on demand. ")
+    known = entry(post_estimate(client, body), "spot")
+    assert known["usd_complete"]
+    assert " at most " not in known["break_even"]["text"]
+    unknown = {"storage": {"gib": 10, "class": "pd-ssd"}, "as_of": "2022-02-17"}
+    assert entry(post_estimate(client, body | unknown), "spot")["break_even"]["saves_percent"] is None
 
 
 def test_a_commitment_under_which_no_bill_is_asked_for_has_a_note(client: TestClient) -> None:
