@@ -215,12 +215,12 @@ def test_rules_say_where_every_stack_runs_that_a_request_may_name(history: Catal
 
 def test_published_runs_are_there_with_their_sources(history: CatalogHistory) -> None:
     known = history.reference
-    assert len(known.published_runs) == 4098
+    assert len(known.published_runs) == 3933
     assert {run.source for run in known.published_runs} <= set(known.sources)
     assert {run.kind for run in known.published_runs} == set(RUN_KINDS)
     assert {run.framework for run in known.published_runs} - {None} <= {stack.id for stack in STACKS}
     assert history.on(date(2015, 12, 31)).published_runs == ()
-    assert len(history.on(date(2026, 11, 24)).published_runs) == 4098
+    assert len(history.on(date(2026, 11, 24)).published_runs) == 3933
 
 
 def test_every_diffusion_model_says_how_many_layers_it_starts(history: CatalogHistory) -> None:

@@ -58,9 +58,8 @@ TRAINING = _kind(
         ),
         NARROW: (
             # Cards with the same chip differ by their power, which has a term, so little is left for "gpu".
-            "gpu", "architecture", "recipe", "model precision", "model architecture", "stack gpu", "gpu precision",
-            "purpose stack", "checkpointing stack", "zero stack", "#log_gpus several", "measured family",
-            "measured stack",
+            "gpu", "recipe", "model precision", "model architecture", "stack gpu", "gpu precision", "purpose stack",
+            "checkpointing stack", "zero stack", "#log_gpus several", "measured family", "measured stack",
         ),
         0.1: ("#log_gpus measured", "#log_length family", "#log_length stack"),
         0.05: ("#log_gpus stack", "#log_gpus model", "#log_micro stack", "#log_micro model"),
@@ -94,7 +93,6 @@ TRAINING = _kind(
     # A run that is timed as a whole also evaluates and saves, and a larger micro-batch uses a GPU better.
     signs={"measured": 1, "log_micro": -1},
     banded_by=(("stack",), ("class", "precision"), ("class",)),
-    on_host=("launch", "routing", "gather", "step", "input", "offload", "fetch"),
 )  # fmt: skip
 """Steps of training."""
 

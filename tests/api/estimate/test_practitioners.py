@@ -777,11 +777,11 @@ def test_fields_of_another_task_are_named(client: TestClient) -> None:
     plain = post_estimate(client, {"workload": work, "machine": machine})
     answer = post_estimate(client, {"workload": {**work, "denoising_steps": 20, "guidance": True}, "machine": machine})
     assert answer["estimate"] == plain["estimate"]
-    note = "`workload.denoising_steps` and `workload.guidance` have no effect on training."
+    note = "`workload.denoising_steps` and `workload.guidance` have no effect here, because the work is training."
     assert set(answer["notes"]) - set(plain["notes"]) == {note}
     used = {**work, "task": "inference", "denoising_steps": 20, "method": "full", "optimizer": "sgd"}
     notes = post_estimate(client, {"workload": used, "machine": machine})["notes"]
-    assert "`workload.method` and `workload.optimizer` have no effect on inference." in notes
+    assert "`workload.method` and `workload.optimizer` have no effect here, because the work is inference." in notes
 
 
 def test_pretraining_without_a_stack_takes_about_as_long_as_llama_3_took(client: TestClient) -> None:
