@@ -101,7 +101,7 @@ class _Problem:
     """Seconds of each term of each run that no coefficient changes: the ideal time of bounded terms."""
     whole: _Scopes
     whole_on_host: _Scopes
-    """Those of the whole step that apply to the terms of the host."""
+    """Coefficients of the whole step that apply to the terms of the host."""
     on_host: NDArray[np.bool_]
     """Whether each term is one of the host."""
     by_term: list[_Scopes]

@@ -140,7 +140,7 @@ class Stack:
     most_in_flight: float = 2048.0
     """Largest number of sequences that are decoded together; the default is that of TensorRT-LLM."""
     most_on_small_gpus: float | None = None
-    """The same on GPUs of less than 70 GB and on any A100, where it differs."""
+    """Largest number of sequences on GPUs of less than 70 GB and on any A100, where it differs."""
     sampler_bytes: float = 0.0
     """Bytes that sampling takes for each logit of the most sequences, reserved before the first request."""
 
