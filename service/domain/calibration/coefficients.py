@@ -33,9 +33,6 @@ class Levels:
 Column: TypeAlias = Levels | NDArray[np.float64]
 """A feature of many questions: a name or a number for each row of a table."""
 
-GPU_FEATURES = frozenset({"gpu", "architecture", "tier"})
-"""Features of a GPU. Their coefficients of the whole step do not apply to the terms of the host."""
-
 Pattern = tuple[str, ...]
 """Features that form a scope. A feature that begins with `#` is a number, and multiplies the coefficient."""
 
@@ -74,7 +71,7 @@ class StepKind:
     banded_by: Sequence[Pattern] = ()
     """Patterns whose scopes have error bands of their own, the narrowest first."""
     on_host: frozenset[str] = frozenset()
-    """Terms of the host, which prepares the next kernels while the GPU works. No coefficient of a GPU changes them."""
+    """Terms of the host, which prepares the next kernels while the GPU works."""
     overlap: float = 1.0
     """Exponent p that combines the seconds of host and GPU: (host^p + gpu^p)^(1/p). With p = 1 they add up; with a
     large p they overlap, and the longer time decides."""
@@ -165,17 +162,13 @@ class Coefficients:
         fitted = self.fitted.get(f"{kind.name}.{term}", ())
         return tuple(entry for entry in fitted if not entry.features.isdisjoint(features))
 
-    def log_factor(
-        self, kind: StepKind, term: str, features: Features, of: Sequence[str] | None = None, *, on_host: bool = False
-    ) -> float:
+    def log_factor(self, kind: StepKind, term: str, features: Features, of: Sequence[str] | None = None) -> float:
         """Returns the logarithm of the factor of a term: the sum of its coefficients times their numbers.
 
         A pattern adds 0 if a feature is missing, or if no run with its values was fitted. With `of`, only patterns that
-        have one of these features count; with `on_host`, only patterns without `GPU_FEATURES`.
+        have one of these features count.
         """
         fitted = self.fitted.get(f"{kind.name}.{term}", ()) if of is None else self.patterns_with(kind, term, of)
-        if on_host:
-            fitted = tuple(entry for entry in fitted if GPU_FEATURES.isdisjoint(entry.features))
         total = 0.0
         for _, names, numbers, coefficients in fitted:
             value = coefficients.get(tuple(map(features.get, names)))  # type: ignore[arg-type]  # None selects nothing
@@ -188,17 +181,15 @@ class Coefficients:
 
     def log_factors(
         self, kind: StepKind, term: str, features: Features, columns: Mapping[str, Column],
-        of: Sequence[str] | None = None, *, on_host: bool = False,
+        of: Sequence[str] | None = None,
     ) -> Number:  # fmt: skip
         """Returns what the patterns with one of the columns add to the logarithm of a term's factor, in each row.
 
-        With `of`, patterns count that have one of these features instead; with `on_host`, only those without
-        `GPU_FEATURES`.
+        With `of`, patterns count that have one of these features instead.
         """
         total: Number = 0.0
         for fitted in self.patterns_with(kind, term, columns if of is None else of):
-            if not on_host or GPU_FEATURES.isdisjoint(fitted.features):
-                total = total + _coefficients_by_row(fitted, features, columns)
+            total = total + _coefficients_by_row(fitted, features, columns)
         return total
 
     def models(self) -> frozenset[str]:
@@ -213,11 +204,8 @@ class Coefficients:
 
     def factors(self, kind: StepKind, terms: Iterable[str], features: Features) -> "StepFactors":
         """Returns the factors of some terms, each with that of the whole step in it."""
-        whole = {host: exp(self.log_factor(kind, "*", features, on_host=host)) for host in (False, True)}
-        of_terms = {
-            term: kind.start[term] * exp(self.log_factor(kind, term, features)) * whole[term in kind.on_host]
-            for term in terms
-        }
+        whole = exp(self.log_factor(kind, "*", features))
+        of_terms = {term: kind.start[term] * exp(self.log_factor(kind, term, features)) * whole for term in terms}
         return StepFactors(kind, of_terms)
 
     def seconds(self, kind: StepKind, ideal: Mapping[str, float], features: Features) -> dict[str, float]:

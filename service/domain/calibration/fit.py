@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.calibration.coefficients import GPU_FEATURES, Coefficient, Features, StepKind, scope_of
+from service.domain.calibration.coefficients import Coefficient, Features, StepKind, scope_of
 
 Floats = NDArray[np.float64]
 
@@ -100,10 +100,6 @@ class _Problem:
     least: Floats
     """Seconds of each term of each run that no coefficient changes: the ideal time of bounded terms."""
     whole: _Scopes
-    whole_on_host: _Scopes
-    """Coefficients of the whole step that apply to the terms of the host."""
-    on_host: NDArray[np.bool_]
-    """Whether each term is one of the host."""
     by_term: list[_Scopes]
     target: Floats
     """Logarithm of the published seconds of each run."""
@@ -118,8 +114,7 @@ class _Problem:
         """Returns the predicted seconds of each term (columns) of each run (rows)."""
         # Clipped, because a trial step may go so far that the exponential overflows.
         factors = np.exp(np.clip(np.stack([scopes.log_factor(theta) for scopes in self.by_term], axis=1), -12, 12))
-        of_step, on_host = (np.exp(whole.log_factor(theta))[:, None] for whole in (self.whole, self.whole_on_host))
-        alone = self.ideal * factors * np.where(self.on_host, on_host, of_step) + self.least
+        alone = self.ideal * factors * np.exp(self.whole.log_factor(theta))[:, None] + self.least
         overlapped = self.kind.overlapped(dict(zip(self.terms, alone.T, strict=True)))
         return np.stack([overlapped[term] for term in self.terms], axis=1)
 
@@ -140,8 +135,7 @@ class _Problem:
         parts = self.parts(theta)
         share = (parts - self.least) / parts.sum(axis=1, keepdims=True)
         jacobian = np.zeros((len(parts), len(theta)))
-        for whole, terms in ((self.whole, ~self.on_host), (self.whole_on_host, self.on_host)):
-            jacobian[:, whole.columns] += whole.numbers * share[:, terms].sum(axis=1, keepdims=True)
+        jacobian[:, self.whole.columns] = self.whole.numbers * share.sum(axis=1, keepdims=True)
         for index, scopes in enumerate(self.by_term):
             jacobian[:, scopes.columns] = share[:, [index]] * scopes.numbers
         residuals = self.residuals(parts)
@@ -165,7 +159,6 @@ def _problem_of(kind: StepKind, runs: Sequence[CalibrationRun]) -> _Problem:
     terms = [term for term in kind.start if any(run.ideal.get(term, 0.0) > 0 for run in runs)]
     # Row, column and number of each entry. Scopes of "*" multiply the whole step, those of a term only this term.
     cells: dict[str, list[tuple[int, int, float]]] = {term: [] for term in ("*", *terms)}
-    of_gpu: set[int] = set()
     for term, entries in cells.items():
         rows = [row for row, run in enumerate(runs) if term == "*" or run.ideal.get(term, 0.0) > 0]
         for pattern, spread in kind.patterns.get(term, ()):
@@ -175,8 +168,6 @@ def _problem_of(kind: StepKind, runs: Sequence[CalibrationRun]) -> _Problem:
                     if column == len(spreads):
                         spreads.append(spread)
                         signs.append(kind.sign_of(pattern))
-                    if not GPU_FEATURES.isdisjoint(pattern):
-                        of_gpu.add(column)
                     entries.append((row, column, scope[1]))
     scopes = {term: _scopes(entries, len(runs)) for term, entries in cells.items()}
     ideal = np.array([[run.ideal.get(term, 0.0) for term in terms] for run in runs])
@@ -190,8 +181,6 @@ def _problem_of(kind: StepKind, runs: Sequence[CalibrationRun]) -> _Problem:
         ideal=ideal * [kind.start[term] for term in terms],
         least=ideal * [term in kind.bounded for term in terms],
         whole=scopes["*"],
-        whole_on_host=_scopes([entry for entry in cells["*"] if entry[1] not in of_gpu], len(runs)),
-        on_host=np.array([term in kind.on_host for term in terms]),
         by_term=[scopes[term] for term in terms],
         target=np.log([run.seconds for run in runs]),
         weight=np.array([run.weight for run in runs]),

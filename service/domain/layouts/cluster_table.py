@@ -160,8 +160,8 @@ class ClusterTable:
     def factors(self, factors: ConfigFactors, kind: StepKind, terms: Iterable[str]) -> dict[str, Floats]:
         """The part of each term's factor that depends on the cluster, for each cluster."""
         log_factors = partial(factors.coefficients.log_factors, kind, features=factors.features, columns=self.features)
-        whole = {host: np.exp(np.zeros(len(self)) + log_factors("*", on_host=host)) for host in (False, True)}
-        return {term: whole[term in kind.on_host] * np.exp(log_factors(term)) for term in terms}
+        whole = np.exp(np.zeros(len(self)) + log_factors("*"))
+        return {term: whole * np.exp(log_factors(term)) for term in terms}
 
     def rates(self, configs: Iterable[Config]) -> dict[str, Floats]:
         """Seconds per unit of each resource on each cluster at its rated speed, with a configuration for each of

@@ -769,7 +769,7 @@ def test_a_board_is_the_sum_of_its_gpus(client: TestClient) -> None:
             one = item[figure]
             assert board[figure] == (None if one is None else one * board["gpus"])
     assert {item["id"] for item in all_items(client, "/gpus") if item["board"] and item["board"]["gpus"] > 1} == {
-        "a16-16gb", "k520-4gb", "k80-12gb", "m60-8gb",
+        "a16-16gb", "k520-4gb", "k80-12gb", "m60-8gb", "max-1550-64gb", "mi250-64gb", "mi250x-64gb",
     }  # fmt: skip
 
 
