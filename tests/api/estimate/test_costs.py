@@ -395,7 +395,8 @@ def test_a_load_takes_instances_for_a_month_of_730_hours(client: TestClient) -> 
     assert load["concurrency"] == pytest.approx(load["batch"] * load["replicas"], rel=0.1)
     assert cost["month"]["usd"]["likely"] == load["instances"] * 3.0 * 730
     busy = post_estimate(client, serving(requests_per_second=500, headroom=0.0))["load"]
-    assert busy["instances"] == pytest.approx(0.8 * load["instances"], abs=1)
+    # Without headroom the capacity decides, or the limit on times, which takes more instances.
+    assert 0.8 * load["instances"] - 1 <= busy["instances"] < load["instances"]
     more = post_estimate(client, changed(serving(requests_per_second=500), instances=2 * load["instances"]))["load"]
     assert more["instances"] == 2 * load["instances"]
     assert more["utilisation"] == pytest.approx(load["utilisation"] / 2, rel=1e-3)

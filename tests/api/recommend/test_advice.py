@@ -284,7 +284,7 @@ def test_nodes_of_one_pod_do_not_warn_of_the_network(client: TestClient) -> None
         return {"slow_network", "network_unknown"} & warnings(choice).keys()
 
     assert not network_warnings("ct6e-standard-4t")
-    assert network_warnings("ct6e-standard-8t") == {"slow_network", "network_unknown"}  # eight chips stand alone
+    assert network_warnings("ct6e-standard-8t") == {"slow_network"}  # eight chips stand alone
 
 
 def test_a_warning_of_the_network_states_the_speed_that_the_caller_assumes(client: TestClient) -> None:
