@@ -786,3 +786,28 @@ def test_two_changes_that_help_only_together_are_named_as_a_pair(client: TestCli
     assert fits(pair, pair["also"])
     assert not fits(pair)
     assert not fits(pair["also"])
+
+
+def served_on(client: TestClient, gpu: str, **lengths: int) -> Body:
+    work = {"task": "inference", "model": "llama-3.1-8b", "concurrency": 1, "software": {"engine": "vllm"}, **lengths}
+    answer: Body = post_estimate(client, {"workload": work, "machine": {"gpu": gpu, "gpu_count": 1}})["estimate"]
+    return answer
+
+
+def test_the_bottleneck_of_a_request_is_that_of_its_prompt_where_the_prompt_takes_most_of_its_time(
+    client: TestClient,
+) -> None:
+    long_prompt = served_on(client, "h100-sxm5-80gb", input_length=131_072, output_length=1)
+    assert long_prompt["bottleneck"] == "gpu_compute"
+    long_answer = served_on(client, "h100-sxm5-80gb", input_length=16, output_length=2000)
+    assert long_answer["bottleneck"] == "gpu_memory_bandwidth"
+
+
+def test_a_gpu_of_an_architecture_without_runs_has_a_wider_band(client: TestClient) -> None:
+    known, new = (
+        served_on(client, gpu, input_length=512, output_length=128) for gpu in ("h100-sxm5-80gb", "gaudi-3-128gb")
+    )
+    assert "architecture" not in known["extrapolates"]
+    assert {"architecture", "gpu"} <= set(new["extrapolates"])
+    of_known, of_new = (each["tokens_per_second"] for each in (known, new))
+    assert of_new["low"] / of_new["likely"] < of_known["low"] / of_known["likely"]
