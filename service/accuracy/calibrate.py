@@ -52,8 +52,9 @@ def _cases_of(table: Path, catalog: Catalog) -> tuple[list[Case], Counter[str]]:
     cases: list[Case] = []
     refused: Counter[str] = Counter()
     for row in counted_rows(table):
-        gpu = catalog.reference.gpus.get(row["gpu_id"])
-        row["architecture"] = gpu.architecture if gpu else ""
+        # A table has no architectures, and some runs are left out by them.
+        if (gpu := catalog.reference.gpus.get(row["gpu_id"])) is not None:
+            row["architecture"] = gpu.architecture
         try:
             question = question_of(row)
             cases.append(case_of(question, catalog))

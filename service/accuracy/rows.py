@@ -92,7 +92,7 @@ OTHER_COLUMNS = (
     "seq_len", "input_len", "output_len", "weight_bits", "optimizer", "trainable_params_m", "activation_checkpointing",
     "micro_batch", "global_batch", "batch_or_concurrency", "tp", "pp", "vp", "cp", "ep", "dp", "zero_stage",
     "accelerators_per_node", "network_gbps", "train_tokens_b", "train_samples", "kv_precision", "steady", "requests",
-    "statistic", "fit_weight", "architecture",
+    "statistic", "fit_weight",
 )  # fmt: skip
 
 KV_PRECISIONS = ("bf16", "fp16", "fp8", "int8")

@@ -237,7 +237,7 @@ SPLITS: dict[str, Callable[[Row], str]] = {
     "group": lambda row: row["group"],
     "source": source_of,
     "accelerator": lambda row: row["accelerator"],
-    "architecture": lambda row: row.get("architecture") or row["accelerator"],
+    "architecture": lambda row: row.get("architecture", row["accelerator"]),
     "model": lambda row: row["model"],
 }
 """Rows with an equal value are left out together."""

@@ -134,10 +134,12 @@ def _attends_to_all(engine: str | None, gpu: str, model: str, tokens: int) -> st
 
 def _extrapolates(properties: Collection[str], stack_named: bool) -> str:
     unnamed = not stack_named and "stack" in properties
-    # A GPU of a new architecture is new itself.
-    said = ("stack" if unnamed else "", "gpu" if "architecture" in properties else "")
-    names = {"architecture": "a GPU of this architecture", "gpu": "this GPU"}
-    new = [names.get(name, f"this {name}") for name in properties if name not in said]
+    names = {"architecture": "a GPU of this architecture", "model": "this model"}
+    if stack_named:
+        names["stack"] = "this stack"
+    if "architecture" not in properties:  # a GPU of a new architecture is new itself
+        names["gpu"] = "this GPU"
+    new = [names[name] for name in properties if name in names]
     reasons = ["no framework or engine is named"] if unnamed else []
     reasons += [f"no published run has {' or '.join(new)}"] if new else []
     return f"The estimate is less certain, because {' and '.join(reasons)}."

@@ -269,7 +269,7 @@ def _code_change(question: EstimateQuestion, catalog: Catalog) -> str | None:
     if not isinstance(question.work, JobQuestion):
         return None
     software = question.software[-1][0] if question.software else None
-    if software is None and question.work.job.unrecognised_software:  # what its code is written in is unknown
+    if software is None and question.work.job.unrecognised_software:  # its code is in unknown software
         return None
     return code_change(software, question.platforms, question.work.cluster.gpu, catalog)
 

@@ -31,7 +31,7 @@ _NARROW_BITS = 9.0
 _KEPT_ON_CPUS = "bf16"
 """Format in which engines keep published weights, and keys and values, on CPUs, also on those that multiply in fp32."""
 
-LEAST_GB_OF_A_LARGE_GPU = 70.0
+_LEAST_GB_OF_A_LARGE_GPU = 70.0
 """Memory from which vLLM counts a GPU as large, except an A100."""
 
 _INTEGERS = frozenset({"int8", "int1"})
@@ -89,7 +89,7 @@ def gpu_traits(gpu: Gpu, precisions: Collection[str] = (), *, selects: bool = Fa
 
 def _is_small(gpu: Gpu) -> bool:
     """Returns whether vLLM counts a GPU among those that run fewer requests at once by default."""
-    return (gpu.memory_gb or 0.0) < LEAST_GB_OF_A_LARGE_GPU or gpu.id.startswith("a100")
+    return (gpu.memory_gb or 0.0) < _LEAST_GB_OF_A_LARGE_GPU or gpu.id.startswith("a100")
 
 
 def _most_in_flight(stack: Stack, gpu: Gpu) -> float:
@@ -157,7 +157,7 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
         global_batch=job.global_batch,
         batch_per_gpu=job.micro_batch,
         flash_attention=_has_flash(job, gpu),
-        chunked_loss=job.chunked_loss or job.software.stack.chunks_loss or job.loss_logits is not None,
+        chunked_loss=job.chunked_loss,
         loss_logits=job.loss_logits,
         fused_optimizer=job.fused_optimizer,
         offload_activations=job.offload_activations or job.software.stack.offloads_activations,

@@ -293,6 +293,7 @@ STACKS = (
         disaggregates=True,
         drafts_exclude_stages=True,
     ),
+    # Most requests at once are assumed to be those of vLLM on small GPUs.
     Stack("vllm-tpu", _ENGINE, ("tpu-inference",), multiplies_int8_on=_TPUS, grows_cache=True, most_in_flight=256.0),
     Stack(
         "early-vllm",

@@ -31,7 +31,6 @@ from service.domain.physics.parallelism import (
     AnyLayout,
     Layout,
     copies_to_other_groups,
-    linked_ranks,
     most_experts,
     spread_of_experts,
 )
@@ -41,7 +40,7 @@ from service.domain.physics.resources import (
     ideal_seconds,
     ideal_terms,
     seconds_per_unit,
-    summed_over,
+    summed_in_tensor_groups,
 )
 from service.domain.physics.serving import EngineTimes
 from service.domain.physics.training_roofline import (
@@ -292,8 +291,8 @@ def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, toke
     """
     t = config.model.transformer
     assert t is not None
-    linked, values = linked_ranks(layout.tensor, linked_gpus), sublayers * tokens * t.hidden / layout.pipeline
-    of_tensor = summed_over("tensor", 2.0 * values, linked, layout.tensor / linked)
+    sums = 2.0 * sublayers * tokens * t.hidden / layout.pipeline
+    of_tensor = summed_in_tensor_groups(sums, layout.tensor, linked_gpus)
     if not t.moe_layers:
         return of_tensor
     spread = spread_of_experts(layout)

@@ -13,7 +13,7 @@ from service.domain.catalog.hardware import Gpu, peak_flops
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import Config, InferenceConfig
 from service.domain.physics.cluster import DEFAULT_VCPUS_PER_GPU, Cluster
-from service.domain.physics.parallelism import all_reduce_bytes
+from service.domain.physics.parallelism import all_reduce_bytes, linked_ranks
 
 Demands: TypeAlias = dict[tuple[str, str], Number]
 """Amount for one GPU by term and resource. A term may use several resources, one after another.
@@ -113,6 +113,12 @@ def summed_over(term: str, size: Number, inside: Number, parts: Number, between:
         (term, "link"): all_reduce_bytes(size, inside),
         (term, between): all_reduce_bytes(size / inside, parts),
     }
+
+
+def summed_in_tensor_groups(size: Number, tensor: Number, linked_gpus: Number) -> Demands:
+    """Bytes that a GPU sends to sum `size` bytes over its tensor-parallel group."""
+    inside = linked_ranks(tensor, linked_gpus)
+    return summed_over("tensor", size, inside, tensor / inside)
 
 
 def over_links(name: str, amount: Number, linked: Number) -> Demands:

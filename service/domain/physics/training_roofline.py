@@ -40,10 +40,17 @@ from service.domain.physics.parallelism import (
     Layout,
     bubble_share,
     copies_to_other_groups,
-    linked_ranks,
     spread_of_experts,
 )
-from service.domain.physics.resources import GRADIENTS, Demands, StepTerms, ideal_terms, over_links, summed_over
+from service.domain.physics.resources import (
+    GRADIENTS,
+    Demands,
+    StepTerms,
+    ideal_terms,
+    over_links,
+    summed_in_tensor_groups,
+    summed_over,
+)
 
 LAUNCH_SECONDS = 5e-6
 """Nominal CPU seconds to start one kernel; the coefficient of the term scales them to the real time of each stack."""
@@ -197,13 +204,11 @@ def _fetched(config: TrainingConfig, layout: AnyLayout) -> Demands:
     for a reference model. All states of a paged optimizer come once, while earlier ones go back over the same link.
     This is an upper estimate, because states that find room on the GPU stay there, which its memory decides.
     """
-    fetched: Number = 0.0
+    fetched: Number = paged_state_bytes(config) * _stepped_parameters(config, layout)
     if config.offload_parameters:
         shard = on_each_gpu(weight_bytes(config), layout, routed_share(config.model), 1.0)
-        fetched = shard * layout.accumulation * (2.0 + config.has_reference)
-    if paged := paged_state_bytes(config):
-        fetched = fetched + paged * _stepped_parameters(config, layout)
-    return {("fetch", "host_link"): fetched} if config.offload_parameters or paged else {}
+        fetched = fetched + shard * layout.accumulation * (2.0 + config.has_reference)
+    return {("fetch", "host_link"): fetched} if np.any(fetched) else {}
 
 
 def with_bubble_apart(seconds: Mapping[str, float], layout: Layout) -> dict[str, float]:
@@ -273,7 +278,7 @@ def _demands_of_micro_batches(config: TrainingConfig, layout: AnyLayout, linked_
         ("weights", "memory"): on_each_gpu(traversals(config) * stored, layout, routed_share(model), 0) * rounds,
         ("launch", "seconds"): kernels * (traversals(config) + again) * LAUNCH_SECONDS * rounds,
         **({("routing", "seconds"): routed * ROUTING_SECONDS * rounds} if routed_layers(model) else {}),
-        **summed_over("tensor", messages, linked := linked_ranks(layout.tensor, linked_gpus), layout.tensor / linked),
+        **summed_in_tensor_groups(messages, layout.tensor, linked_gpus),
         **_expert_demands(layout, linked_gpus, tokens * routed * (4.0 + 2.0 * forward_again), t),
         **_context_demands(
             layout, linked_gpus, tokens * t.attending_layers / layout.pipeline * (3.0 + forward_again), t

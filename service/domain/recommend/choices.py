@@ -84,7 +84,7 @@ class Completer:
     def _code_change(self, instance_type: InstanceType) -> str | None:
         needs, job = self.context.needs, self.context.job
         software = needs.engine or needs.framework
-        if software is None and isinstance(job, Job) and job.unrecognised_software:  # what its code is in is unknown
+        if software is None and isinstance(job, Job) and job.unrecognised_software:  # its code is in unknown software
             return None
         return code_change(software and software.software, needs.platforms, instance_type.gpu, self.catalog)
 

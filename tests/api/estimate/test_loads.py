@@ -35,10 +35,9 @@ def test_no_hits_and_no_acceptance_are_no_prefix_cache_and_no_drafts(client: Tes
 def test_hits_in_the_prefix_cache_save_reading_and_room(client: TestClient, asked: dict[str, Any]) -> None:
     plain, half, most = (load(client, **asked, prefix_cache_hit_rate=hits) for hits in (0.0, 0.5, 0.9))
     for less, more in ((plain, half), (half, most)):
-        assert more["instances"] <= less["instances"]
         # Fewer instances, which each serve more clients, may take longer.
-        if more["instances"] == less["instances"]:
-            assert more["seconds_to_first_token"] < less["seconds_to_first_token"]
+        of_more, of_less = ((each["instances"], each["seconds_to_first_token"]) for each in (more, less))
+        assert of_more < of_less
     room = tokens_held(plain["max_batch"], 2000)
     assert tokens_held(half["max_batch"], 1000) == pytest.approx(room, rel=0.02)
     # There is room for more, but vLLM runs at most 1,024 at once.
