@@ -26,6 +26,7 @@ from service.domain.physics.inference_roofline import (
     request_demands,
     step_demands,
     step_depends_on_requests,
+    step_expert_launches,
     step_unpacking_flops,
     step_weight_bytes,
 )
@@ -248,8 +249,10 @@ class CalibratedEngines:
     """Calibrated seconds per byte of weights."""
     unpacking: Number
     """Calibrated seconds per operation of unpacking."""
+    launch: Number
+    """Calibrated seconds per ideal second of starting kernels."""
     step: Number
-    """Seconds of a step apart from its weights."""
+    """Seconds of a step apart from its weights and from experts that are computed one after another."""
     request: Number
     """Seconds that each running request adds to a step."""
     prompt: Number
@@ -276,6 +279,7 @@ class CalibratedEngines:
             memory,
             rate("weights", "memory"),
             rate("unpacking", "plain_flops"),
+            rate("launch", "seconds"),
             total(step_demands(config, layouts)),
             np.maximum(total(request), request["cache", "memory"] * memory),
             total(prompt),
@@ -297,7 +301,8 @@ class CalibratedEngines:
             return self.whole_step
         read = step_weight_bytes(self.config, self.layouts, running)
         unpacked = step_unpacking_flops(self.config, self.layouts, running) * self.unpacking
-        return np.maximum(read * self.weights + unpacked + self.step, read * self.memory)
+        experts = step_expert_launches(self.config, running) * self.launch
+        return np.maximum(read * self.weights + unpacked + experts + self.step, read * self.memory)
 
     def at(self, running: Floats) -> EngineTimes:
         """Returns the calibrated seconds of each part of the work."""
@@ -323,7 +328,7 @@ class CalibratedEngines:
         )
 
 
-SECONDS = ("memory", "weights", "unpacking", "step", "request", "prompt", "one_pass", "arrival", "whole_step")
+SECONDS = ("memory", "weights", "unpacking", "launch", "step", "request", "prompt", "one_pass", "arrival", "whole_step")
 """Columns of `CalibratedEngines`."""
 
 

@@ -85,7 +85,7 @@ def sublayers_of_step(t: Transformer) -> int:
     return t.sublayers - reading_part(t).sublayers if t.encoder_layers else t.sublayers
 
 
-def kernels_of_experts(config: InferenceConfig, tokens: float) -> float:
+def kernels_of_experts(config: InferenceConfig, tokens: Number) -> Number:
     """Returns the kernels of the experts that a pass over some tokens uses, where they are computed one after another.
 
     Each starts as many kernels as a layer: the thinker of Qwen3-Omni 30B-A3B, of 48 layers and 8 experts per token,
@@ -94,10 +94,10 @@ def kernels_of_experts(config: InferenceConfig, tokens: float) -> float:
     t = config.model.transformer
     if t is None or not config.software.loops_over_experts:
         return 0.0
-    return KERNELS_PER_LAYER_FORWARD * float(experts_touched(t, tokens)) * t.moe_layers
+    return KERNELS_PER_LAYER_FORWARD * experts_touched(t, tokens) * t.moe_layers
 
 
-def _kernels_of_prompt(config: InferenceConfig, t: Transformer) -> float:
+def _kernels_of_prompt(config: InferenceConfig, t: Transformer) -> Number:
     return kernels_per_pass(reading_part(t)) + kernels_of_experts(config, _tokens_to_read(config))
 
 
@@ -199,6 +199,13 @@ def step_unpacking_flops(config: InferenceConfig, layout: AnyLayout, running: Nu
     return config.formats.unpacking_flops * unpacked * config.any_load.steps_per_token
 
 
+def step_expert_launches(config: InferenceConfig, running: Number) -> Number:
+    """Returns the seconds in which a step starts the kernels of the experts that one replica's requests use."""
+    load = config.any_load
+    kernels = kernels_of_experts(config, running * load.tokens_verified)
+    return kernels * load.steps_per_token * LAUNCH_SECONDS
+
+
 class _Drafts(NamedTuple):
     """Work of a draft model for each generated token and, as `read_flops`, for each token of a prompt; 0 without one.
 
@@ -242,7 +249,7 @@ def _mean_context(config: InferenceConfig) -> float:
 
 
 def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
-    """Demands of a decoding step of a replica, without its weights and the work that requests add to it.
+    """Demands of a decoding step of a replica, without its weights and experts and the work that requests add to it.
 
     With speculative decoding, they are those of the mean token.
     """
@@ -250,7 +257,7 @@ def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
     assert t is not None
     sublayers = sublayers_of_step(t)
     adapters = ADAPTER_KERNELS_PER_LAYER * sublayers / 2 * (config.any_load.adapters > 0)
-    kernels = kernels_of_step(t) + kernels_of_experts(config, config.required_requests or 1.0) + adapters
+    kernels = kernels_of_step(t) + adapters
     return {
         ("launch", "seconds"): (steps * kernels + drafts.kernels) * LAUNCH_SECONDS,
         ("latency", "seconds"): (steps * sublayers + drafts.sublayers) * HOP_SECONDS * (layout.tensor > 1),
@@ -414,8 +421,10 @@ def engine_terms(config: InferenceConfig, cluster: Cluster, layout: Layout, runn
     }
     of_passes = {key: amount * passes for key, amount in pass_demands(config, layout).items()}
     of_prompt = prompt_demands(config, layout, linked_gpus)
+    of_step = ideal_seconds(step_demands(config, layout), rates)
+    of_step["launch"] += float(step_expert_launches(config, running))
     return EngineTerms(
-        of_weights | ideal_seconds(step_demands(config, layout), rates),
+        of_weights | of_step,
         ideal_seconds(request_demands(config, layout, linked_gpus), rates),
         ideal_seconds({**of_prompt, **of_passes}, rates),
         ideal_seconds(arrival_demands(config, layout, of_prompt), rates),

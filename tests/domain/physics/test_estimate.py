@@ -21,7 +21,7 @@ from service.domain.physics.training_roofline import training_terms
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
-from tests.builders.jobs import inference, model, training
+from tests.builders.jobs import MIXTRAL, inference, model, training
 
 STACKS = ["unknown", "megatron-bridge", "torchtune", "early-pytorch-ngc", "tensorrt-llm", "vllm", "llama.cpp"]
 calibration = st.sampled_from([UNFITTED, FITTED])
@@ -142,6 +142,24 @@ def test_clients_of_static_batches_lose_nothing_to_more_memory(tokens: float) ->
             requests.append(estimate.concurrency)
     assert set(range(10, 41)) <= set(requests)
     assert (np.diff(rates) >= -1e-9 * np.array(rates[1:])).all()
+
+
+@pytest.mark.parametrize("data", [1, 4])
+def test_clients_that_wait_use_no_experts_of_the_batch_that_runs(data: int) -> None:
+    """Experts that are computed one after another start kernels for the requests that run on their own replica."""
+    where = cluster(gpu_with_peaks(memory_gb=100), gpus=data)
+
+    def at(clients: float | None) -> Estimate:
+        work = inference(model=MIXTRAL, input_length=4000.0, output_length=200.0, concurrency=clients)
+        return estimate_config(
+            UNFITTED, replace(work, software=SoftwareStack("transformers")), where, Layout(data=data)
+        )
+
+    most = at(None).concurrency
+    assert most is not None
+    full, waiting = at(most), at(4.0 * most)
+    assert waiting.concurrency == full.concurrency == most
+    assert full.seconds_per_output_token == waiting.seconds_per_output_token == at(None).seconds_per_output_token
 
 
 def test_what_does_not_fit_has_no_rate_but_says_what_it_needs() -> None:

@@ -25,6 +25,7 @@ from service.domain.physics.inference_roofline import (
     prompt_demands,
     request_demands,
     step_demands,
+    step_expert_launches,
     step_weight_bytes,
 )
 from service.domain.physics.parallelism import Layout
@@ -246,9 +247,10 @@ def test_experts_that_are_computed_one_after_another_start_kernels_of_their_own(
 
     def launches(name: str, concurrency: float = 1) -> list[float]:
         config = inference(model=MIXTRAL, software=software_called(name), concurrency=concurrency)
-        step, prompt = step_demands(config, Layout()), pass_demands(config, Layout())
+        step = step_demands(config, Layout())["launch", "seconds"] + step_expert_launches(config, concurrency)
+        prompt = pass_demands(config, Layout())["pass", "seconds"]
         arrival = arrival_of(config, Layout())["prompt_launch", "seconds"]
-        return [float(each) for each in (step["launch", "seconds"], prompt["pass", "seconds"], arrival)]
+        return [float(each) for each in (step, prompt, arrival)]
 
     grouped, kernel = launches("transformers==5.1.0"), 32 * 12 * 5e-6
     assert grouped == launches("vllm")
