@@ -57,6 +57,9 @@ _FSDP = StackClass("fsdp", has_model_parallelism=False, checkpointings=_WHOLE_LA
 # Stacks that shard by FSDP and also implement tensor, pipeline and other parallelism.
 _FSDP_AND_MORE = replace(_FSDP, has_model_parallelism=True, checkpointings=CHECKPOINTINGS)
 _EAGER = StackClass("eager", has_model_parallelism=False, checkpointings=_WHOLE_LAYERS)
+# Their own loops of training run on many GPUs: `tune run`, `axolotl train`, `llamafactory-cli train`, `litgpt`, and the
+# Trainer of Transformers under `torchrun` or `accelerate launch`.
+_TRAINER = replace(_EAGER, distributes=True)
 _GRAPH = StackClass(
     "graph", zero_stages=(0,), has_model_parallelism=False, checkpointings=_WHOLE_LAYERS, unpacks_weights=True
 )
@@ -147,7 +150,7 @@ class Stack:
     @property
     def is_pytorch(self) -> bool:
         """Whether it is PyTorch, or written in it for the GPUs that run PyTorch in full."""
-        return self.stack_class in (_EAGER, _FSDP, _FSDP_AND_MORE)
+        return self.stack_class in (_EAGER, _TRAINER, _FSDP, _FSDP_AND_MORE)
 
     @property
     def fuses_attention_on(self) -> tuple[str, ...]:
@@ -219,7 +222,7 @@ STACKS = (
     Stack("torchtitan", _FSDP_AND_MORE, interleaves_stages=True),
     Stack(
         "torchtune",
-        _EAGER,
+        _TRAINER,
         half_weights=True,
         loss_chunks=8,  # its default of `num_output_chunks`
         expands_weights=True,
@@ -228,14 +231,14 @@ STACKS = (
     Stack("litgpt-generate", _EAGER, static_batches=True),
     Stack(
         "litgpt",
-        _EAGER,
+        _TRAINER,
         ("lit-gpt",),
         keeps_gathered_weights=True,
         static_batches=True,
     ),
     Stack(
         "llama-factory",
-        _EAGER,
+        _TRAINER,
         ("llamafactory",),
         expands_weights=True,
         loops_over_experts=True,
@@ -243,7 +246,7 @@ STACKS = (
     ),
     Stack(
         "axolotl",
-        _EAGER,
+        _TRAINER,
         half_weights=True,
         loss_chunks=8,  # its default of `chunked_cross_entropy_num_chunks`
         expands_weights=True,
@@ -377,7 +380,7 @@ STACKS = (
     Stack("deepspeed", _FSDP, runs=("openrlhf", "diffusion-pipe"), gathers_matrices=True),
     Stack(
         "transformers",
-        _EAGER,
+        _TRAINER,
         ("hugging-face", "hugging-face-transformers", "huggingface", "hf"),
         runs=_RUN_IN_TRANSFORMERS,
         half_weights=True,

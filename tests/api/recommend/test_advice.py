@@ -149,7 +149,18 @@ def test_graphics_and_double_precision_have_cards_of_their_own(client: TestClien
     assert hpc["advice"] == []
 
 
-@pytest.mark.parametrize(("framework", "advised"), [("megatron-lm", False), ("torchtitan", False), ("pytorch", True)])
+@pytest.mark.parametrize(
+    ("framework", "advised"),
+    [
+        ("megatron-lm", False),
+        ("torchtitan", False),
+        ("torchtune", False),
+        ("axolotl", False),
+        ("llama-factory", False),
+        ("trl", False),
+        ("pytorch", True),
+    ],
+)
 def test_software_that_trains_on_many_gpus_by_itself_needs_no_other_code(
     client: TestClient, framework: str, advised: bool
 ) -> None:
