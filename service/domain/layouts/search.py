@@ -53,6 +53,11 @@ def _no_layout(config: Config, cluster: Cluster, fixed: FixedLayout) -> Question
         is_divided = divides_layers(config) or any(getattr(fixed, name) is not None for name in DEGREES_OF_A_REPLICA)
         if is_divided:
             rule = f"each data-parallel rank needs a sample at least, and {rule}"
+            if cluster.crosses_network and not cluster.network_known:
+                rule += (
+                    ", and only data parallelism crosses machines whose network is not stated "
+                    "(workload.assume_network_gbps states it)"
+                )
         elif fixed.data not in (None, cluster.gpus):
             rule = (
                 f"they are {cluster.gpus} data-parallel ranks, and not {fixed.data}, unless another degree is above 1"

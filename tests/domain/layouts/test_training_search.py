@@ -415,3 +415,10 @@ def test_fewer_samples_than_gpus_lower_the_data_degree() -> None:
     resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
     with pytest.raises(QuestionError, match="each of them needs a sample"):
         best_layout(UNFITTED, training(model=resnet, global_batch=4), cluster())
+
+
+def test_a_batch_that_only_an_unknown_network_keeps_from_dividing_says_so() -> None:
+    work = training(global_batch=1, software=SoftwareStack("megatron-lm"))
+    assert best_layout(UNFITTED, work, cluster(nodes=4)).layout.data == 1
+    with pytest.raises(QuestionError, match=r"network is not stated \(workload.assume_network_gbps states it\)"):
+        best_layout(UNFITTED, work, replace(cluster(nodes=4), network_known=False))
