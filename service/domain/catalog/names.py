@@ -35,7 +35,7 @@ _ENDING_OF_A_VARIANT = re.compile(r"(?:-(?:hf|instruct|chat|base|it|thinking|2[3
 dated by year and month (2507) or by month and day (0528)."""
 
 _ENDING_OF_A_FORMAT = re.compile(
-    r"(?:[-.](?:awq|gptq|gguf|bnb|quantized|dynamic|int[48]|(?:nv|mx)?fp[48]|[48]bit|w\d+a\d+"
+    r"(?:[-.](?:awq|gptq|gguf|bnb|qat|unsloth|quantized|dynamic|int[48]|(?:nv|mx)?fp[48]|[48]bit|w\d+a\d+"
     r"|i?q\d(?:-k)?(?:-(?:xxs|xs|nl|[sml01]))?))+$"
 )
 """Endings of published names for the weights of the same model in another number format; the last line is for GGUF."""
@@ -346,7 +346,16 @@ def resolve_model(name: str, catalog: Catalog, field: str = "model") -> Model:
             field=field,
             near=(base,),
         )
-    raise unknown("model", name, spellings, field, MODELS_CAN_BE_DESCRIBED)
+    raise unknown("model", name, spellings, field, MODELS_CAN_BE_DESCRIBED, _models_within(folded, spellings))
+
+
+def _models_within(folded: str, spellings: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the longest spelling of each model that is a part of a name, as llama-3.1-8b is of hermes-3-llama-3.1-8b.
+
+    Part of a name are whole words between dashes.
+    """
+    within = sorted((each for each in spellings if f"-{each}-" in f"-{folded}-"), key=len)
+    return tuple(reversed({spellings[each]: each for each in within}.values()))
 
 
 def format_in_name(name: str) -> str | None:
@@ -356,7 +365,9 @@ def format_in_name(name: str) -> str | None:
     """
     ending = _ENDING_OF_A_FORMAT.search(fold_model(name[:LONGEST_NAME]).replace(":", "-"))
     words = ending[0].strip("-.").replace(".", "-") if ending else ""
-    plain = words.removeprefix("quantized-").removeprefix("gguf-").removesuffix("-gguf").removesuffix("-dynamic")
+    for prefix in ("quantized-", "qat-", "gguf-"):
+        words = words.removeprefix(prefix)
+    plain = words.removesuffix("-gguf").removesuffix("-dynamic")
     return _FORMATS_OF_ENDINGS.get(plain) or (plain if gguf_bits(plain) else None)
 
 

@@ -483,6 +483,7 @@ def test_a_network_without_tokens_in_an_engine_of_language_models_is_stated(
         ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w8a8", "llama-3.1-8b"),
         ("bartowski/Meta-Llama-3.1-8B-Instruct-GGUF", "llama-3.1-8b"),
         ("llama3.1:8b", "llama-3.1-8b"),
+        ("unsloth/Qwen3-32B-unsloth-bnb-4bit", "qwen3-32b"),
     ],
 )
 def test_a_release_whose_name_leaves_the_format_open_is_answered_with_its_model_and_where_to_name_it(
@@ -506,6 +507,7 @@ def test_a_release_whose_name_leaves_the_format_open_is_answered_with_its_model_
         ("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", "llama-3.1-8b", {"precision": ["fp8"]}),
         ("unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", "llama-3.1-8b", {"precision": ["nf4"]}),
         ("llama3.1:70b-instruct-q4_K_M", "llama-3.1-70b", {"weight_precision": "q4_k_m"}),
+        ("google/gemma-3-27b-it-qat-q4_0-gguf", "gemma-3-27b", {"weight_precision": "q4_0"}),
     ],
 )
 @pytest.mark.parametrize("named", [{}, {"precision": ["bf16"]}, {"weight_precision": "fp8"}], ids=str)
@@ -525,6 +527,19 @@ def test_the_name_of_a_quantised_release_states_its_format(
         for each in ({"model": name, **named}, {"model": model, **same})
     )
     assert released == plain
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("NousResearch/Hermes-3-Llama-3.1-8B", ["llama-3.1-8b"]),
+        ("deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", ["deepseek-r1-0528", "qwen3-8b"]),
+    ],
+)
+def test_models_that_an_unknown_name_contains_are_near_it(client: TestClient, name: str, near: list[str]) -> None:
+    """The second one is no DeepSeek-R1, which alone was proposed for it."""
+    answer = client.get(f"/models/{name.rpartition('/')[2]}").json()
+    assert answer["errors"][0]["near"] == near
 
 
 def test_adapters_on_a_quantised_release_keep_its_format_and_a_gguf_file_does_not_train(client: TestClient) -> None:
