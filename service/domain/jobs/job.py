@@ -282,7 +282,11 @@ def prompt_change(job: Job, tokens: float) -> dict[str, object]:
 
 
 def output_length(job: Job) -> float:
-    """Returns the tokens of an answer: as requested, else as the model usually generates per sample; 0 if unknown."""
+    """Returns the tokens of an answer: as requested, else as the model usually generates per sample; 0 if unknown, and
+    for a transformer without a decoder, which writes none.
+    """
+    if job.model.transformer is not None and not job.model.generates:
+        return 0.0
     return job.output_length or job.model.output_tokens_per_sample or 0.0
 
 

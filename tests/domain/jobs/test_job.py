@@ -260,3 +260,10 @@ def test_a_batch_per_gpu_and_offloaded_weights_fix_parts_of_a_layout_that_the_ca
     assert by_caller.fixed == FixedLayout(tensor=2, micro_batch=2, zero_stage=3)
     assert by_caller.layout_is_fixed
     assert by_caller.in_any_layout == job
+
+
+def test_a_length_of_answers_does_not_shorten_the_samples_of_an_encoder() -> None:
+    """An amount of 1e9 tokens of 512 for an embedding model cost five times as much with answers of 100 tokens."""
+    encoder = model(replace(LLAMA_3_8B, decoder=False), family="encoder")
+    work = Job("inference", encoder, input_length=512.0, output_length=100.0)
+    assert tokens_per_sample(work) == tokens_per_sample(replace(work, output_length=None)) == 512.0
