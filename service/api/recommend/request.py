@@ -366,7 +366,9 @@ def _check_tokens(job: Job) -> None:
     if tokens_per_sample(job):
         return
     raise QuestionError(
-        f"{job.model.name} has no tokens: to limit its cost, send budget_usd.",
+        "max_usd_per_million_tokens needs workload.output_length or workload.input_length."
+        if job.task == "inference" and job.model.transformer is not None
+        else f"{job.model.name} has no tokens: to limit its cost, send budget_usd.",
         field="constraints.max_usd_per_million_tokens",
     )
 

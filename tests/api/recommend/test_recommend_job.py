@@ -612,6 +612,14 @@ def test_a_limit_in_dollars_without_an_amount_rejects_no_machine(client: TestCli
     assert f"constraints.{limit}" in notes["not_weighed"]
 
 
+def test_a_price_of_tokens_asks_for_their_number(client: TestClient) -> None:
+    asked = question("inference", workload={"model": "llama-3.1-8b"}, constraints={"max_usd_per_million_tokens": 1})
+    refused = client.post("/recommend", json=asked)
+    assert refused.status_code == 422
+    detail = "max_usd_per_million_tokens needs workload.output_length or workload.input_length."
+    assert refused.json()["detail"] == detail
+
+
 def test_a_price_of_tokens_does_not_limit_a_measured_workload(client: TestClient) -> None:
     work, limits = {"name": "alexnet_train", "amount": {"samples": 1e6}}, {"max_usd_per_million_tokens": 1e-6}
     answer = post_recommend(client, question(workload=work, constraints=limits, objective="fastest"))
