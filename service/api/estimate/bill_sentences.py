@@ -10,7 +10,7 @@ from service.domain.bill.run import TransferredData
 from service.domain.bill.verdict import Outcome, Verdict
 from service.domain.catalog.reference import Fee
 from service.domain.jobs.serving import MOST_INSTANCES
-from service.domain.money import MICRO, Micros, number
+from service.domain.money import Micros, number
 from service.domain.physics.generation import ServedLoad
 from service.domain.units import HOURS_A_MONTH
 
@@ -56,7 +56,7 @@ def _dollar_band(usd: Micros) -> str:
 
 
 def _dollars(micros: int) -> str:
-    return f"${micros / MICRO:,.2f}" if micros >= MICRO or micros == 0 else f"${micros / MICRO:.4g}"
+    return f"${dollars(number(micros))}"
 
 
 def part_text(part: Part) -> str:

@@ -316,7 +316,7 @@ def prior_text(cited: CitedPrior) -> str:
     if prior.min_gpus is not None:
         gpus = plural(first.instance_type.gpu_count * first.machines, "GPU")
         return f"{prior.says} The first choice, {first.instance_type.id} ({figures[0]}), has {gpus}."
-    took = "an unknown time" if first.hours is None else f"{first.hours:.3g} hours"
+    took = "an unknown time" if first.hours is None else f"{readable(first.hours, 3)} hours"
     return f"{prior.says} The first choice, {first.instance_type.id}, takes {took}."
 
 

@@ -941,3 +941,8 @@ def test_a_machine_without_any_price_on_a_day_is_said_to_have_none(client: TestC
     for named in ({"region": "us-east-1"}, {"market": "on_demand"}):
         assert refused(client, {**asked, **named})["detail"] == f"{none}."
     assert "has no offer" not in str(post_estimate(client, {**asked, "as_of": "2026-11-01"})["notes"])
+
+
+def test_less_than_a_dollar_is_stated_in_cents(client: TestClient) -> None:
+    (cost,) = post_estimate(client, {"hours": 1, "machine": {"gpu": "t4", "usd_per_hour": 0.9}})["cost"]
+    assert cost["text"] == "1 h on the described machine cost $0.90."
