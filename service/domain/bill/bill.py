@@ -111,8 +111,10 @@ class SellerTerms:
 
     @property
     def currency(self) -> str:
-        """Returns the currency of the price; dollars where the price is unknown."""
-        return USD if isinstance(self.price, Unknown) else self.price.currency
+        """Returns the currency of the price; where the price is unknown, that of the exchange rate, else dollars."""
+        if not isinstance(self.price, Unknown):
+            return self.price.currency
+        return USD if self.rate is None else self.rate.currency
 
 
 @dataclass(frozen=True, slots=True)

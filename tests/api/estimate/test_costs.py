@@ -946,3 +946,10 @@ def test_a_machine_without_any_price_on_a_day_is_said_to_have_none(client: TestC
 def test_less_than_a_dollar_is_stated_in_cents(client: TestClient) -> None:
     (cost,) = post_estimate(client, {"hours": 1, "machine": {"gpu": "t4", "usd_per_hour": 0.9}})["cost"]
     assert cost["text"] == "1 h on the described machine cost $0.90."
+
+
+def test_a_bill_without_a_price_is_in_the_currency_of_its_exchange_rate(client: TestClient) -> None:
+    (cost,) = post_estimate(client, {"hours": 1, "machine": "autodl/rtx-3090x1", "as_of": "2022-03-04"})["cost"]
+    assert (cost["usd"], cost["native"]) == (None, None)
+    assert cost["currency"] == cost["price"]["currency"] == "CNY"
+    assert cost["exchange_rate"]["usd_per_unit"] < 1
