@@ -953,3 +953,9 @@ def test_a_bill_without_a_price_is_in_the_currency_of_its_exchange_rate(client: 
     assert (cost["usd"], cost["native"]) == (None, None)
     assert cost["currency"] == cost["price"]["currency"] == "CNY"
     assert cost["exchange_rate"]["usd_per_unit"] < 1
+
+
+def test_less_than_a_minute_of_rounding_is_stated_in_seconds(client: TestClient) -> None:
+    answer = post_estimate(client, {"hours": 10.0001, "machine": "aws/p4d.24xlarge", "market": "on_demand"})
+    (rounding,) = (part for part in answer["cost"][0]["parts"] if part["name"] == "billing_rounding")
+    assert rounding["text"].startswith("0.64 s x 1 machine at ")
