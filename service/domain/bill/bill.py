@@ -103,11 +103,8 @@ class SellerTerms:
     transfer: tuple[tuple[TransferPrice, ...] | Unknown, ...] = ()
     fee: ServiceFee = None
     interruptions: Expectation | Unknown | None = None
-
-    @property
-    def managed(self) -> bool:
-        """Whether a managed service runs the work on a plain machine, and bills only the hours of the run."""
-        return isinstance(self.fee, Fee | Unknown)
+    managed: bool = False
+    """Whether a managed service runs the work, and bills only the hours of the run."""
 
     @property
     def currency(self) -> str:

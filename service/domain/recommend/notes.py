@@ -208,6 +208,8 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
     for name in sorted(given & _without_effect(question, given)):
         yield f"workload.{name}"
     yield from (name for name in CHARGES if name in question.given and not question.work.has_amount)
+    if question.managed_service and question.work.has_amount:
+        yield from question.given & {"idle_fraction"}  # a managed service stops its machines when they are idle
     yield from _unused_of_checkpoints(question)
     if question.work.has_amount and "data_transfer_out_gb" not in question.given:
         # Data sent earlier only decides the price tier of data that the run sends.
