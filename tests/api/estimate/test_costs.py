@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.ci.report import exit_code
-from tests.api.answers import offers_of, post_estimate
+from tests.api.answers import get_json, offers_of, post_estimate
 from tests.builders.request_bodies import NETWORK, SERVING, TRAINING, Body, changed
 
 HOURS: Body = {"hours": 10, "machine": "aws/p4d.24xlarge", "region": "us-east-1"}
@@ -959,3 +959,9 @@ def test_less_than_a_minute_of_rounding_is_stated_in_seconds(client: TestClient)
     answer = post_estimate(client, {"hours": 10.0001, "machine": "aws/p4d.24xlarge", "market": "on_demand"})
     (rounding,) = (part for part in answer["cost"][0]["parts"] if part["name"] == "billing_rounding")
     assert rounding["text"].startswith("0.64 s x 1 machine at ")
+
+
+def test_near_names_of_machines_are_spelt_as_the_seller_does(client: TestClient) -> None:
+    near = {"azure/Standard_ND96asr_v5": "azure/Standard_ND96asr_v4", "BM.GPU5.8": "BM.GPU4.8"}
+    for name, meant in near.items():
+        assert refused(client, {"hours": 1, "machine": name})["errors"][0]["near"][0] == meant
