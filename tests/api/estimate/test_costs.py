@@ -961,6 +961,21 @@ def test_less_than_a_minute_of_rounding_is_stated_in_seconds(client: TestClient)
     assert rounding["text"].startswith("0.64 s x 1 machine at ")
 
 
+@pytest.mark.parametrize("machine", ["vast/1x-RTX_4090-32-65536", "akash/h200"])
+def test_an_offer_of_a_marketplace_without_a_region_is_in_no_region_that_is_asked_for(
+    machine: str, client: TestClient
+) -> None:
+    """The offer of an unknown region was billed for every region of a marketplace."""
+    assert {each["region"] for each in get_json(client, f"/instances/{machine}")["offers"]} == {None}
+    detail = refused(client, {"hours": 10, "machine": machine, "region": "US"})["detail"]
+    assert detail.endswith(f"in US. The regions of {machine} are not known: leave the region out.")
+
+
+def test_a_market_that_a_region_lacks_is_not_said_to_be_sold_there(client: TestClient) -> None:
+    asked = {"hours": 10, "machine": "verda/1H200.141S.44V", "region": "FIN-02", "market": "spot"}
+    assert "not sold as spot in FIN-02; it is sold there as on_demand." in refused(client, asked)["detail"]
+
+
 def test_near_names_of_machines_are_spelt_as_the_seller_does(client: TestClient) -> None:
     near = {"azure/Standard_ND96asr_v5": "azure/Standard_ND96asr_v4", "BM.GPU5.8": "BM.GPU4.8"}
     for name, meant in near.items():
