@@ -6,7 +6,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from service.api.http.figures import dollars
+from service.api.http.figures import dollars, readable
 
 PASSED, FAILED, UNANSWERED = 0, 1, 2
 
@@ -87,7 +87,7 @@ def _usd_of(entry: Answer) -> Any:
 def _cost_row(entry: Answer) -> tuple[str, ...]:
     usd = _usd_of(entry)
     likely, low, high = ("unknown", "", "") if usd is None else map(dollars, (usd["likely"], usd["low"], usd["high"]))
-    hours = "" if entry["hours"] is None else f"{entry['hours']['likely']:.4g}"
+    hours = "" if entry["hours"] is None else readable(entry["hours"]["likely"], 4)
     missing = " ".join(entry["missing"])
     if usd is not None and entry["usd"] is None:
         hours, missing = "a month", ""

@@ -11,7 +11,7 @@ from service.domain.bill.bill import HourlyPrice, SellerTerms
 from service.domain.bill.run import BilledRun
 from service.domain.catalog.reference import Fee
 from service.domain.catalog.tariffs import BillingRule, StoragePrice, TransferPrice
-from service.domain.money import Exact, ExchangeRate, Micros
+from service.domain.money import Exact, ExchangeRate, Micros, Unknown
 from tests.builders.sources import DAY, SOURCE
 
 
@@ -42,7 +42,8 @@ def rule(increment_seconds: int = 1, minimum_seconds: int = 60, **given: Any) ->
 
 
 def terms(per_hour: float = 5.672, **given: Any) -> SellerTerms:
-    return replace(SellerTerms(price(per_hour), None, rule()), **given)
+    managed = isinstance(given.get("fee"), Fee | Unknown)
+    return replace(SellerTerms(price(per_hour), None, rule(), managed=managed), **given)
 
 
 def rate(currency: str = "EUR", usd_per_unit: float = 1.0812, on: date = DAY) -> ExchangeRate:

@@ -10,9 +10,9 @@ from service.domain.bill.run import TransferredData
 from service.domain.bill.verdict import Outcome, Verdict
 from service.domain.catalog.reference import Fee
 from service.domain.jobs.serving import MOST_INSTANCES
-from service.domain.money import MICRO, Micros, number
+from service.domain.money import Micros, number
 from service.domain.physics.generation import ServedLoad
-from service.domain.units import HOURS_A_MONTH
+from service.domain.units import HOURS_A_MONTH, SECONDS_AN_HOUR
 
 MARKET_WORDS = {"on_demand": "on demand", "spot": "at spot", "reserved": "reserved"}
 DESTINATION_WORDS = {"internet": "the internet", "region": "another region", "zone": "another zone"}
@@ -56,7 +56,7 @@ def _dollar_band(usd: Micros) -> str:
 
 
 def _dollars(micros: int) -> str:
-    return f"${micros / MICRO:,.2f}" if micros >= MICRO or micros == 0 else f"${micros / MICRO:.4g}"
+    return f"${dollars(number(micros))}"
 
 
 def part_text(part: Part) -> str:
@@ -64,7 +64,7 @@ def part_text(part: Part) -> str:
     match part.calculation:
         case MachineTime(hours, machines, price):
             per_hour = number(price.micros_per_hour)
-            return f"{readable(hours, 4)} h x {_machines(machines)} at {per_hour:.10g} {price.currency} an hour"
+            return f"{_time(hours)} x {_machines(machines)} at {per_hour:.10g} {price.currency} an hour"
         case Fee(percent_of_compute=percent, service=service):
             return f"{percent:g} % of the machines' price, for {service}"
         case StoredVolume() as volume:
@@ -91,6 +91,12 @@ def _storage_text(volume: StoredVolume) -> str:
         per_month = f"at {number(price.micros_per_gib_month):.10g} USD a GiB-month of {HOURS_A_MONTH} hours"
     stored = f"{data.what}: {readable(data.gib, 6)} GiB of {price.storage_class}"
     return f"{stored} for {readable(volume.hours, 4)} h{machines}, {per_month}"
+
+
+def _time(hours: float) -> str:
+    """Returns hours; less than a minute in seconds, since the rounding of time is often a part of one."""
+    seconds = hours * SECONDS_AN_HOUR
+    return f"{readable(hours, 4)} h" if seconds >= 60 else f"{readable(seconds, 4)} s"
 
 
 def _machines(count: int) -> str:

@@ -69,6 +69,8 @@ def _without_effect(body: EstimateRequest, answer: EstimateAnswer) -> Iterator[s
         yield from _no_effect(sent, OF_A_JOB, "no job is estimated")
     elif answer.job.job.task != "training":
         yield from _no_effect(sent, ("largest_batch",), "only training has a largest batch")
+    if answer.bills and all(bill.managed for bill in answer.bills):
+        yield from _no_effect(sent, ("idle_fraction",), "a managed service stops its machines when they are idle")
     if answer.served is not None:  # the note on its data is another one
         yield from _no_effect(sent, TIMES, "a load has no end")
     elif answer.bills and all(bill.bill is None for bill in answer.bills):

@@ -12,7 +12,7 @@ from service.api.estimate.software_sentences import (
     software_unknown,
     software_unrecognised,
 )
-from service.api.http.figures import plural
+from service.api.http.figures import plural, readable
 from service.domain.codes import WarningCode
 from service.domain.evidence.named import NamedRate
 from service.domain.jobs.stacks import UNKNOWN
@@ -328,7 +328,7 @@ def rate_text(rate: NamedRate) -> str:
     when = f"measured on {measured.measured_on}{age}"
     if rate.basis == "measured":
         on = f"Measured on {rate.place} on {measured.measured_on}{age}"
-        return f"{on}: {rate.samples_per_second.likely:.4g} samples per second."
+        return f"{on}: {readable(rate.samples_per_second.likely, 4)} samples per second."
     if rate.figure is not None:
         figure = rate.figure.replace("_", " ")
         return f"Scaled by {figure} ({rate.factor:.3g} times) from {rate.place.machine}, {when}."

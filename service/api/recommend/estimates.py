@@ -99,7 +99,7 @@ def estimate_response(
     return PeakEstimateResponse(
         basis="peak",
         precision=estimate.precision,
-        peak_tflops=estimate.tflops,
+        peak_tflops=rounded(estimate.tflops),
         peak_tflops_per_usd_hour=rounded(estimate.tflops_per_usd_hour),
         peak_tflops_per_watt=rounded(estimate.tflops_per_watt),
     )

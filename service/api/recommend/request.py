@@ -40,6 +40,7 @@ from service.domain.catalog.names import (
 from service.domain.catalog.precision import USUAL_PRECISIONS
 from service.domain.catalog.software_support import WorkKind, usual_library
 from service.domain.errors import QuestionError
+from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import JOB_PRECISIONS, Job, tokens_per_sample
 from service.domain.jobs.kind_of_work import kind_of, library_in
 from service.domain.jobs.serving import MOST_INSTANCES
@@ -250,8 +251,9 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     usual = usual_library(work.task, work.method, formats, family, None if job is None else job.optimizer)
     library = library_in(work.software.framework, usual, work.task)
     kind = kind_of(job)
+    asked_limits = _limits(request, named)
     constraints = _constraints(
-        request, given, objective, precisions.preferred, run, catalog,
+        request, given, objective, precisions.preferred, run, catalog, in_dollars=asked_limits.in_dollars,
         has_job=named is not None, mainstream=platform == frozenset(), library=library, kind=kind,
     )  # fmt: skip
     _check_hours_per_day(job, constraints.market, run)
@@ -290,7 +292,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         per_offer=request.per == "offer",
         name=work.name,
         nodes=limits.nodes,
-        limits=_limits(request, job),
+        limits=asked_limits,
         checkpoints=checkpoints_in(request.checkpoint_of(work), work),
         run=run,
         managed_service=service_of(request, request.workload.task, catalog),
@@ -342,20 +344,32 @@ def _check_hours_per_day(job: Job | None, markets: Sequence[str], run: Run) -> N
         )
 
 
-def _limits(request: RecommendRequest, job: Job | None) -> Limits:
-    limits = request.constraints
-    if limits.max_usd_per_million_tokens is not None and job is not None and not tokens_per_sample(job):
-        raise QuestionError(
-            f"{job.model.name} has no tokens: to limit its cost, send budget_usd.",
-            field="constraints.max_usd_per_million_tokens",
-        )
+def _limits(request: RecommendRequest, job: Job | NamedWork | None) -> Limits:
+    """Returns the limits that apply: those in dollars apply only to an amount of work or to a load."""
+    limits, load = request.constraints, job.serving if isinstance(job, Job) else None
+    has_total = load is not None or (job is not None and job.amount is not None)
+    if limits.max_usd_per_million_tokens is not None and isinstance(job, Job):
+        _check_tokens(job)
     return Limits(
         deadline_hours=limits.deadline_hours,
-        budget_usd=limits.budget_usd,
-        max_usd_per_million_tokens=limits.max_usd_per_million_tokens,
+        budget_usd=limits.budget_usd if has_total else None,
+        # The samples of a measured workload have no known tokens.
+        max_usd_per_million_tokens=limits.max_usd_per_million_tokens if has_total and isinstance(job, Job) else None,
         safe=limits.confidence == "safe",
-        load=None if job is None else job.serving,
+        load=load,
         max_instances=_instances(request),
+    )
+
+
+def _check_tokens(job: Job) -> None:
+    """Raises `QuestionError` if the samples of a job have no known number of tokens."""
+    if tokens_per_sample(job):
+        return
+    raise QuestionError(
+        "max_usd_per_million_tokens needs workload.output_length or workload.input_length."
+        if job.task == "inference" and job.model.transformer is not None
+        else f"{job.model.name} has no tokens: to limit its cost, send budget_usd.",
+        field="constraints.max_usd_per_million_tokens",
     )
 
 
@@ -420,7 +434,8 @@ def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:
 
 def _constraints(
     request: RecommendRequest, given: Mapping[str, Any], objective: Objective, precisions: tuple[str, ...],
-    run: Run, catalog: Catalog, *, has_job: bool, mainstream: bool, library: str | None, kind: WorkKind,
+    run: Run, catalog: Catalog, *,
+    in_dollars: bool, has_job: bool, mainstream: bool, library: str | None, kind: WorkKind,
 ) -> Constraints:  # fmt: skip
     limits, work = request.constraints, request.workload
     fewest, most = limits.nodes
@@ -449,7 +464,7 @@ def _constraints(
         grows=work.growth is not None,
         in_clusters=_only_clusters(request) and not limits.allow_marketplace_clusters,
         exclude=_excluded(limits.exclude, catalog),
-        needs_price=objective.needs("price") or bool(limits.budget_usd or limits.max_usd_per_million_tokens),
+        needs_price=objective.needs("price") or in_dollars,
         needs_peak=objective.needs("speed") and not has_job,
         managed_service=service_of(request, request.workload.task, catalog),
         by_region=work.amount is not None and run.has_data,

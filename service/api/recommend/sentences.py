@@ -108,7 +108,7 @@ def _within_limits(
     kept = []
     if deadline_hours is not None:
         taken = "less than a second" if hours * 3600 < 1 else readable(hours, 3)
-        kept.append(f"take{s} {taken} of {readable(deadline_hours, 6)} hours")
+        kept.append(f"take{s} {taken} of {readable(deadline_hours, 6)} hour{'s' * (deadline_hours != 1)}")
     if budget_usd is not None and usd is not None:
         spent = "less than a cent" if usd < 0.01 else f"${readable(usd, 4)}"
         kept.append(f"cost{s} {spent} of ${readable(budget_usd, 6)}")
@@ -316,7 +316,7 @@ def prior_text(cited: CitedPrior) -> str:
     if prior.min_gpus is not None:
         gpus = plural(first.instance_type.gpu_count * first.machines, "GPU")
         return f"{prior.says} The first choice, {first.instance_type.id} ({figures[0]}), has {gpus}."
-    took = "an unknown time" if first.hours is None else f"{first.hours:.3g} hours"
+    took = "an unknown time" if first.hours is None else f"{readable(first.hours, 3)} hours"
     return f"{prior.says} The first choice, {first.instance_type.id}, takes {took}."
 
 

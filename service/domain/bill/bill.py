@@ -18,6 +18,7 @@ from service.domain.catalog.reference import Fee, ServiceFee
 from service.domain.catalog.tariffs import BillingRule, Commitment, StoragePrice, TransferPrice, transfer_cost
 from service.domain.money import (
     MICRO,
+    NO_MICROS,
     NOTHING,
     USD,
     Exact,
@@ -31,6 +32,7 @@ from service.domain.money import (
     settle,
     total_of,
 )
+from service.domain.units import SECONDS_AN_HOUR
 
 A_MINUTE = Fraction(1, 60)
 """A minute in hours."""
@@ -101,16 +103,15 @@ class SellerTerms:
     transfer: tuple[tuple[TransferPrice, ...] | Unknown, ...] = ()
     fee: ServiceFee = None
     interruptions: Expectation | Unknown | None = None
-
-    @property
-    def managed(self) -> bool:
-        """Whether a managed service runs the work on a plain machine, and bills only the hours of the run."""
-        return isinstance(self.fee, Fee | Unknown)
+    managed: bool = False
+    """Whether a managed service runs the work, and bills only the hours of the run."""
 
     @property
     def currency(self) -> str:
-        """Returns the currency of the price; dollars where the price is unknown."""
-        return USD if isinstance(self.price, Unknown) else self.price.currency
+        """Returns the currency of the price; where the price is unknown, that of the exchange rate, else dollars."""
+        if not isinstance(self.price, Unknown):
+            return self.price.currency
+        return USD if self.rate is None else self.rate.currency
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +281,9 @@ def _machine_lines(run: BilledRun, terms: SellerTerms, hours: Mapping[PartName, 
             lines.append(_Line(name, each, currency))
         elif isinstance(price, Unknown):
             lines.append(_Line(name, price, currency))
+        elif name == PartName.BILLING_ROUNDING and each.times(SECONDS_AN_HOUR).micros == NO_MICROS:
+            # Hours are floats: whole seconds may differ from them by far less than a microsecond.
+            lines.append(_Line(name, each.by(per_hour), currency))
         else:
             time = MachineTime(each.likely, run.machines, price)
             lines.append(_Line(name, each.by(per_hour), currency, bases.get(name, "given"), time, price.source))

@@ -44,8 +44,8 @@ class Charges:
     """The terms of sellers for a run, one entry per candidate. An unknown charge is 0, so sums are lower bounds."""
 
     setup_hours: float
-    busy_share: Floats
-    """Share of the paid time that is not idle."""
+    busy_share: float
+    """Share of the paid time that is not idle. A managed service stops its machines when they are idle."""
     increment_seconds: Floats
     """Increment to which time is rounded up; 0 where time is not rounded."""
     minimum_seconds: Floats
@@ -97,7 +97,7 @@ def charges_of(run: Run, service: str | None, types: Indices, offers: Indices, c
         )
     return Charges(
         setup_hours=run.setup_minutes / 60,
-        busy_share=np.where(premiums.managed[types], 1.0, 1.0 - run.idle_fraction),
+        busy_share=1.0 if service else 1.0 - run.idle_fraction,
         increment_seconds=increment,
         minimum_seconds=minimum,
         long_increment_seconds=long_increment,

@@ -76,7 +76,7 @@ def payment_options(
     ]
     for market in markets or rented[:1]:
         if not any(market in (option.offer.market, option.offer.term) for option in options):
-            raise _not_sold(offers, market, regions, zone)
+            raise _not_sold(offers, market, regions, asked, zone)
     # A caller who names a market does not ask for a managed service in that market.
     if not markets and not service and training:
         options += [
@@ -229,9 +229,13 @@ class _TypeOffers:
         return {None if code < 0 else offers.places[code] for code in codes}
 
     def at_one_price(self) -> set[str | None]:
-        """Returns all regions of a seller whose price holds in all regions; none if prices differ by region."""
+        """Returns all regions of a seller whose price holds in all regions; none if prices differ by region.
+
+        On a marketplace, an offer without a region is in an unknown one: each machine is where its owner has it.
+        """
         reference, provider = self.catalog.reference, self.instance_type.provider
-        if reference.providers[provider].priced_by_region or None not in self.regions(self.indices):
+        by_owner = reference.owner_class_of(self.instance_type) == "marketplace"
+        if by_owner or reference.providers[provider].priced_by_region or None not in self.regions(self.indices):
             return set()
         return {region.id for region in reference.regions if region.provider == provider}
 
@@ -253,6 +257,8 @@ def _not_offered(offers: _TypeOffers, place: str, region: str) -> QuestionError:
     near = nearest_first(region, filter(None, offers.regions(offers.indices)), reference.regions)
     if near:
         advice = _sold_where(region, near, reference.regions)
+    elif reference.owner_class_of(instance_type) == "marketplace":
+        advice = f"The regions of {instance_type.id} are not known: leave the region out."
     else:
         advice = f"{instance_type.provider} has one price for {instance_type.id} everywhere: leave the region out."
     return QuestionError(
@@ -269,8 +275,11 @@ def _sold_where(region: str, near: Sequence[str], regions: Sequence[Region], mar
     return f"It has prices{market} in {', '.join(near[:MOST_NAMED])}{f' and {more} more regions' if more > 0 else ''}."
 
 
-def _not_sold(offers: _TypeOffers, market: str, regions: Sequence[str], zone: str | None) -> QuestionError:
-    here = [offers.in_region(region) for region in (None, *regions)] if regions else [offers.indices]
+def _not_sold(
+    offers: _TypeOffers, market: str, regions: Sequence[str], asked: Sequence[str | None], zone: str | None
+) -> QuestionError:
+    """Returns the error that a type is not sold in a market; `asked` has the regions of the offers in `regions`."""
+    here = [offers.in_region(region) for region in asked] if regions else [offers.indices]
     sold = sorted({offer.term or offer.market for among in here for offer in offers.cheapest_of_each(among)})
     where = f" in {zone or either(regions)}" if zone or regions else ""
     if sold:

@@ -58,6 +58,7 @@ def terms_of(
         transfer=transfer,
         fee=fee_of(reference.fees, instance_type, service, day),
         interruptions=_interruptions_of(reference, instance_type, offer, run, day, checkpoints),
+        managed=service is not None,
     )
 
 

@@ -286,12 +286,10 @@ def without_cluster(catalog: Catalog) -> Mask:
 
 
 class Premiums(NamedTuple):
-    """The premium of a managed service by instance type; without a service, none is managed and none unknown."""
+    """The premium of a managed service by instance type; without a service, none is unknown."""
 
     percent: Floats
     """In percent of the price of the machine; 0 where it is unknown."""
-    managed: Mask
-    """Whether the service manages machines of the type."""
     unknown: Mask
     """Whether the premium is unknown, so that dollars without it are a lower bound."""
 
@@ -300,5 +298,4 @@ def premiums_of(catalog: Catalog, service: str | None) -> Premiums:
     """Returns the premiums of a service."""
     fees = [fee_of(catalog.reference.fees, each, service, catalog.day) for each in catalog.instance_types]
     percent = [fee.percent_of_compute if isinstance(fee, Fee) else 0.0 for fee in fees]
-    managed, unknown = ([isinstance(fee, kind) for fee in fees] for kind in (Fee | Unknown, Unknown))
-    return Premiums(np.array(percent, np.float64), np.array(managed, np.bool_), np.array(unknown, np.bool_))
+    return Premiums(np.array(percent, np.float64), np.array([isinstance(fee, Unknown) for fee in fees], np.bool_))

@@ -258,7 +258,8 @@ def resolve_instance(name: str, catalog: Catalog, field: str) -> str:
         name, [spelling for spelling in spellings if ("/" in spelling) == ("/" in name)]
     )
     # A machine with the name of its GPU is named with its seller, because the name alone means the GPU.
-    near = tuple(spellings[each.lower()][0] if is_gpu(each, catalog) else each for each in near)
+    with_seller = (("/" in each or is_gpu(each, catalog), spellings[each.lower()][0]) for each in near)
+    near = tuple(id_ if whole else id_.partition("/")[2] for whole, id_ in with_seller)
     raise UnknownName(with_near(f"{absent}.", near), field=field, near=near)
 
 

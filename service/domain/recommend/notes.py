@@ -15,7 +15,7 @@ from service.domain.jobs.kind_of_work import INFERENCE_ONLY, TRAINING_ONLY
 from service.domain.jobs.serving import Serving
 from service.domain.layouts.candidates import usual_batch
 from service.domain.physics.load import TIMES
-from service.domain.recommend.answer import CitedPrior, Note, Question, Rejection, UnusedCommitments
+from service.domain.recommend.answer import LIMITS_IN_DOLLARS, CitedPrior, Note, Question, Rejection, UnusedCommitments
 from service.domain.recommend.fleet import node_counts
 from service.domain.recommend.priors import in_conflict, usual_gpus
 from service.domain.recommend.relax import Nearest, NearestMiss
@@ -46,8 +46,8 @@ CHARGES = (
 LIMITS_ON_TIMES = frozenset(f"workload.serving.{name}" for name in TIMES)
 LIMITS_OF_A_JOB = ("min_nodes", "max_nodes", "same_placement")
 LIMITS_OF_PEAKS = ("min_nodes", "same_placement")
-LIMITS_OF_AN_AMOUNT = ("budget_usd", "max_usd_per_million_tokens", "deadline_hours", "max_instances", "confidence")
-LIMITS_WITH_A_LOAD = ("budget_usd", "max_usd_per_million_tokens", "max_instances", "confidence")
+LIMITS_OF_AN_AMOUNT = ("deadline_hours", "max_instances", "confidence")
+LIMITS_WITH_A_LOAD = ("max_instances", "confidence")
 LIMITS = (
     "budget_usd",
     "max_usd_per_million_tokens",
@@ -92,7 +92,7 @@ def notes_on(
     if load is not None and given.isdisjoint(LIMITS_ON_TIMES):
         yield _usual_limit(load)
     elif job is not None and job.amount is None and question.limits.load is None:
-        unused = tuple(name for name in ("deadline_hours", "budget_usd") if getattr(question.limits, name) is not None)
+        unused = tuple(name for name in ("deadline_hours", "budget_usd") if f"constraints.{name}" in given)
         lacking: dict[str, Any] = {"given": "workload.amount.hours_on" in given, "unused": unused}
         yield Note(NoteCode.NO_AMOUNT, ("workload.amount",), lacking)
     if "workload.amount" in given and question.limits.deadline_hours is None:
@@ -208,6 +208,8 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
     for name in sorted(given & _without_effect(question, given)):
         yield f"workload.{name}"
     yield from (name for name in CHARGES if name in question.given and not question.work.has_amount)
+    if question.managed_service and question.work.has_amount:
+        yield from question.given & {"idle_fraction"}  # a managed service stops its machines when they are idle
     yield from _unused_of_checkpoints(question)
     if question.work.has_amount and "data_transfer_out_gb" not in question.given:
         # Data sent earlier only decides the price tier of data that the run sends.
@@ -224,6 +226,7 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
         *(LIMITS_OF_AN_AMOUNT if question.work.has_amount else ()),
         *(("max_instances",) if question.work.concurrent_runs > 1 else ()),
         *(LIMITS_WITH_A_LOAD if question.limits.load else ()),
+        *(name for name in LIMITS_IN_DOLLARS if getattr(question.limits, name) is not None),
     )
     yield from (f"constraints.{name}" for name in limits if name not in applied)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.ci.report import exit_code
-from tests.api.answers import offers_of, post_estimate
+from tests.api.answers import get_json, offers_of, post_estimate
 from tests.builders.request_bodies import NETWORK, SERVING, TRAINING, Body, changed
 
 HOURS: Body = {"hours": 10, "machine": "aws/p4d.24xlarge", "region": "us-east-1"}
@@ -941,3 +941,42 @@ def test_a_machine_without_any_price_on_a_day_is_said_to_have_none(client: TestC
     for named in ({"region": "us-east-1"}, {"market": "on_demand"}):
         assert refused(client, {**asked, **named})["detail"] == f"{none}."
     assert "has no offer" not in str(post_estimate(client, {**asked, "as_of": "2026-11-01"})["notes"])
+
+
+def test_less_than_a_dollar_is_stated_in_cents(client: TestClient) -> None:
+    (cost,) = post_estimate(client, {"hours": 1, "machine": {"gpu": "t4", "usd_per_hour": 0.9}})["cost"]
+    assert cost["text"] == "1 h on the described machine cost $0.90."
+
+
+def test_a_bill_without_a_price_is_in_the_currency_of_its_exchange_rate(client: TestClient) -> None:
+    (cost,) = post_estimate(client, {"hours": 1, "machine": "autodl/rtx-3090x1", "as_of": "2022-03-04"})["cost"]
+    assert (cost["usd"], cost["native"]) == (None, None)
+    assert cost["currency"] == cost["price"]["currency"] == "CNY"
+    assert cost["exchange_rate"]["usd_per_unit"] < 1
+
+
+def test_less_than_a_minute_of_rounding_is_stated_in_seconds(client: TestClient) -> None:
+    answer = post_estimate(client, {"hours": 10.0001, "machine": "aws/p4d.24xlarge", "market": "on_demand"})
+    (rounding,) = (part for part in answer["cost"][0]["parts"] if part["name"] == "billing_rounding")
+    assert rounding["text"].startswith("0.64 s x 1 machine at ")
+
+
+@pytest.mark.parametrize("machine", ["vast/1x-RTX_4090-32-65536", "akash/h200"])
+def test_an_offer_of_a_marketplace_without_a_region_is_in_no_region_that_is_asked_for(
+    machine: str, client: TestClient
+) -> None:
+    """The offer of an unknown region was billed for every region of a marketplace."""
+    assert {each["region"] for each in get_json(client, f"/instances/{machine}")["offers"]} == {None}
+    detail = refused(client, {"hours": 10, "machine": machine, "region": "US"})["detail"]
+    assert detail.endswith(f"in US. The regions of {machine} are not known: leave the region out.")
+
+
+def test_a_market_that_a_region_lacks_is_not_said_to_be_sold_there(client: TestClient) -> None:
+    asked = {"hours": 10, "machine": "verda/1H200.141S.44V", "region": "FIN-02", "market": "spot"}
+    assert "not sold as spot in FIN-02; it is sold there as on_demand." in refused(client, asked)["detail"]
+
+
+def test_near_names_of_machines_are_spelt_as_the_seller_does(client: TestClient) -> None:
+    near = {"azure/Standard_ND96asr_v5": "azure/Standard_ND96asr_v4", "BM.GPU5.8": "BM.GPU4.8"}
+    for name, meant in near.items():
+        assert refused(client, {"hours": 1, "machine": name})["errors"][0]["near"][0] == meant

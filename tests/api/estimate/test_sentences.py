@@ -87,6 +87,7 @@ def test_a_measured_or_scaled_rate_says_where_it_is_from() -> None:
         rate_text(NamedRate("measured", band, run, 400)),
         rate_text(NamedRate("scaled", band, run, 31, 10 / 9, "memory_bandwidth")),
         rate_text(NamedRate("scaled", band, run, 400, 1.25)),
+        rate_text(NamedRate("measured", Band(1e4, 12345.6, 2e4), run, 31)),
     ] == [
         "Measured on aws/b on 2024-04-27: 100 samples per second.",
         "Measured on aws/b on 2024-04-27, 400 days ago: 100 samples per second.",
@@ -95,4 +96,5 @@ def test_a_measured_or_scaled_rate_says_where_it_is_from() -> None:
             "The estimate is scaled by 1.25, the measured over the estimated rate of aws/b with the same GPU, measured "
             "on 2024-04-27, 400 days ago."
         ),
+        "Measured on aws/b on 2024-04-27: 12,346 samples per second.",
     ]

@@ -534,3 +534,18 @@ def test_a_rule_on_the_number_of_gpus_counts_those_of_all_nodes(client: TestClie
     answer = post_recommend(client, {"workload": work, "constraints": limits, "as_of": "2022-03-04"})
     assert answer["choices"][0]["gpu"]["per_node"] == 2
     assert [prior["verdict"] for prior in answer["priors"]] == ["followed"]
+
+
+def test_a_rule_on_the_time_of_a_run_states_a_long_one_in_whole_hours(client: TestClient) -> None:
+    work = {"task": "training", "model": "llama-3.1-8b", "method": "lora", "amount": {"tokens": 4e11}}
+    answer = post_recommend(client, {"workload": work, "constraints": {"instance": ["aws/p4d.24xlarge"]}})
+    (rule,) = answer["priors"]
+    hours = answer["choices"][0]["estimate"]["hours"]["likely"]
+    assert rule["text"].endswith(f" takes {hours:,.0f} hours.")
+
+
+def test_a_deadline_of_one_hour_is_singular(client: TestClient) -> None:
+    work = {"task": "training", "model": "resnet-50", "amount": {"samples": 1e5}}
+    limits = {"instance": ["aws/p4d.24xlarge"], "deadline_hours": 1}
+    reasons = codes(post_recommend(client, {"workload": work, "constraints": limits})["choices"][0]["reasons"])
+    assert reasons["within_limits"]["text"].endswith(" of 1 hour.")

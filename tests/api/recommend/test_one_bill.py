@@ -483,3 +483,19 @@ def test_a_service_of_spot_is_refused_where_spot_is_left_out(client: TestClient)
     problem = client.post("/recommend", json=body)
     assert problem.status_code == 422
     assert problem.json()["errors"][0]["field"] == "constraints.market"
+
+
+def test_a_managed_service_has_no_idle_time_on_any_machine(client: TestClient) -> None:
+    """A machine whose price contains the premium is stopped like a plain one; it paid for its idle time."""
+    body = {**SHORT, "constraints": {"gpu": ["a100-sxm4-40gb"]}, "managed_service": "sagemaker-training"}
+    busy, idle = post_recommend(client, body), post_recommend(client, {**body, "idle_fraction": 0.5})
+    assert {choice["instance"] for choice in busy["choices"]} == {"p4d.24xlarge", "ml.p4d.24xlarge"}
+    assert [each["cost"]["usd"] for each in idle["choices"]] == [each["cost"]["usd"] for each in busy["choices"]]
+    assert "idle_fraction" in {field for note in idle["notes"] for field in note["fields"]}
+    for machine in ("aws/p4d.24xlarge", "aws/ml.p4d.24xlarge"):
+        asked = {"hours": 10, "machine": machine, "managed_service": "sagemaker-training", "idle_fraction": 0.5}
+        answer = post_estimate(client, asked)
+        parts = [part for each in answer["cost"] for part in each["parts"]]
+        assert {part["basis"] for part in parts if part["name"] == "idle"} == {"none"}
+        reason = "`idle_fraction` has no effect here, because a managed service stops its machines when they are idle."
+        assert reason in answer["notes"]

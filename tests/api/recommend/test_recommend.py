@@ -821,3 +821,9 @@ def test_a_flexible_precision_is_replaced_by_faster_ones_alone(
     work = {"precision": [precision], "precision_flexible": True, "code_changes": False}
     answer = post_recommend(client, question("hpc", workload=work, constraints={"gpu": [gpu]}, limit=1))
     assert answer["choices"][0]["estimate"]["precision"] == expected
+
+
+def test_the_peak_of_several_runs_has_six_digits(client: TestClient) -> None:
+    work, limits = {"concurrent_runs": 3, "precision": ["bf16"]}, {"gpu": ["rtx-3090"], "provider": ["autodl"]}
+    answer = post_recommend(client, question(workload=work, constraints=limits))
+    assert {choice["estimate"]["peak_tflops"] for choice in answer["choices"]} == {213.6}

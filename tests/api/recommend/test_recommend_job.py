@@ -602,6 +602,30 @@ def test_limits_on_the_whole_job_are_said_not_to_count_without_an_amount(client:
     assert "compared" not in text(max_usd_per_hour=100)
 
 
+@pytest.mark.parametrize("limit", ["budget_usd", "max_usd_per_million_tokens"])
+@pytest.mark.parametrize("work", [{}, {"model": "llama-3.1-8b", "output_length": 9}, {"name": "alexnet_train"}])
+def test_a_limit_in_dollars_without_an_amount_rejects_no_machine(client: TestClient, work: Body, limit: str) -> None:
+    asked = question("inference", workload=work, objective="fastest")
+    limited = post_recommend(client, changed(asked, **{f"constraints__{limit}": 5}))
+    assert limited["counts"] == post_recommend(client, asked)["counts"]
+    notes = {each["code"]: each["fields"] for each in limited["notes"]}
+    assert f"constraints.{limit}" in notes["not_weighed"]
+
+
+def test_a_price_of_tokens_asks_for_their_number(client: TestClient) -> None:
+    asked = question("inference", workload={"model": "llama-3.1-8b"}, constraints={"max_usd_per_million_tokens": 1})
+    refused = client.post("/recommend", json=asked)
+    assert refused.status_code == 422
+    detail = "max_usd_per_million_tokens needs workload.output_length or workload.input_length."
+    assert refused.json()["detail"] == detail
+
+
+def test_a_price_of_tokens_does_not_limit_a_measured_workload(client: TestClient) -> None:
+    work, limits = {"name": "alexnet_train", "amount": {"samples": 1e6}}, {"max_usd_per_million_tokens": 1e-6}
+    answer = post_recommend(client, question(workload=work, constraints=limits, objective="fastest"))
+    assert "constraints.max_usd_per_million_tokens" in {field for note in answer["notes"] for field in note["fields"]}
+
+
 def test_notes_say_what_was_unknown_and_left_out(client: TestClient) -> None:
     work = {"model": "llama-3.1-8b", "checkpoint": {"save_seconds": 30}, "batch_size": 4, "output_length": 7}
     limits = {"budget_usd": 500, "max_nodes": 2, "family": ["p4d"]}

@@ -94,6 +94,13 @@ def test_time_is_rounded_as_the_seller_does() -> None:
     assert likely(exactly, "billing_rounding") == 0
 
 
+def test_hours_that_miss_a_second_by_the_error_of_a_float_are_not_rounded() -> None:
+    """100/3 hours are 120,000 seconds; the float is above them, so that a negative time was added."""
+    bill = bill_of(run(100 / 3), terms(3.6, rule=rule(1, 60)))
+    (rounding,) = (part for part in bill.parts if part.name == "billing_rounding")
+    assert (rounding.basis, rounding.calculation) == ("none", None)
+
+
 def test_nothing_that_runs_costs_nothing() -> None:
     bill = bill_of(run(0.0), terms(rule=rule(3600, 3600)))
     assert bill.usd == Micros(0, 0, 0)
