@@ -407,6 +407,7 @@ def _described(sent: ModelDimensionsRequest, dimensions: dict[str, Any], catalog
         parameters=sent.parameters,
         active_parameters=sent.active_parameters,
         forward_flops_per_sample=sent.forward_flops_per_sample,
+        activation_values_per_sample=sent.activation_values_per_sample,
         dimensions=dimensions,
     )
 

@@ -11,6 +11,7 @@ from service.domain.jobs.job_on_gpu import only_stores
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.models.counts import multiplied_parameters
+from service.domain.models.described import UNNAMED_SAMPLE
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.inference_roofline import steps_with_drafts
 from service.domain.physics.input_pipeline import feed_of
@@ -57,12 +58,19 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     yield from _encoder_warnings(job_estimate.job)
     yield from _precision_warnings(job_estimate, gpu)
     yield from _attention_warnings(job_estimate, gpu)
-    if (like := job_estimate.job.dimensions_of) is not None:
-        yield statement(WarningCode.DIMENSIONS_ASSUMED, model=like)
+    yield from _model_warnings(job_estimate.job)
     yield from _software_warnings(job_estimate.job)
     if estimate.extrapolates:
         named = job_estimate.job.software != UNKNOWN or bool(job_estimate.job.unrecognised_software)
         yield statement(WarningCode.EXTRAPOLATES, properties=estimate.extrapolates, stack_named=named)
+
+
+def _model_warnings(job: Job) -> Iterator[Statement[WarningCode]]:
+    """Yields dimensions of a language model, and values of another network, that its description lacks."""
+    if job.dimensions_of is not None:
+        yield statement(WarningCode.DIMENSIONS_ASSUMED, model=job.dimensions_of)
+    elif job.model.sample == UNNAMED_SAMPLE and job.model.activation_values_per_sample is None:
+        yield statement(WarningCode.VALUES_ASSUMED, model=job.model.name)
 
 
 def _precision_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Statement[WarningCode]]:

@@ -10,13 +10,13 @@ from tests.api.answers import get_json, post_estimate, post_recommend
 L4, L40S = "aws/g6.xlarge", "aws/g6e.xlarge"
 
 
-def inference(client: TestClient, model: str, machine: str = L4, **workload: Any) -> dict[str, Any]:
+def inference(client: TestClient, model: str | dict[str, Any], machine: str = L4, **workload: Any) -> dict[str, Any]:
     body = {"workload": {"task": "inference", "model": model, **workload}, "machine": machine}
     estimate: dict[str, Any] = post_estimate(client, body)["estimate"]
     return estimate
 
 
-def rate(client: TestClient, model: str, machine: str = L4, **workload: Any) -> float:
+def rate(client: TestClient, model: str | dict[str, Any], machine: str = L4, **workload: Any) -> float:
     likely: float = inference(client, model, machine, **workload)["samples_per_second"]["likely"]
     return likely
 
@@ -305,3 +305,32 @@ def test_padding_is_no_work_of_a_training_sample(client: TestClient) -> None:
     body = {"workload": {**work, "mean_length": 1024}, "machine": {"gpu": "a100-sxm4-80gb", "gpu_count": 8}}
     found = post_estimate(client, body)["estimate"]
     assert found["model_tflops_per_gpu"] < found["peak_tflops_per_gpu"]
+
+
+EFFICIENTNET = {"family": "cnn", "parameters": 19.3e6, "forward_flops_per_sample": 8.79e9}
+
+
+def test_a_described_network_that_is_known_writes_as_many_values_as_under_its_name(client: TestClient) -> None:
+    """EfficientNet-B4 writes 4.2 times as many values per FLOP as ResNet-50, and was 3.4 times as fast as described."""
+    assert rate(client, EFFICIENTNET) == pytest.approx(rate(client, "efficientnet-b4"), rel=0.02)
+
+
+def test_the_values_that_a_described_network_writes_can_be_sent(client: TestClient) -> None:
+    """Without them, a warning says that they are not known."""
+    unlike_any = {**EFFICIENTNET, "parameters": 18e6}
+    counted = {**unlike_any, "activation_values_per_sample": 49.5e6}
+    assert rate(client, counted) == pytest.approx(rate(client, "efficientnet-b4"), rel=0.1)
+    assert rate(client, unlike_any) > 2 * rate(client, counted)
+    for model in (unlike_any, counted):
+        body = {"workload": {"task": "inference", "model": model}, "machine": L4}
+        codes = {warning["code"] for warning in post_estimate(client, body)["warnings"]}
+        assert ("values_assumed" in codes) == (model is unlike_any)
+
+
+@pytest.mark.parametrize("count", ["forward_flops_per_sample", "activation_values_per_sample"])
+def test_counts_beside_the_dimensions_of_a_transformer_are_refused(client: TestClient, count: str) -> None:
+    """They were ignored without a word."""
+    model = {"family": "vit", "layers": 12, "hidden": 768, "heads": 12, "context_tokens": 197, count: 3.5e10}
+    answer = client.post("/estimate", json={"workload": {"task": "inference", "model": model}, "machine": L4})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == f"workload.model.{count}"
