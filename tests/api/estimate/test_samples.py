@@ -334,3 +334,19 @@ def test_counts_beside_the_dimensions_of_a_transformer_are_refused(client: TestC
     answer = client.post("/estimate", json={"workload": {"task": "inference", "model": model}, "machine": L4})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == f"workload.model.{count}"
+
+
+def test_a_described_diffusion_model_takes_as_many_steps_as_asked(client: TestClient) -> None:
+    """Its steps were refused, so that only a single pass could be estimated."""
+    model = {"family": "diffusion", "parameters": 860e6, "forward_flops_per_sample": 8e11}
+    one_pass = rate(client, model, concurrency=8)
+    steps = rate(client, model, concurrency=8, denoising_steps=50, guidance=False)
+    assert steps == pytest.approx(one_pass / 50, rel=0.2)
+    assert rate(client, model, concurrency=8, denoising_steps=50) == pytest.approx(steps / 2, rel=0.2)
+
+
+def test_a_sample_of_a_described_network_is_what_its_flops_count(client: TestClient) -> None:
+    work = {"task": "training", "model": EFFICIENTNET | {"parameters": 18e6}, "sample": "image 512x512"}
+    answer = client.post("/estimate", json={"workload": work, "machine": L4})
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith("A sample of custom is what its forward_flops_per_sample count.")
