@@ -14,9 +14,8 @@ from service.domain.models.counts import multiplied_parameters
 from service.domain.models.described import UNNAMED_SAMPLE
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.inference_roofline import steps_with_drafts
-from service.domain.physics.input_pipeline import feed_of
+from service.domain.physics.input_pipeline import feed_of, preparation_seconds
 from service.domain.physics.parallelism import Layout, crosses_slow_links
-from service.domain.physics.training_roofline import DECODE_SECONDS_PER_VCPU_SAMPLE, FAMILIES_OF_IMAGES
 from service.domain.statement import Statement, statement
 
 SLOW_INTERCONNECTS = ("pcie", "none")
@@ -240,11 +239,12 @@ def _image_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Sta
     """
     loading, samples = job_estimate.job.loading, job_estimate.estimate.samples_per_second
     given = loading.gpu_decoding or loading.samples_per_second_per_vcpu is not None
-    if given or not _reads_images(job_estimate.config) or samples is None or cluster.vcpus_per_gpu is None:
+    if given or _makes_samples(job_estimate.config) or samples is None or cluster.vcpus_per_gpu is None:
         return
     rate, vcpus = samples.likely / cluster.nodes, cluster.vcpus_per_gpu * cluster.gpus_per_node
-    if rate > (usual := vcpus / DECODE_SECONDS_PER_VCPU_SAMPLE):
-        yield statement(WarningCode.IMAGES_PER_VCPU, rate=rate, vcpus=vcpus, usual=usual)
+    seconds = preparation_seconds(job_estimate.job.model, loading)
+    if rate * seconds > vcpus:
+        yield statement(WarningCode.IMAGES_PER_VCPU, rate=rate, vcpus=vcpus, usual=vcpus / seconds)
 
 
 def _encoder_warnings(job: Job) -> Iterator[Statement[WarningCode]]:
@@ -258,7 +258,6 @@ def _encoder_warnings(job: Job) -> Iterator[Statement[WarningCode]]:
         yield statement(WarningCode.IMAGE_ENCODER_FROZEN, model=job.model.name)
 
 
-def _reads_images(config: Config) -> bool:
-    """Whether samples are images that are read; in inference, a diffusion model makes them in several steps."""
-    makes = isinstance(config, InferenceConfig) and config.steps > 1.0
-    return not makes and config.model.family in FAMILIES_OF_IMAGES
+def _makes_samples(config: Config) -> bool:
+    """Whether samples are made in several steps, as a diffusion model does in inference, and are not read."""
+    return isinstance(config, InferenceConfig) and config.steps > 1.0
