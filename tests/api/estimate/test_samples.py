@@ -216,6 +216,11 @@ def test_a_model_whose_work_is_unknown_is_refused(client: TestClient, path: str)
     assert "forward_flops_per_sample" in problem.json()["detail"]
 
 
+def test_recordings_of_a_speech_model_that_states_their_length_are_counted_in_hours(client: TestClient) -> None:
+    hours = inference(client, "rnnt", amount={"audio_hours": 100})["hours"]
+    assert hours == inference(client, "rnnt", amount={"samples": 100 * 3600 / 12})["hours"]
+
+
 @pytest.mark.parametrize(
     ("model", "one_epoch", "whole"),
     [
