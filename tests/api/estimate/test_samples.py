@@ -216,6 +216,17 @@ def test_a_model_whose_work_is_unknown_is_refused(client: TestClient, path: str)
     assert "forward_flops_per_sample" in problem.json()["detail"]
 
 
+@pytest.mark.parametrize("gpus", [1, 8])
+def test_the_samples_in_flight_are_those_of_all_gpus(client: TestClient, gpus: int) -> None:
+    """Each GPU passes over the samples that are asked for. The answer had those of one GPU, and the rate of all."""
+    machine = {"gpu": "h100-sxm5-80gb", "gpu_count": gpus}
+    work = {"task": "inference", "model": "resnet-50", "software": {"engine": "tensorrt"}, "concurrency": 16}
+    found = post_estimate(client, {"workload": work, "machine": machine})["estimate"]
+    assert found["concurrency"] == 16 * gpus
+    in_flight = found["samples_per_second"]["likely"] * sum(found["step_seconds"].values())
+    assert in_flight == pytest.approx(16 * gpus, rel=0.1)
+
+
 def test_recordings_of_a_speech_model_that_states_their_length_are_counted_in_hours(client: TestClient) -> None:
     hours = inference(client, "rnnt", amount={"audio_hours": 100})["hours"]
     assert hours == inference(client, "rnnt", amount={"samples": 100 * 3600 / 12})["hours"]
