@@ -369,6 +369,8 @@ def _check_sample(work: WorkloadRequest, job: Job) -> None:
         is_one = f"A sample of this workload is: {job.sample_name}."
         if job.model.sample == UNNAMED_SAMPLE:
             is_one = f"A sample of {job.model.name} is what its forward_flops_per_sample count."
+        if work.sample is not None and work.sample.partition(IN_STEPS)[0] == job.model.sample:
+            raise QuestionError(f"{is_one} Send other steps as denoising_steps.", field="workload.sample")
         other = ", or send another size in this form" if takes_sizes(job.model) else ""
         raise QuestionError(f"{is_one} Leave workload.sample out{other}.", field="workload.sample")
 

@@ -351,7 +351,7 @@ def test_the_values_that_a_described_network_writes_can_be_sent(client: TestClie
 
 
 @pytest.mark.parametrize("count", ["forward_flops_per_sample", "activation_values_per_sample"])
-def test_counts_beside_the_dimensions_of_a_transformer_are_refused(client: TestClient, count: str) -> None:
+def test_counts_next_to_the_dimensions_of_a_transformer_are_refused(client: TestClient, count: str) -> None:
     """They were ignored without a word."""
     model = {"family": "vit", "layers": 12, "hidden": 768, "heads": 12, "context_tokens": 197, count: 3.5e10}
     answer = client.post("/estimate", json={"workload": {"task": "inference", "model": model}, "machine": L4})
@@ -366,6 +366,15 @@ def test_a_described_diffusion_model_takes_as_many_steps_as_asked(client: TestCl
     steps = rate(client, model, concurrency=8, denoising_steps=50, guidance=False)
     assert steps == pytest.approx(one_pass / 50, rel=0.2)
     assert rate(client, model, concurrency=8, denoising_steps=50) == pytest.approx(steps / 2, rel=0.2)
+
+
+def test_other_steps_in_the_words_of_a_sample_are_a_field_of_their_own(client: TestClient) -> None:
+    """The refusal asked for another size in this form, which the question had."""
+    work = {"task": "inference", "model": "sdxl", "sample": "image 512x512 in 4 steps"}
+    answer = client.post("/estimate", json={"workload": work, "machine": L4})
+    assert answer.status_code == 422
+    assert answer.json()["detail"].endswith("Send other steps as denoising_steps.")
+    assert inference(client, "sdxl", sample=work["sample"], denoising_steps=4)["sample"] == work["sample"]
 
 
 def test_a_sample_of_a_described_network_is_what_its_flops_count(client: TestClient) -> None:
