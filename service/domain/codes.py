@@ -111,6 +111,10 @@ class WarningCode(MeaningfulCode):
         auto(),
         "Only the parameters of the language model are known; layers and heads are those of a model of about its size.",
     )
+    VALUES_ASSUMED = (
+        auto(),
+        "The values that the layers of a described network write are not known, and are taken from its FLOPs.",
+    )
     PRECISION_REDUCED = auto(), "The GPU runs the precision only at a token rate or by conversion."
     PRECISION_STORED = (
         auto(),

@@ -280,6 +280,11 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.DIMENSIONS_ASSUMED: (
         "Only the number of parameters is known: layers and heads are assumed to be those of {model}."
     ),
+    WarningCode.VALUES_ASSUMED: (
+        "How many values the layers of {model} write is not known. They are taken from its FLOPs, by the ratio of "
+        "other networks, so that the rate and the memory may be up to four times too high or too low. Send "
+        "`model.activation_values_per_sample`, or describe a transformer by its `layers`, `hidden` and `heads`."
+    ),
     WarningCode.EXTRAPOLATES: _extrapolates,
     WarningCode.ENDED: ended,
     WarningCode.TERM_TOO_LONG: lambda term, hours, longest: (

@@ -46,6 +46,9 @@ class ModelDimensionsRequest(BodyModel):
     """Parameters that take part in one token or sample. Default: all, or what follows from the experts."""
     forward_flops_per_sample: Positive | None = None
     """FLOPs of the forward pass of a sample: 2 x multiply-accumulates."""
+    activation_values_per_sample: Positive | None = None
+    """Values that the convolutions and matrix products of a network without `layers` write for a sample, the macts of
+    timm's results: 11.1e6 for ResNet-50. Default: a usual number for its FLOPs, with a warning."""
     layers: Count | None = None
     """Layers of the network."""
     hidden: Count | None = None

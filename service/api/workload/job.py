@@ -42,7 +42,14 @@ from service.domain.jobs.similar_stacks import similar_stacks
 from service.domain.jobs.software_names import software_name
 from service.domain.jobs.stacks import UNKNOWN, software_called
 from service.domain.models.counts import scoring
-from service.domain.models.described import DIMENSIONS, described, model_like, recognised, with_dimensions_of
+from service.domain.models.described import (
+    DIMENSIONS,
+    UNNAMED_SAMPLE,
+    described,
+    model_like,
+    recognised,
+    with_dimensions_of,
+)
 from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model
 from service.domain.models.sample_size import of_size, takes_sizes
@@ -346,8 +353,9 @@ def _check_sample(work: WorkloadRequest, job: Job) -> None:
     """Raises `QuestionError` for denoising steps and encoders that the model does not have, and for a sample unlike the
     job's.
     """
+    is_denoised = job.model.steps_per_sample is not None or job.model.family == "diffusion"
     for name in ("denoising_steps", "guidance"):
-        if getattr(work, name) is not None and job.model.steps_per_sample is None:
+        if getattr(work, name) is not None and not is_denoised:
             raise QuestionError(f"{job.model.name} has no denoising steps: leave {name} out.", field=f"workload.{name}")
     # The other networks of a language model are its encoder of images, which `image_tokens` is about.
     if work.encoders_in_training and (job.model.transformer or not job.model.other_parameters):
@@ -358,11 +366,13 @@ def _check_sample(work: WorkloadRequest, job: Job) -> None:
         )
     known = (None, job.sample_name, *((job.model.sample,) if job.has_fixed_sample else ()))
     if work.sample not in known:
+        is_one = f"A sample of this workload is: {job.sample_name}."
+        if job.model.sample == UNNAMED_SAMPLE:
+            is_one = f"A sample of {job.model.name} is what its forward_flops_per_sample count."
+        if work.sample is not None and work.sample.partition(IN_STEPS)[0] == job.model.sample:
+            raise QuestionError(f"{is_one} Send other steps as denoising_steps.", field="workload.sample")
         other = ", or send another size in this form" if takes_sizes(job.model) else ""
-        raise QuestionError(
-            f"A sample of this workload is: {job.sample_name}. Leave workload.sample out{other}.",
-            field="workload.sample",
-        )
+        raise QuestionError(f"{is_one} Leave workload.sample out{other}.", field="workload.sample")
 
 
 def _dimensions(sent: ModelDimensionsRequest) -> dict[str, Any]:
@@ -407,6 +417,7 @@ def _described(sent: ModelDimensionsRequest, dimensions: dict[str, Any], catalog
         parameters=sent.parameters,
         active_parameters=sent.active_parameters,
         forward_flops_per_sample=sent.forward_flops_per_sample,
+        activation_values_per_sample=sent.activation_values_per_sample,
         dimensions=dimensions,
     )
 

@@ -292,7 +292,8 @@ class WorkloadRequest(BodyModel):
     batch_size: AtLeastOneOfMany | None = None
     """Training: samples per GPU and pass; default: chosen with the layout. Inference: the same as `concurrency`."""
     concurrency: AtLeastOneOfMany | None = None
-    """Inference: requests in flight. Default: as many as fit."""
+    """Inference: requests in flight; of a model that writes no tokens, the samples that each GPU passes over at once.
+    Default: as many as fit, or a usual number of such samples."""
     input_length: Length | None = None
     """Tokens of a prompt, or of an input sample. Default: what the model reads per sample, else `sequence_length`, else
     one token for a model that writes answers."""

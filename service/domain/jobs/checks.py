@@ -4,11 +4,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
+from service.domain.catalog.precision import bytes_per_value
 from service.domain.errors import QuestionError
 from service.domain.jobs.fixed_layout import STAGE_OF_OFFLOADED_WEIGHTS
 from service.domain.jobs.job import Job, input_length, output_length, sequence_length, tokens_per_sample
 from service.domain.jobs.stacks import STACKS
 from service.domain.models.counts import is_routed
+
+CACHE_BYTES = 2.0
+"""Bytes of a cached key or value in 16 bits."""
 
 DEGREES_OF_A_TRANSFORMER = ("tensor", "pipeline", "context", "expert")
 
@@ -144,7 +148,13 @@ def _check_images(job: Job) -> None:
 
 
 def _check_engine(job: Job) -> None:
-    """Raises `QuestionError` for disaggregated serving with an engine that does not support it."""
+    """Raises `QuestionError` for a narrow cache, or disaggregated serving, with an engine that does not support it."""
+    narrow = job.kv_precision is not None and bytes_per_value(job.kv_precision) < CACHE_BYTES
+    if narrow and job.software.stack.keeps_wide_cache:
+        raise QuestionError(
+            f"{job.software.line} keeps keys and values in 16 bits or more: leave kv_cache_precision out.",
+            field="workload.kv_cache_precision",
+        )
     if job.serving is None or not job.serving.disaggregated or job.software.stack.disaggregates:
         return
     able = ", ".join(stack.id for stack in STACKS if stack.disaggregates)

@@ -92,6 +92,7 @@ class TrainingConfig:
     encoders_in_training: bool = False
     """Whether the frozen encoders of a diffusion model, for texts and images, run in every step."""
     task: str = "train"
+    loading: SampleLoading = STATED_NOTHING
     software: SoftwareStack = UNKNOWN
     memory_confidence: float = USUAL_CONFIDENCE
     """Probability with which the GPUs' memory has to suffice."""

@@ -309,8 +309,11 @@ def denoising_steps(job: Job) -> float:
 
 
 def passes_per_step(job: Job) -> float:
-    """Returns the passes of a denoising step: two with guidance, which denoises with the prompt and without it."""
-    usual = job.model.passes_per_step or 1.0
+    """Returns the passes of a denoising step: two with guidance, which denoises with the prompt and without it.
+
+    A model that is described has steps only where the question states them, and then guidance too.
+    """
+    usual = job.model.passes_per_step or (2.0 if job.denoising_steps else 1.0)
     return usual if job.guidance is None else 1.0 + job.guidance
 
 

@@ -165,6 +165,7 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
         offload_parameters=job.offload_parameters,
         encoders_in_training=job.encoders_in_training,
         task=purpose_of(job),
+        loading=job.loading,
         software=job.software,
         memory_confidence=job.memory_confidence,
     )

@@ -115,6 +115,8 @@ class Stack:
     """Precisions with which the KV cache is in fp8 by default."""
     caches_16_bits: bool = False
     """Cached keys and values are in fp16 also where the arithmetic is in fp32; elsewhere they have its format."""
+    keeps_wide_cache: bool = False
+    """Cached keys and values cannot be narrower than 16 bits."""
     fuses_kernels: bool = False
     """Networks are compiled, so that a layer is one kernel and not one for each of its operations."""
     accumulates_in_16_bits: bool = False
@@ -354,6 +356,7 @@ STACKS = (
         _GRAPH,
         ("whispercpp", "whisper-cpp"),
         caches_16_bits=True,
+        keeps_wide_cache=True,
         static_batches=True,
         most_in_flight=1.0,
     ),
@@ -363,6 +366,7 @@ STACKS = (
         _GRAPH,
         ("faster-whisper", "whisperx", "whisper-ctranslate2"),
         multiplies_int8_on=_WITH_INT8_KERNELS,
+        keeps_wide_cache=True,
         static_batches=True,
     ),
     Stack("openvino", _GRAPH, ("openvino-genai", "openvino-model-server", "ovms", "optimum-intel"), fuses_kernels=True),
@@ -391,7 +395,7 @@ STACKS = (
         splits_layers=True,  # device_map of Accelerate
     ),
     # OpenAI's own program transcribes one window of 30 s after another.
-    Stack("openai-whisper", _EAGER, static_batches=True, most_in_flight=1.0),
+    Stack("openai-whisper", _EAGER, keeps_wide_cache=True, static_batches=True, most_in_flight=1.0),
     # NVIDIA's containers of PyTorch until 2022.
     Stack("early-pytorch-ngc", _EAGER, before_flash=True, static_batches=True),
     # NVIDIA's own tuned code, in its containers.
@@ -420,13 +424,7 @@ STACKS = (
         fuses_kernels=True,
         static_batches=True,
     ),
-    Stack(
-        "onnxruntime",
-        _GRAPH,
-        ("ort", "onnx-runtime", "onnxruntime-gpu"),
-        fuses_kernels=True,
-        static_batches=True,
-    ),
+    Stack("onnxruntime", _GRAPH, ("ort", "onnx-runtime", "onnxruntime-gpu"), fuses_kernels=True, static_batches=True),
     Stack("jax", _XLA, ("flax",), fuses_kernels=True),
     Stack("maxtext", _XLA),
     Stack("hai-llm", _MEGATRON),

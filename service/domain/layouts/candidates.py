@@ -43,15 +43,17 @@ USUAL_SAMPLES_PER_STEP = {"full": 1024, "lora": 4, "qlora": 4, "adapter": 4}
 
 USUAL_SAMPLES_PER_FULL_STEP = {
     "recommender": 65536,
+    "recurrent": 16384,
     "speech": 256,
     "detection": 64,
     "segmentation": 32,
     "diffusion": 32,
 }
 """Family of models → samples of a usual step in which all weights learn, where these are not about 1,000. MLPerf's
-DLRM trains with 55,296 to 65,536 rows in a step, Whisper with 256 utterances (its paper), YOLO with 64 images
-(Ultralytics' nominal batch), torchvision segments with 4 images on each of 8 GPUs, and a published diffusion model is
-tuned with as many (diffusers' command for SDXL).
+DLRM trains with 55,296 to 65,536 rows in a step, recurrent networks with 5,600 (AWD-LSTM) to 26,000 tokens (1,024
+sentences of GNMT; both recalled), Whisper with 256 utterances (its paper), YOLO with 64 images (Ultralytics' nominal
+batch), torchvision segments with 4 images on each of 8 GPUs, and a published diffusion model is tuned with as many
+(diffusers' command for SDXL).
 """
 
 USUAL_SAMPLES_WITHOUT_ACCUMULATION = 2

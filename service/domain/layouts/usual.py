@@ -123,6 +123,8 @@ def _usual_cut(config: TrainingConfig, cluster: Cluster) -> tuple[int, int]:
 
 def most_samples_per_micro_batch(config: TrainingConfig) -> int:
     """Returns the most samples that a micro-batch has in any layout: more would not make a GPU faster."""
+    if not config.sequence_length and config.model.sample == "token":  # of a recurrent network
+        return MOST_TOKENS_IN_A_MICRO_BATCH
     if not config.sequence_length:
         return max(MOST_SAMPLES_IN_A_MICRO_BATCH, int(FLOPS_OF_A_MICRO_BATCH / network_flops(config.model)))
     return max(1, min(MOST_SAMPLES_IN_A_MICRO_BATCH, MOST_TOKENS_IN_A_MICRO_BATCH // config.sequence_length))

@@ -11,11 +11,11 @@ from service.domain.jobs.job_on_gpu import only_stores
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.models.counts import multiplied_parameters
+from service.domain.models.described import UNNAMED_SAMPLE
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.inference_roofline import steps_with_drafts
-from service.domain.physics.input_pipeline import feed_of
+from service.domain.physics.input_pipeline import feed_of, preparation_seconds
 from service.domain.physics.parallelism import Layout, crosses_slow_links
-from service.domain.physics.training_roofline import DECODE_SECONDS_PER_VCPU_SAMPLE, FAMILIES_OF_IMAGES
 from service.domain.statement import Statement, statement
 
 SLOW_INTERCONNECTS = ("pcie", "none")
@@ -57,12 +57,19 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     yield from _encoder_warnings(job_estimate.job)
     yield from _precision_warnings(job_estimate, gpu)
     yield from _attention_warnings(job_estimate, gpu)
-    if (like := job_estimate.job.dimensions_of) is not None:
-        yield statement(WarningCode.DIMENSIONS_ASSUMED, model=like)
+    yield from _model_warnings(job_estimate.job)
     yield from _software_warnings(job_estimate.job)
     if estimate.extrapolates:
         named = job_estimate.job.software != UNKNOWN or bool(job_estimate.job.unrecognised_software)
         yield statement(WarningCode.EXTRAPOLATES, properties=estimate.extrapolates, stack_named=named)
+
+
+def _model_warnings(job: Job) -> Iterator[Statement[WarningCode]]:
+    """Yields dimensions of a language model, and values of another network, that its description lacks."""
+    if job.dimensions_of is not None:
+        yield statement(WarningCode.DIMENSIONS_ASSUMED, model=job.dimensions_of)
+    elif job.model.sample == UNNAMED_SAMPLE and job.model.activation_values_per_sample is None:
+        yield statement(WarningCode.VALUES_ASSUMED, model=job.model.name)
 
 
 def _precision_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Statement[WarningCode]]:
@@ -232,11 +239,12 @@ def _image_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Sta
     """
     loading, samples = job_estimate.job.loading, job_estimate.estimate.samples_per_second
     given = loading.gpu_decoding or loading.samples_per_second_per_vcpu is not None
-    if given or not _reads_images(job_estimate.config) or samples is None or cluster.vcpus_per_gpu is None:
+    if given or _makes_samples(job_estimate.config) or samples is None or cluster.vcpus_per_gpu is None:
         return
     rate, vcpus = samples.likely / cluster.nodes, cluster.vcpus_per_gpu * cluster.gpus_per_node
-    if rate > (usual := vcpus / DECODE_SECONDS_PER_VCPU_SAMPLE):
-        yield statement(WarningCode.IMAGES_PER_VCPU, rate=rate, vcpus=vcpus, usual=usual)
+    seconds = preparation_seconds(job_estimate.job.model, loading)
+    if rate * seconds > vcpus:
+        yield statement(WarningCode.IMAGES_PER_VCPU, rate=rate, vcpus=vcpus, usual=vcpus / seconds)
 
 
 def _encoder_warnings(job: Job) -> Iterator[Statement[WarningCode]]:
@@ -250,7 +258,6 @@ def _encoder_warnings(job: Job) -> Iterator[Statement[WarningCode]]:
         yield statement(WarningCode.IMAGE_ENCODER_FROZEN, model=job.model.name)
 
 
-def _reads_images(config: Config) -> bool:
-    """Whether samples are images that are read; in inference, a diffusion model makes them in several steps."""
-    makes = isinstance(config, InferenceConfig) and config.steps > 1.0
-    return not makes and config.model.family in FAMILIES_OF_IMAGES
+def _makes_samples(config: Config) -> bool:
+    """Whether samples are made in several steps, as a diffusion model does in inference, and are not read."""
+    return isinstance(config, InferenceConfig) and config.steps > 1.0

@@ -224,7 +224,7 @@ Other = tuple[str, float | str | bool, Config]
 def _other_inference(config: InferenceConfig, gpu: Gpu) -> Iterator[Other]:
     if config.concurrency and config.concurrency > 1:
         yield "concurrency", 1.0, replace(config, concurrency=1.0)
-    if not config.kv_precision:
+    if not config.kv_precision and not config.software.stack.keeps_wide_cache:
         yield "kv_cache_precision", "fp8", replace(config, kv_precision="fp8")
     for precision in ("fp8" if gpu.runs("fp8") else "int8", "int4"):
         bits = 8 * bytes_per_value(precision)

@@ -21,7 +21,7 @@ SAME_TRANSFORMER = 0.08
 """Largest such difference if all sizes are equal: published numbers may also differ in embeddings."""
 
 SAME_FLOPS = 0.06
-"""Largest relative difference of published forward FLOPs of one network."""
+"""Largest relative difference of published forward FLOPs, or written values, of one network."""
 
 CONTRADICTORY = 3.0
 """Ratio of the given parameters to those of the dimensions from which on they contradict each other. Dimensions that
@@ -29,6 +29,9 @@ are left out change the number by less: T5-11B, with wide heads and FFNs, has 2.
 
 LARGEST_VOCABULARY = 262_144
 """Vocabulary up to which embeddings may explain more parameters where none is given: that of Gemma 3 (its config)."""
+
+UNNAMED_SAMPLE = "sample"
+"""The sample of a network that is described by its parameters and FLOPs, which may be anything."""
 
 CNN_ABOVE = 20.0
 """Forward FLOPs per parameter above which a network counts as a CNN: convolutions use a weight many times."""
@@ -42,6 +45,7 @@ def described(
     parameters: float | None = None,
     active_parameters: float | None = None,
     forward_flops_per_sample: float | None = None,
+    activation_values_per_sample: float | None = None,
     dimensions: Mapping[str, int | bool],
 ) -> Model:
     """Returns the model that these figures describe. Raises `ImpossibleModel` if they are too few or contradictory.
@@ -50,6 +54,7 @@ def described(
     section 2.1).
     """
     if "layers" in dimensions or "hidden" in dimensions:
+        _check_no_counts(forward_flops_per_sample, activation_values_per_sample)
         model = _from_dimensions(dimensions, parameters, active_parameters)
     elif forward_flops_per_sample is not None and parameters is None:
         raise ImpossibleModel("forward_flops_per_sample needs the model's parameters as well.", field="parameters")
@@ -60,8 +65,9 @@ def described(
         family_by_flops = "cnn" if forward_flops_per_sample > CNN_ABOVE * parameters else "other"
         active = active_parameters or parameters
         model = Model(
-            "custom", "custom", family_by_flops, parameters, active, None, forward_flops_per_sample, sample="sample"
-        )
+            "custom", "custom", family_by_flops, parameters, active, None, forward_flops_per_sample,
+            sample=UNNAMED_SAMPLE, activation_values_per_sample=activation_values_per_sample,
+        )  # fmt: skip
     else:
         raise ImpossibleModel(
             "The model's description is incomplete: name one of GET /models, or give layers, hidden and heads of a "
@@ -71,6 +77,13 @@ def described(
         )
     model = replace(model, family=family or model.family, name=name or model.name)
     return recognised(model, catalog_models)
+
+
+def _check_no_counts(flops: float | None, values: float | None) -> None:
+    """Raises `ImpossibleModel` for counts of a pass that follow from the dimensions of a transformer."""
+    for field, count in (("forward_flops_per_sample", flops), ("activation_values_per_sample", values)):
+        if count is not None:
+            raise ImpossibleModel(f"{field} follows from the dimensions of a transformer: leave it out.", field=field)
 
 
 # A model of which only the dimensions are known
@@ -215,15 +228,27 @@ def with_dimensions_of(like: Model, model: Model) -> Model:
 SIZES = ("layers", "hidden", "heads", "kv_heads", "experts", "experts_per_token", "decoder")
 """Dimensions by which published models differ from each other."""
 
+COUNTS = (
+    "attention_flops_per_sample", "activation_values_per_sample", "saved_values_per_sample", "weight_layers", "blocks",
+    "block_inputs_per_sample",
+)  # fmt: skip
+"""Counts of a pass over a sample, which are the same for every description of a network."""
+
 
 def recognised(model: Model, catalog_models: Iterable[Model]) -> Model:
-    """Returns the model under the id and family of a catalog model of the same sizes; unchanged if there is none."""
+    """Returns the model under the id and family of a catalog model of the same sizes, with its counts where a network
+    is described without them; unchanged if there is none.
+    """
     same = [candidate for candidate in catalog_models if _is_same(model, candidate)]
     if not same:
         return model
     # The id breaks ties, so that the order of the catalog does not decide.
     nearest = min(same, key=lambda candidate: (abs(candidate.parameters - model.parameters), candidate.id))
-    return replace(model, id=nearest.id, family=nearest.family)
+    model = replace(model, id=nearest.id, family=nearest.family)
+    if model.sample != UNNAMED_SAMPLE:
+        return model
+    counted = {name: getattr(model, name) or getattr(nearest, name) for name in COUNTS}
+    return replace(model, sample=nearest.sample, **counted)
 
 
 def _is_same(model: Model, other: Model) -> bool:
@@ -233,8 +258,11 @@ def _is_same(model: Model, other: Model) -> bool:
         return same_sizes and _is_close(model.parameters, other.parameters, SAME_TRANSFORMER)
     if a is not None or b is not None or not model.forward_flops_per_sample or not other.forward_flops_per_sample:
         return False
-    return _is_close(model.parameters, other.parameters, SAME_PARAMETERS) and _is_close(
-        model.forward_flops_per_sample, other.forward_flops_per_sample, SAME_FLOPS
+    values, others = model.activation_values_per_sample, other.activation_values_per_sample
+    return (
+        _is_close(model.parameters, other.parameters, SAME_PARAMETERS)
+        and _is_close(model.forward_flops_per_sample, other.forward_flops_per_sample, SAME_FLOPS)
+        and (values is None or others is None or _is_close(values, others, SAME_FLOPS))
     )
 
 

@@ -342,7 +342,7 @@ def _estimate_forward(
     engine = ForwardEngines.of(kind, forward_demands(config), calibrated_rates(factors, config, cluster))
     most = forward_batch(config)
     served = served_load(engine, config, cluster, layout, most if need.fits and host.fits else 0.0, errors.around(1.0))
-    in_flight = most if served is None else served.in_flight / served.instances.likely
+    in_flight = most * layout.data if served is None else served.in_flight / served.instances.likely
     of_gpus = None if served is None else served.most_of_gpus
     estimate = Estimate(need, host, layout, new, concurrency=in_flight, served=served, gpu_samples_per_second=of_gpus)
     if not (timed and need.may_fit and host.fits):

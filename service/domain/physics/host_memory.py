@@ -10,6 +10,7 @@ from service.domain.arrays import Number
 from service.domain.jobs.config import Config, TrainingConfig
 from service.domain.models.sample_size import SampleSize
 from service.domain.physics.cluster import Cluster
+from service.domain.physics.input_pipeline import FAMILIES_OF_IMAGES
 from service.domain.physics.memory import (
     figures,
     offloaded_activation_bytes,
@@ -39,10 +40,10 @@ PIXEL_BYTES = 3 * 4.0
 """Bytes of a decoded pixel: three colours in fp32."""
 
 SAMPLE_BYTES = 224 * 224 * PIXEL_BYTES
-"""Bytes of a sample of unknown size: those of an image of the usual size (assumed)."""
+"""Bytes of an image or a recording of unknown size: those of an image of the usual size (assumed)."""
 
-IDS_BYTES = (26 + 13) * TOKEN_BYTES
-"""Bytes of a sample of a recommender: the categories and numbers of the data set of Criteo."""
+ROW_BYTES = (26 + 13) * TOKEN_BYTES
+"""Bytes of a sample of other networks, a row of numbers: the categories and numbers of the data set of Criteo."""
 
 GRADIENT_BYTES = 4.0
 """Bytes per parameter of gradients on the host: fp32."""
@@ -115,6 +116,5 @@ def _sample_bytes(config: TrainingConfig) -> float:
     """Returns the bytes of a sample that a loader has prepared."""
     if (size := SampleSize.of(config.model.sample)) is not None:
         return size.pixels * PIXEL_BYTES
-    if config.model.family == "recommender":
-        return IDS_BYTES
-    return config.sequence_length * TOKEN_BYTES or SAMPLE_BYTES
+    of_unknown_size = SAMPLE_BYTES if config.model.family in {*FAMILIES_OF_IMAGES, "speech"} else ROW_BYTES
+    return config.sequence_length * TOKEN_BYTES or of_unknown_size

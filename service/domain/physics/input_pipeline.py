@@ -5,6 +5,8 @@ from math import inf
 
 from service.domain.catalog.hardware import InstanceType
 from service.domain.jobs.loading import SampleLoading
+from service.domain.models.model import Model
+from service.domain.models.sample_size import SampleSize
 from service.domain.physics.cluster import Cluster
 from service.domain.units import MB
 
@@ -14,6 +16,14 @@ USUAL_CORES_PER_GPU = (4.0, 8.0)
 CORES_PER_GPU_THAT_DECODES = (1.0, 4.0)
 """Logical cores per GPU that decodes, with the same meaning: one core with DALI loads more than eight cores in Python
 (AutoDL help, 2022-03-04); the second is assumed."""
+
+FAMILIES_OF_IMAGES = frozenset({"cnn", "detection", "segmentation", "vit", "diffusion"})
+
+PREPARATION_SECONDS = 1 / 130
+"""Seconds of one CPU core per image: Pillow decodes and augments 100-150 per second."""
+
+PREPARED_PIXELS = 224 * 224
+"""Fewest pixels of an image that takes so long: smaller ones are stored small, and take less in proportion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,15 @@ def cores_needed(
         least, most = CORES_PER_GPU_THAT_DECODES if loading.gpu_decoding else USUAL_CORES_PER_GPU
         return CoresNeeded(least * instance_type.whole_gpus, most * instance_type.whole_gpus)
     return CoresNeeded(cores, cores)
+
+
+def preparation_seconds(model: Model, loading: SampleLoading) -> float:
+    """Returns the seconds in which a core usually prepares a sample, or as stated if that is less; 0 for no image."""
+    if model.family not in FAMILIES_OF_IMAGES:
+        return 0.0
+    size, stated = SampleSize.of(model.sample), loading.samples_per_second_per_vcpu
+    usual = PREPARATION_SECONDS * (1.0 if size is None else min(1.0, size.pixels / PREPARED_PIXELS))
+    return min(usual, 1.0 / stated) if stated else usual
 
 
 def samples_fed_per_second(vcpus: float | None, loading: SampleLoading) -> float | None:

@@ -23,6 +23,7 @@ from service.domain.models.counts import (
 from service.domain.models.model import Model, Transformer
 from service.domain.models.networks import network_flops, written_values
 from service.domain.physics.cluster import Cluster
+from service.domain.physics.input_pipeline import preparation_seconds
 from service.domain.physics.memory import (
     OPTIMIZER_STATES,
     RECIPES,
@@ -112,11 +113,6 @@ LAYER_BYTES_PER_VALUE = 34.0
 
 SCORE_BYTES = 5.0
 """Bytes that a layer writes per head and pair of tokens where attention is not fused (the same table)."""
-
-DECODE_SECONDS_PER_VCPU_SAMPLE = 1 / 130
-"""Seconds of one CPU core per image: Pillow decodes and augments 100-150 per second."""
-
-FAMILIES_OF_IMAGES = frozenset({"cnn", "detection", "segmentation", "vit", "diffusion"})
 
 NARROW = 1024.0
 """Width of a matrix below which its product takes longer per FLOP, in inverse proportion to the width."""
@@ -428,13 +424,12 @@ def _network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Num
     adapted = 1.0 + (config.method != "full") * KERNELS_PER_ADAPTER / KERNELS_PER_WEIGHT_LAYER
     kernels = (traversals(config) + again) * kernels_forward(model) * adapted
     flops = (passes(config) + again) * network_flops(model) + encoder_flops_per_sample(config)
-    decode = DECODE_SECONDS_PER_VCPU_SAMPLE if model.family in FAMILIES_OF_IMAGES else 0.0
     return {
         ("matrix", "flops"): flops * samples,
         ("memory", "memory"): moved * samples,
         ("power", "joules"): JOULES_PER_BYTE_MOVED * moved * samples,
         ("launch", "seconds"): kernels * LAUNCH_SECONDS * layout.accumulation,
-        ("input", "vcpu"): samples * decode,
+        ("input", "vcpu"): samples * preparation_seconds(model, config.loading),
         **_gradient_demands(config, layout, linked_gpus),
         **_optimizer_demands(config, layout),
         **_fetched(config, layout),

@@ -197,7 +197,7 @@ class _RoomForCache:
 
     def _cache_in_fp8(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         fleet = self.memory.fleet
-        if fleet.job.kv_precision is not None:
+        if fleet.job.kv_precision is not None or fleet.job.software.stack.keeps_wide_cache:
             return None
         job = replace(fleet.job, kv_precision="fp8")
         if not self._have_room(job, rejected, catalog):

@@ -28,10 +28,10 @@ from service.domain.money import MICRO, Unknown
 from service.domain.physics.cluster import cluster_of_instance
 from service.domain.physics.generation import ServedLoad
 from service.domain.physics.input_pipeline import (
+    FAMILIES_OF_IMAGES,
     cores_needed,
     samples_fed_per_second,
 )
-from service.domain.physics.training_roofline import FAMILIES_OF_IMAGES
 from service.domain.recommend.answer import UNTIED, HostNeeds, RankedOffer, WorkContext, WorkEstimate
 from service.domain.selection.requirements import Requirement, not_run, partly_run, restrictions_there
 from service.domain.selection.successors import successor

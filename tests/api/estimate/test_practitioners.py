@@ -605,6 +605,7 @@ def test_a_step_of_the_batch_of_each_gpu_is_stated(client: TestClient) -> None:
     [
         ("faster-rcnn-resnet50-fpn", {}, 64),
         ("rnnt", {}, 256),
+        ("gnmt", {}, 16384),
         ("whisper-large-v3", {}, 256),
         ("unet3d", {}, 32),
         ("resnet-50", {}, 1024),

@@ -10,13 +10,13 @@ from tests.api.answers import get_json, post_estimate, post_recommend
 L4, L40S = "aws/g6.xlarge", "aws/g6e.xlarge"
 
 
-def inference(client: TestClient, model: str, machine: str = L4, **workload: Any) -> dict[str, Any]:
+def inference(client: TestClient, model: str | dict[str, Any], machine: str = L4, **workload: Any) -> dict[str, Any]:
     body = {"workload": {"task": "inference", "model": model, **workload}, "machine": machine}
     estimate: dict[str, Any] = post_estimate(client, body)["estimate"]
     return estimate
 
 
-def rate(client: TestClient, model: str, machine: str = L4, **workload: Any) -> float:
+def rate(client: TestClient, model: str | dict[str, Any], machine: str = L4, **workload: Any) -> float:
     likely: float = inference(client, model, machine, **workload)["samples_per_second"]["likely"]
     return likely
 
@@ -216,6 +216,29 @@ def test_a_model_whose_work_is_unknown_is_refused(client: TestClient, path: str)
     assert "forward_flops_per_sample" in problem.json()["detail"]
 
 
+@pytest.mark.parametrize("gpus", [1, 8])
+def test_the_samples_in_flight_are_those_of_all_gpus(client: TestClient, gpus: int) -> None:
+    """Each GPU passes over the samples that are asked for. The answer had those of one GPU, and the rate of all."""
+    machine = {"gpu": "h100-sxm5-80gb", "gpu_count": gpus}
+    work = {"task": "inference", "model": "resnet-50", "software": {"engine": "tensorrt"}, "concurrency": 16}
+    found = post_estimate(client, {"workload": work, "machine": machine})["estimate"]
+    assert found["concurrency"] == 16 * gpus
+    in_flight = found["samples_per_second"]["likely"] * sum(found["step_seconds"].values())
+    assert in_flight == pytest.approx(16 * gpus, rel=0.1)
+
+
+def test_recordings_of_a_speech_model_that_states_their_length_are_counted_in_hours(client: TestClient) -> None:
+    hours = inference(client, "rnnt", amount={"audio_hours": 100})["hours"]
+    assert hours == inference(client, "rnnt", amount={"samples": 100 * 3600 / 12})["hours"]
+
+
+def test_a_recurrent_network_learns_from_thousands_of_tokens_in_a_step(client: TestClient) -> None:
+    """NVIDIA's GNMT on eight V100 reads 387,282 tokens/s, half of them targets; with 128 in a step it was 34,004."""
+    work = {"task": "training", "model": "gnmt", "precision": ["fp16"], "software": {"framework": "pytorch"}}
+    found = post_estimate(client, {"workload": work, "machine": "aws/p3.16xlarge"})["estimate"]
+    assert 0.5 < found["samples_per_second"]["likely"] / (387_282 / 2) < 2
+
+
 @pytest.mark.parametrize(
     ("model", "one_epoch", "whole"),
     [
@@ -305,3 +328,57 @@ def test_padding_is_no_work_of_a_training_sample(client: TestClient) -> None:
     body = {"workload": {**work, "mean_length": 1024}, "machine": {"gpu": "a100-sxm4-80gb", "gpu_count": 8}}
     found = post_estimate(client, body)["estimate"]
     assert found["model_tflops_per_gpu"] < found["peak_tflops_per_gpu"]
+
+
+EFFICIENTNET = {"family": "cnn", "parameters": 19.3e6, "forward_flops_per_sample": 8.79e9}
+
+
+def test_a_described_network_that_is_known_writes_as_many_values_as_under_its_name(client: TestClient) -> None:
+    """EfficientNet-B4 writes 4.2 times as many values per FLOP as ResNet-50, and was 3.4 times as fast as described."""
+    assert rate(client, EFFICIENTNET) == pytest.approx(rate(client, "efficientnet-b4"), rel=0.02)
+
+
+def test_the_values_that_a_described_network_writes_can_be_sent(client: TestClient) -> None:
+    """Without them, a warning says that they are not known."""
+    unlike_any = {**EFFICIENTNET, "parameters": 18e6}
+    counted = {**unlike_any, "activation_values_per_sample": 49.5e6}
+    assert rate(client, counted) == pytest.approx(rate(client, "efficientnet-b4"), rel=0.1)
+    assert rate(client, unlike_any) > 2 * rate(client, counted)
+    for model in (unlike_any, counted):
+        body = {"workload": {"task": "inference", "model": model}, "machine": L4}
+        codes = {warning["code"] for warning in post_estimate(client, body)["warnings"]}
+        assert ("values_assumed" in codes) == (model is unlike_any)
+
+
+@pytest.mark.parametrize("count", ["forward_flops_per_sample", "activation_values_per_sample"])
+def test_counts_next_to_the_dimensions_of_a_transformer_are_refused(client: TestClient, count: str) -> None:
+    """They were ignored without a word."""
+    model = {"family": "vit", "layers": 12, "hidden": 768, "heads": 12, "context_tokens": 197, count: 3.5e10}
+    answer = client.post("/estimate", json={"workload": {"task": "inference", "model": model}, "machine": L4})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == f"workload.model.{count}"
+
+
+def test_a_described_diffusion_model_takes_as_many_steps_as_asked(client: TestClient) -> None:
+    """Its steps were refused, so that only a single pass could be estimated."""
+    model = {"family": "diffusion", "parameters": 860e6, "forward_flops_per_sample": 8e11}
+    one_pass = rate(client, model, concurrency=8)
+    steps = rate(client, model, concurrency=8, denoising_steps=50, guidance=False)
+    assert steps == pytest.approx(one_pass / 50, rel=0.2)
+    assert rate(client, model, concurrency=8, denoising_steps=50) == pytest.approx(steps / 2, rel=0.2)
+
+
+def test_other_steps_in_the_words_of_a_sample_are_a_field_of_their_own(client: TestClient) -> None:
+    """The refusal asked for another size in this form, which the question had."""
+    work = {"task": "inference", "model": "sdxl", "sample": "image 512x512 in 4 steps"}
+    answer = client.post("/estimate", json={"workload": work, "machine": L4})
+    assert answer.status_code == 422
+    assert answer.json()["detail"].endswith("Send other steps as denoising_steps.")
+    assert inference(client, "sdxl", sample=work["sample"], denoising_steps=4)["sample"] == work["sample"]
+
+
+def test_a_sample_of_a_described_network_is_what_its_flops_count(client: TestClient) -> None:
+    work = {"task": "training", "model": EFFICIENTNET | {"parameters": 18e6}, "sample": "image 512x512"}
+    answer = client.post("/estimate", json={"workload": work, "machine": L4})
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith("A sample of custom is what its forward_flops_per_sample count.")

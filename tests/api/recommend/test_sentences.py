@@ -21,6 +21,7 @@ from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.serving import Length, Serving
 from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
+from service.domain.models.described import UNNAMED_SAMPLE
 from service.domain.recommend.answer import Answer, Limits, Note
 from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.recommend import recommend
@@ -189,6 +190,9 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
         SMALL_JOB, model=replace(model(), other_flops_per_sample=5e9), image_tokens=100.0
     )),
     "a model by its parameters": lambda: ask(replace(SMALL_JOB, dimensions_of="Llama 3 8B")),
+    "a network by its FLOPs": lambda: ask(
+        Job("inference", replace(PICTURES, sample=UNNAMED_SAMPLE), ("fp16",)), task="inference"
+    ),
     "another stack": lambda: ask(replace(SMALL_JOB, unrecognised_software=("abacus",))),
     "nothing at all": lambda: ask(constraints={"region": ("nowhere",), "market": ("reserved",)}),
     "a commitment": lambda: ask(world=catalog(priced(P4D, 1.0, market="reserved", term="1y_reserved"))),

@@ -31,6 +31,10 @@ NETWORK = replace(model(), transformer=None, forward_flops_per_sample=1e9)
         (replace(TRAINING, trainable_parameters=1e12), "workload.trainable_parameters"),
         (replace(TRAINING, image_tokens=10.0), "workload.image_tokens"),
         (
+            Job("inference", model(), kv_precision="fp8", software=software_called("faster-whisper")),
+            "workload.kv_cache_precision",
+        ),
+        (
             Job("inference", model(), serving=Serving(disaggregated=True), software=software_called("tgi")),
             "workload.serving.disaggregated",
         ),

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.fixed_layout import FixedLayout
+from service.domain.jobs.stacks import software_called
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.would_fit import FitChange, nearest_changes
 from service.domain.physics.cluster import Cluster
@@ -112,6 +114,14 @@ def test_answering_may_keep_fewer_bits() -> None:
     assert "weight_precision" in of(changes)
     smaller = replace(work, weight_bits=4.25)
     assert best_layout(FITTED, smaller, cluster(gpu_with_peaks(memory_gb=80), gpus=1)).fits_surely
+
+
+@pytest.mark.parametrize(("engine", "memory_gb", "narrows"), [("faster-whisper", 43, False), ("vllm", 36, True)])
+def test_a_narrow_cache_is_offered_where_the_engine_has_one(engine: str, memory_gb: float, narrows: bool) -> None:
+    """CTranslate2 has no cache of 8 bits, and one was offered for Whisper on an M60."""
+    work = inference(input_length=100_000, concurrency=1.0, software=software_called(engine))
+    changes = nearest_changes(FITTED, work, cluster(gpu_with_peaks(memory_gb=memory_gb), gpus=1))
+    assert ("kv_cache_precision" in of(changes)) == narrows
 
 
 def test_fewer_bits_need_less_although_an_engine_fills_the_rest_with_its_cache() -> None:

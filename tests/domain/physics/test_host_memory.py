@@ -126,6 +126,14 @@ def test_pictures_wait_in_host_memory() -> None:
     assert 8 * 4 * 2 * 256 * 600e3 < need.parts["data_loading"] < 60e9
 
 
+@pytest.mark.parametrize("family", ["other", "recurrent", "recommender"])
+def test_rows_of_numbers_are_smaller_than_pictures(family: str) -> None:
+    """A batch of 65,536 rows took 295 GiB, as if they were pictures, and fitted on no machine."""
+    rows = model(None, 1e6, family=family, forward_flops_per_sample=2e6)
+    work = training(model=rows, sequence_length=0, global_batch=65536)
+    assert host_memory_need(work, cluster(), Layout(micro_batch=65536)).parts["data_loading"] < 16e9
+
+
 def test_answering_needs_a_process_per_gpu() -> None:
     assert not best_layout(UNFITTED, inference(), with_host(4, cluster())).fits
     assert best_layout(UNFITTED, inference(), with_host(64, cluster())).fits

@@ -1,14 +1,18 @@
 """Cores and reads that keep GPUs busy."""
 
+from dataclasses import replace
+
 import pytest
 
 from service.domain.jobs.loading import SampleLoading
 from service.domain.physics.cluster import cluster_of_instance
-from service.domain.physics.input_pipeline import cores_needed, feed_of
+from service.domain.physics.input_pipeline import cores_needed, feed_of, preparation_seconds
 from tests.builders.gpus import gpu
 from tests.builders.instance_types import instance_type
+from tests.builders.jobs import model
 
 EIGHT = instance_type("eight", gpu_count=8, vcpus=96.0, network_gbps=100.0)
+PICTURES = model(None, 11.7e6, family="cnn", forward_flops_per_sample=3.6e9)
 EIGHTH = instance_type("eighth", gpu=gpu("l4-24gb-1of8", fraction=0.125), gpu_count=1, vcpus=2.0)
 
 
@@ -55,3 +59,13 @@ def test_one_thread_uses_one_core_of_each_node() -> None:
 def test_what_is_unknown_of_a_host_binds_nothing() -> None:
     unknown = cluster_of_instance(instance_type("unknown", vcpus=None, network_gbps=None))
     assert feed_of(unknown, SampleLoading(samples_per_second_per_vcpu=50, sample_mb=0.1)) == {}
+
+
+def test_a_small_image_takes_less_of_a_core_and_none_longer_than_stated() -> None:
+    """Images of CIFAR have a 49th of the pixels of 224 x 224; a core was said to prepare 130 per second of either."""
+    usual, small = (replace(PICTURES, sample=f"image {side}x{side}") for side in (224, 32))
+    assert preparation_seconds(usual, SampleLoading()) == pytest.approx(1 / 130)
+    assert preparation_seconds(small, SampleLoading()) == pytest.approx(1 / 130 / 49)
+    assert preparation_seconds(replace(usual, sample="image 1024x1024"), SampleLoading()) == pytest.approx(1 / 130)
+    assert preparation_seconds(usual, SampleLoading(samples_per_second_per_vcpu=1000)) == pytest.approx(1 / 1000)
+    assert preparation_seconds(replace(usual, family="encoder"), SampleLoading()) == 0
