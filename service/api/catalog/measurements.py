@@ -185,15 +185,8 @@ def get_measurements(request: Request, query: Annotated[MeasurementsRequest, Que
         return _reader_of(catalog, name)
 
     rows = sorted_by(query.sort, sort_reader, sorted(_filtered(query, catalog), key=attrgetter("id")))
-    return page_answer(
-        request,
-        query,
-        catalog,
-        rows,
-        attrgetter("id"),
-        MeasurementResponse,
-        lambda row: MeasurementResponse.of(row, catalog),
-    )
+    shown = partial(MeasurementResponse.of, catalog=catalog)
+    return page_answer(request, query, catalog, rows, MeasurementResponse, shown)
 
 
 def _reader_of(catalog: Catalog, name: str) -> Callable[[Row], Any]:

@@ -123,7 +123,7 @@ def get_models(request: Request, query: Annotated[ModelsRequest, Query()], live:
     catalog = catalog_on(live, query)
     models = sorted(_filtered(query, catalog), key=attrgetter("id"))
     rows = sorted_by(query.sort, partial(attribute_reader, SORTABLE), models)
-    return page_answer(request, query, catalog, rows, attrgetter("id"), ModelResponse, ModelResponse.model_validate)
+    return page_answer(request, query, catalog, rows, ModelResponse, ModelResponse.model_validate)
 
 
 def _filtered(query: ModelsRequest, catalog: Catalog) -> list[Model]:
