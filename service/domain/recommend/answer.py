@@ -366,14 +366,6 @@ class CitedPrior:
     """The figure of the objective of each of them, by its name."""
 
 
-class UnusedCommitments(NamedTuple):
-    """Commitments that the caller holds and under which no offer is admitted."""
-
-    held: tuple[str, ...]
-    left_out: bool
-    """Whether an admitted instance type has an offer under them, which the constraints reject."""
-
-
 class RelaxationOutcome(NamedTuple):
     """The smallest change of one constraint that admits something, the number of types, and the best offer of them."""
 

@@ -132,67 +132,48 @@ class PeakBasis:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanBasis:
+class PlanBasis(Planner):
     """A ranking by the plans of a job, or of work that was measured under a name."""
-
-    planner: Planner
-
-    @property
-    def objective(self) -> Objective:
-        """The objective that ranks."""
-        return self.planner.objective
-
-    @property
-    def managed_service(self) -> str | None:
-        """The managed service that rents the machines."""
-        return self.planner.managed_service
 
     @property
     def rate(self) -> Floats:
         """Samples per second of one instance on the fewest nodes of each type; NaN where it does not run."""
-        fewest = self.planner.fleet.options[0]
+        fewest = self.fleet.options[0]
         return np.where(fewest.works, fewest.likely, np.nan)
 
     def under(self, objective: Objective) -> "PlanBasis":
         """Returns the same basis under another objective."""
-        return PlanBasis(replace(self.planner, objective=objective))
+        return replace(self, objective=objective)
 
     def within(self, limits: Limits) -> "PlanBasis":
         """Returns the same basis with other limits."""
-        return PlanBasis(replace(self.planner, limits=limits))
-
-    def after(self, change: ChangeOfWork, types: TypeSet, catalog: Catalog) -> "PlanBasis":
-        """Returns the basis after a change of the question, to rank these types."""
-        return PlanBasis(self.planner.after(change, types, catalog))
+        return replace(self, limits=limits)
 
     def checks(self, constraints: Constraints, catalog: Catalog) -> Iterator[Check]:
         """Yields checks for types that cannot run the job, and for those that miss a limit on it."""
-        planner, fleet = self.planner, self.planner.fleet
-        candidates = offer_choice(constraints.of_offers, catalog).cheapest
+        fleet, candidates = self.fleet, offer_choice(constraints.of_offers, catalog).cheapest
         if isinstance(fleet.job, NamedWork):
             yield from not_measured(fleet, catalog)
         else:
-            limited = planner.limits.bind
+            limited = self.limits.bind
             # On spot, a run with an amount of work may never end.
             may_miss = limited or (fleet.job.amount is not None and "spot" in constraints.market)
-            keeping = partial(keeping_otherwise, planner, candidates, catalog=catalog) if may_miss else None
+            keeping = partial(keeping_otherwise, self, candidates, catalog=catalog) if may_miss else None
             yield from job_checks(fleet, keeping, limited=limited)
-        yield from limit_checks(planner, candidates, constraints.max_usd_per_hour, catalog)
+        yield from limit_checks(self, candidates, constraints.max_usd_per_hour, catalog)
 
     def keeping_limits(self, constraints: Constraints, catalog: Catalog) -> KeepingOffers | None:
         """Returns the mask of the offers that keep the limits on the job, and on which it ends; None if all do."""
-        endless = (
-            constraints.spot_refused and "spot" in constraints.market and self.planner.fleet.job.amount is not None
-        )
-        if not self.planner.limits.bind and not endless:
+        endless = constraints.spot_refused and "spot" in constraints.market and self.fleet.job.amount is not None
+        if not self.limits.bind and not endless:
             return None
         # A change that admits refused spot offers also makes the job resumable.
-        planner = self.planner.resumable if constraints.spot_refused else self.planner
+        planner = self.resumable if constraints.spot_refused else self
         return lambda offers: plans_of(planner, offers, catalog).keeps
 
     def order(self, candidates: CheapestOffers, catalog: Catalog) -> Ranked:
         """Returns all of these offers, best first; those that miss a limit on the job have an infinite score."""
-        plans = plans_of(self.planner, candidates, catalog)
+        plans = plans_of(self, candidates, catalog)
         return rank(candidates, self.objective, plans.figures, plans.incomplete, plans, catalog)
 
     def figures_at(self, ranked: Ranked, row: int, _catalog: Catalog) -> OfferFigures:
@@ -213,7 +194,7 @@ class PlanBasis:
 
     def uncertain(self, ranked: Ranked, scores: Sequence[float], catalog: Catalog) -> list[Uncertain]:
         """Returns the first scores with the uncertainty of their estimates."""
-        fleet, plans, candidates = self.planner.fleet, ranked.plans, ranked.candidate[: len(scores)]
+        fleet, plans, candidates = self.fleet, ranked.plans, ranked.candidate[: len(scores)]
         assert plans is not None
         weight = weight_of_speed(self.objective, has_amount=fleet.job.amount is not None)
         options, nodes = plans.option[candidates].tolist(), plans.nodes[candidates].tolist()
@@ -246,9 +227,7 @@ def basis_of(question: Question, catalog: Catalog) -> Basis:
         )  # fmt: skip
     fleet = _fleet(question.work.job, question.name, node_counts(*question.nodes), catalog)
     return PlanBasis(
-        Planner(
-            fleet, question.objective, question.limits, question.checkpoints, question.run, question.managed_service
-        )
+        fleet, question.objective, question.limits, question.checkpoints, question.run, question.managed_service
     )
 
 

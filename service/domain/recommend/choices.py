@@ -59,7 +59,7 @@ class Completer:
         if isinstance(basis, PeakBasis):
             estimate: PeakEstimate | WorkEstimate | None = _peak_estimate(offer)
         else:
-            estimate = work_estimate(offer, basis.planner, catalog)
+            estimate = work_estimate(offer, basis, catalog)
         work = estimate if isinstance(estimate, WorkEstimate) else None
         modelled = None if work is None else work.modelled
         if work is not None and self.context.has_amount:
@@ -99,7 +99,7 @@ class Completer:
         if offer.precision is not None:
             yield statement(ReasonCode.PRECISION, precision=offer.precision, tflops=offer.speed)
         if work is not None and isinstance(self.basis, PlanBasis):
-            yield from _work_reasons(offer, work, self.basis.planner)
+            yield from _work_reasons(offer, work, self.basis)
         if software := run_in_full(self.context.needs, self.catalog.index_of[offer.instance_type.id], self.catalog):
             yield statement(ReasonCode.SOFTWARE, software=software)
         yield from _link_reasons(offer.instance_type)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import inf
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,7 @@ MISSED = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """A job with the caller's objective and limits; together with prices it determines the plans."""
+    """A job with the caller's objective and limits. With prices, it determines the plans."""
 
     fleet: FleetEstimate[Job] | FleetEstimate[NamedWork]
     objective: Objective
@@ -50,9 +51,10 @@ class Planner:
     run: Run = ONE_MACHINE
     """The set-up, idle time and data that are paid for with the job; nodes and instances follow from the plan."""
     managed_service: str | None = None
+    """The managed service that rents the machines, whose premium is part of their price."""
 
     @property
-    def resumable(self) -> "Planner":
+    def resumable(self) -> Self:
         """The planner with checkpoints, so that the job continues after an interruption."""
         has_checkpoints = self.checkpoints.interval_seconds != inf
         return self if has_checkpoints else replace(self, checkpoints=self.checkpoints._replace(interval_seconds=None))
@@ -62,7 +64,7 @@ class Planner:
         """The largest number of independent instances that may share the work, and that make it faster."""
         return instances_in_use(self.fleet.job.task, self.fleet.job.runs, self.limits.max_instances)
 
-    def after(self, change: ChangeOfWork, types: TypeSet, catalog: Catalog) -> "Planner":
+    def after(self, change: ChangeOfWork, types: TypeSet, catalog: Catalog) -> Self:
         """Returns the planner after a change of the question, with the job on these types alone if it changes."""
         planner = self.resumable if change.resumes else self
         planner = replace(planner, limits=self.limits.changed(change.limits))

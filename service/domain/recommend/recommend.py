@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from service.domain.arrays import Indices
-from service.domain.bill.seller_terms import is_held
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.offer import RESERVED, SPOT
 from service.domain.catalog.reference import Prior
 from service.domain.codes import AdviceCode, NoteCode, RejectionCode
 from service.domain.recommend.advice import advise, situation_of
@@ -20,7 +18,6 @@ from service.domain.recommend.answer import (
     Question,
     RankedOffer,
     Ties,
-    UnusedCommitments,
     WorkContext,
 )
 from service.domain.recommend.basis import Basis, basis_of, best_of_types, rank_by, ranked_offer, select_by
@@ -38,7 +35,7 @@ from service.domain.recommend.relax import explained, nearest, nearest_miss, pri
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, passing_offers
 from service.domain.selection.requirements import Requirements
-from service.domain.selection.selection import Selection, select, sold_at_spot
+from service.domain.selection.selection import Selection, select
 from service.domain.selection.steps import Steps
 from service.domain.statement import Statement
 from service.domain.typeset import types_where
@@ -86,11 +83,9 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     if priced is not None:
         rejected = priced_first(rejected, priced, admitted.types.bit_count())
     miss = nearest_miss(selection, rejected, catalog)
-    no_spot = _lacks_spot(constraints, admitted, catalog)
     notes = notes_on(
-        question, near, miss, catalog, leading.priors, rejected, price_ignored=priced is not None,
-        spot_unpriced=no_spot, commitments_unused=_unused_commitments(question, admitted, catalog),
-    )  # fmt: skip
+        question, admitted, rejected, leading.priors, near, miss, catalog, price_ignored=priced is not None
+    )
     return Answer(
         choices=choices,
         rejections=rejected,
@@ -121,30 +116,6 @@ def _lacks_prices(question: Question, selection: Selection) -> bool:
         and not question.limits.in_dollars
         and any(constraint.code == RejectionCode.PRICE_UNKNOWN for constraint in selection.failed)
     )
-
-
-def _lacks_spot(constraints: Constraints, admitted: AdmittedOffers, catalog: Catalog) -> bool:
-    """Returns whether spot is allowed and sold for admitted types, but no spot price of these is known."""
-    if "spot" not in constraints.market or not admitted.types & catalog.derive(sold_at_spot):
-        return False
-    return not catalog.derive(_any_at_spot, admitted, cache=catalog.outlooks)
-
-
-def _any_at_spot(catalog: Catalog, admitted: AdmittedOffers) -> bool:
-    return bool((catalog.offers.market[admitted.cheapest.offer[admitted.rows]] == SPOT).any())
-
-
-def _unused_commitments(question: Question, admitted: AdmittedOffers, catalog: Catalog) -> UnusedCommitments | None:
-    """Returns the commitments held if no admitted offer is under any of them; None if one is."""
-    held, offers = question.work.commitments_held, catalog.offers
-    if not held or not admitted.types:
-        return None
-    of_terms = np.array([is_held("reserved", term, held) for term in (*offers.terms, None)])
-    under = of_terms[offers.term] & (offers.market == RESERVED)
-    if under[admitted.cheapest.offer[admitted.rows]].any():
-        return None
-    of_types = catalog.mask(admitted.types)[offers.instance_type]
-    return UnusedCommitments(held, bool((under & of_types).any()))
 
 
 def _changed_objective(
