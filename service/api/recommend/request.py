@@ -15,11 +15,9 @@ from service.api.workload.layout import FixedLayoutRequest
 from service.api.workload.requirements import (
     faster_formats,
     platform_named_by,
-    platforms_of,
     precision_requirement_of,
     refused_precisions,
     requirements_of,
-    software_of,
     unknown_software,
 )
 from service.api.workload.serving import NEEDED_BY
@@ -38,16 +36,15 @@ from service.domain.catalog.names import (
     unknown,
 )
 from service.domain.catalog.precision import USUAL_PRECISIONS
-from service.domain.catalog.software_support import WorkKind, usual_library
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job, tokens_per_sample
-from service.domain.jobs.kind_of_work import kind_of, library_in
+from service.domain.jobs.kind_of_work import kind_of, library_of
 from service.domain.jobs.serving import MOST_INSTANCES
 from service.domain.recommend.answer import Limits, Question, WorkContext
 from service.domain.recommend.objective import CRITERIA, OBJECTIVES, Criterion, Objective
 from service.domain.recommend.peaks import usual_precisions
 from service.domain.selection.constraints import Constraints
-from service.domain.selection.requirements import PrecisionRequirement, leaves_cpus_out
+from service.domain.selection.requirements import PrecisionRequirement, Requirements, leaves_cpus_out
 from service.domain.units import HOURS_A_DAY
 
 HARDWARE_NAMES = frozenset({
@@ -246,28 +243,21 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     # If the question names hardware, it needs no other hint at the platform.
     names_hardware = not HARDWARE_NAMES.isdisjoint(given)
     platform = None if names_hardware else platform_named_by(work, catalog, has_job=job is not None)
-    formats, family = ((), None) if job is None else (job.weight_formats, job.model.family)
-    usual = usual_library(work.task, work.method, formats, family, None if job is None else job.optimizer)
-    library = library_in(work.software.framework, usual, work.task)
-    kind = kind_of(job)
+    library = library_of(job, work.task, work.method, work.software.framework)
+    needs = requirements_of(
+        work, precisions.required, catalog,
+        has_job=job is not None, platform_named_by=platform, library=library, kind=kind_of(job),
+    )  # fmt: skip
     constraints = _constraints(
-        request, given, objective, precisions.preferred, run, catalog,
-        has_job=named is not None, mainstream=platform == frozenset(), library=library, kind=kind,
+        request, given, objective, precisions.preferred, run, needs, catalog,
+        has_job=named is not None, mainstream=platform == frozenset(), library=library,
     )  # fmt: skip
     _check_hours_per_day(job, constraints.market, run)
     context = WorkContext(
         task=work.task,
         job=named,
         framework=work.software.framework,
-        needs=requirements_of(
-            work,
-            precisions.required,
-            catalog,
-            has_job=job is not None,
-            platform_named_by=platform,
-            library=library,
-            kind=kind,
-        ),
+        needs=needs,
         loading=loading_of(work, None) if job is None else job.loading,
         samples=None if work.amount is None else work.amount.samples,
         concurrent_runs=work.concurrent_runs,
@@ -420,7 +410,7 @@ def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:
 
 def _constraints(
     request: RecommendRequest, given: Mapping[str, Any], objective: Objective, precisions: tuple[str, ...],
-    run: Run, catalog: Catalog, *, has_job: bool, mainstream: bool, library: str | None, kind: WorkKind,
+    run: Run, needs: Requirements, catalog: Catalog, *, has_job: bool, mainstream: bool, library: str | None,
 ) -> Constraints:  # fmt: skip
     limits, work = request.constraints, request.workload
     fewest, most = limits.nodes
@@ -443,9 +433,9 @@ def _constraints(
         task=work.task if work.task in TASKS_OF_RULES else None,
         mainstream=mainstream,
         library=library,
-        kind=kind,
+        kind=needs.kind,
         of_a_job=has_job,
-        platforms=platforms_of(work, catalog),
+        platforms=needs.platforms,
         grows=work.growth is not None,
         in_clusters=_only_clusters(request) and not limits.allow_marketplace_clusters,
         exclude=_excluded(limits.exclude, catalog),
@@ -455,7 +445,7 @@ def _constraints(
         by_region=work.amount is not None and run.has_data,
         spot_refused=is_not_fault_tolerant(work),
     )
-    return asked._replace(with_gpu=leaves_cpus_out(work.task, asked, software_of(work, catalog), catalog))
+    return asked._replace(with_gpu=leaves_cpus_out(work.task, asked, needs.stack, catalog))
 
 
 def _excluded(names: Names, catalog: Catalog) -> Names:

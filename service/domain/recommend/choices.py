@@ -11,7 +11,6 @@ from service.domain.bill.payment_options import PaymentOption
 from service.domain.bill.run import Run, RunAmount
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.software_support import code_change
 from service.domain.codes import ReasonCode
 from service.domain.estimate.work import Physics, priced_run
 from service.domain.evidence.named import NamedWork
@@ -35,7 +34,7 @@ from service.domain.recommend.basis import Basis, PeakBasis, PlanBasis
 from service.domain.recommend.fleet import FleetEstimate, estimate_on
 from service.domain.recommend.plans import Planner
 from service.domain.recommend.warnings import host_needs, warnings_on
-from service.domain.selection.requirements import run_in_full
+from service.domain.selection.requirements import code_change_on, run_in_full
 from service.domain.statement import Statement, statement
 
 _RANKED = tuple(column.name for column in fields(RankedOffer))
@@ -75,18 +74,11 @@ class Completer:
         return Choice(
             **{name: getattr(offer, name) for name in _RANKED},
             estimate=estimate,
-            code_change=self._code_change(offer.instance_type),
+            code_change=code_change_on(offer.instance_type.gpu, self.context.needs, self.context.job, catalog),
             host=host,
             reasons=tuple(self._reasons(offer, work, host)),
             warnings=warnings_on(self.context, offer, work, catalog),
         )
-
-    def _code_change(self, instance_type: InstanceType) -> str | None:
-        needs, job = self.context.needs, self.context.job
-        software = needs.engine or needs.framework
-        if software is None and isinstance(job, Job) and job.unrecognised_software:  # its code is in unknown software
-            return None
-        return code_change(software and software.software, needs.platforms, instance_type.gpu, self.catalog)
 
     def _reasons(self, offer: RankedOffer, work: WorkEstimate | None, host: HostNeeds) -> Reasons:
         figures = tuple(dict.fromkeys(criterion_figures(offer, self.basis.objective.criteria, self.context)))
