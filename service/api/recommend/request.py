@@ -166,9 +166,8 @@ class RecommendRequest(BillingRequest):
     known_at: KnownAt = None
 
 
-def _markets(request: RecommendRequest, run: Run, catalog: Catalog) -> tuple[str, ...]:
+def _markets(request: RecommendRequest, run: Run, service: str | None, catalog: Catalog) -> tuple[str, ...]:
     """Returns the markets that take part: those requested, without spot if it is left out; else the usual ones."""
-    service = service_of(request, request.workload.task, catalog)
     rented = markets_of_service(catalog, service)
     named = _markets_asked(request, catalog)
     if _leaves_spot_out(request, catalog):
@@ -283,7 +282,6 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         limits=_limits(request, job),
         checkpoints=checkpoints_in(request.checkpoint_of(work), work),
         run=run,
-        managed_service=service_of(request, request.workload.task, catalog),
         diversify=request.diversify,
         given=_given_fields(request),
         spot_left_out=_leaves_spot_out(request, catalog),
@@ -421,11 +419,12 @@ def _constraints(
     of_job = resolved("precision", work.precision, catalog, "workload.") if has_job else ()
     if not (needed or of_job) and not given.keys().isdisjoint(("min_tflops", "max_tflops")):
         raise QuestionError("min_tflops and max_tflops need workload.precision.", field="workload.precision")
+    service = service_of(request, work.task, catalog)
     asked = constraints_of(
         limits,
         catalog,
         prefix="constraints.",
-        market=_markets(request, run, catalog),
+        market=_markets(request, run, service, catalog),
         usual_lifecycle=(*IN_USE, *(("preview",) if limits.allow_preview else ())),
         precision_any=needed,
         precision_of_job=of_job,
@@ -441,7 +440,7 @@ def _constraints(
         exclude=_excluded(limits.exclude, catalog),
         needs_price=objective.needs("price") or bool(limits.budget_usd or limits.max_usd_per_million_tokens),
         needs_peak=objective.needs("speed") and not has_job,
-        managed_service=service_of(request, request.workload.task, catalog),
+        managed_service=service,
         by_region=work.amount is not None and run.has_data,
         spot_refused=is_not_fault_tolerant(work),
     )

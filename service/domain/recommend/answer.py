@@ -154,8 +154,6 @@ class Question(NamedTuple):
     checkpoints: Checkpoints = Checkpoints(save_seconds=0.0, restart_seconds=0.0)
     run: Run = ONE_MACHINE
     """The set-up, idle time and data that are paid for with a job."""
-    managed_service: str | None = None
-    """The service that machines are rented through."""
     diversify: bool = False
     usual: tuple[str, ...] = ()
     """Precisions to choose from where none is named and the workload does not tolerate all of the task's usual ones."""
@@ -171,6 +169,11 @@ class Question(NamedTuple):
     """Instance types whose rejections are explained one by one."""
     subjects: Mapping[str, str] = MappingProxyType({})
     """The data set, the goal and the size of the model by request field, in small letters with underscores."""
+
+    @property
+    def managed_service(self) -> str | None:
+        """The managed service that the machines are rented through."""
+        return self.constraints.managed_service
 
     @property
     def modelled(self) -> Job | None:
