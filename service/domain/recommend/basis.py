@@ -25,10 +25,10 @@ from service.domain.recommend.fleet import (
     not_measured,
     with_measurements,
 )
-from service.domain.recommend.job_checks import job_checks
+from service.domain.recommend.job_checks import job_checks, keeping_otherwise, limit_checks
 from service.domain.recommend.objective import Figures, Objective
 from service.domain.recommend.peaks import Peaks, PeaksAsked, assumed_peaks
-from service.domain.recommend.plans import Planner, keeping_otherwise, limit_checks, plans_of
+from service.domain.recommend.plans import Planner, plans_of
 from service.domain.recommend.ranking import Ranked, Uncertain, rank, tie_distance_of_peaks, uncertain, weight_of_speed
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, offer_choice

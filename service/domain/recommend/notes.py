@@ -20,7 +20,7 @@ from service.domain.physics.load import TIMES
 from service.domain.recommend.answer import CitedPrior, Note, Question, Rejection
 from service.domain.recommend.fleet import node_counts
 from service.domain.recommend.priors import in_conflict, usual_gpus
-from service.domain.recommend.relax import Nearest, NearestMiss
+from service.domain.recommend.rejections import Nearest, NearestMiss
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.selection import sold_at_spot
 

@@ -31,12 +31,12 @@ from service.domain.recommend.ranking import (
     ties,
     with_prices,
 )
-from service.domain.recommend.relax import explained, nearest, nearest_miss, priced_first, rejections
+from service.domain.recommend.rejections import explained, nearest, nearest_miss, priced_first, rejections
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, passing_offers
 from service.domain.selection.requirements import Requirements
 from service.domain.selection.selection import Selection, select
-from service.domain.selection.steps import Steps
+from service.domain.selection.upgrades import Upgrades
 from service.domain.statement import Statement
 from service.domain.typeset import types_where
 
@@ -152,13 +152,13 @@ def _for_later(
     return admitted if later == constraints else select_by(basis, later, needs, catalog).admitted.tightened(catalog)
 
 
-def _steps(basis: Basis, later: AdmittedOffers, catalog: Catalog) -> Steps:
+def _upgrades(basis: Basis, later: AdmittedOffers, catalog: Catalog) -> Upgrades:
     best = best_of_types(basis, later, catalog)
     usd = np.full(len(catalog.instance_types), np.nan)
     usd[best.instance_type] = np.where(np.isfinite(best.usd), best.usd, np.nan)
     types = np.zeros(len(usd), np.bool_)
     types[best.instance_type] = True
-    return Steps(types_where(types), usd, basis.rate)
+    return Upgrades(types_where(types), usd, basis.rate)
 
 
 def _leading(
@@ -197,7 +197,7 @@ def _completed(
 ) -> _Leading:  # fmt: skip
     completer = Completer(work, basis, count, catalog)
     choices = tuple(completer.complete(offer) for offer in _ranked_offers(basis, ranked, limit, catalog))
-    situation = situation_of(work, choices, _steps(basis, later, catalog), catalog)
+    situation = situation_of(work, choices, _upgrades(basis, later, catalog), catalog)
     return _Leading(choices, count, advise(situation, catalog), cited)
 
 
