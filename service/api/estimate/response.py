@@ -137,7 +137,7 @@ class ModelledEstimateResponse(Described):
     model_tflops_per_gpu: float | None
     """Rate as papers count it: with attention to the whole sequence. Frozen weights need no gradient."""
     hardware_tflops_per_gpu: float | None
-    """Model FLOP/s plus those of recomputation, counted the same way."""
+    """`model_tflops_per_gpu` with the FLOPs of recomputation."""
     bottleneck: str | None
     """The resource that takes most of a step; on a machine without a GPU, CPUs count as the GPU."""
     step_seconds: dict[str, float] | None

@@ -184,7 +184,7 @@ def having(
     rows: Iterable[Item],
     reader_of: Callable[[str], Callable[[Item], Any]] = attrgetter,
 ) -> list[Item]:
-    """Returns the rows in which each column has one of its words; an empty collection admits every value.
+    """Returns the rows whose value in each column is one of the words for that column; no words admit every value.
 
     `reader_of` returns the function that reads a column, by default an attribute.
     """

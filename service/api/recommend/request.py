@@ -248,7 +248,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         has_job=job is not None, platform_named_by=platform, library=library, kind=kind_of(job),
     )  # fmt: skip
     constraints = _constraints(
-        request, given, objective, precisions.preferred, run, needs, catalog,
+        request, given, objective, precisions.any_of, run, needs, catalog,
         has_job=named is not None, mainstream=platform == frozenset(), library=library,
     )  # fmt: skip
     _check_hours_per_day(job, constraints.market, run)
@@ -270,7 +270,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     )
     return Question(
         work=context,
-        precisions=precisions.needed,
+        precisions=precisions.ranked,
         usual=precisions.usual,
         constraints=constraints,
         objective=objective,
@@ -350,14 +350,16 @@ def _limits(request: RecommendRequest, job: Job | None) -> Limits:
 class _Precisions(NamedTuple):
     """The precisions of a question that ranks by hardware; those of a job are part of the job."""
 
-    needed: tuple[str, ...]
-    preferred: tuple[str, ...]
-    """The precisions that a GPU must support in hardware."""
+    ranked: tuple[str, ...]
+    """The precisions whose peaks rank, in order of preference; empty if the fastest of `usual` does."""
+    any_of: tuple[str, ...]
+    """The precisions of which a GPU must support one in hardware."""
     usual: tuple[str, ...]
     """The precisions from which the fastest is chosen, if the caller leaves the choice open."""
     asked: str | None
     """The precision that the caller names, if faster formats may replace it."""
     required: PrecisionRequirement | None
+    """What the numerics of the workload require; None if they allow every precision."""
 
 
 def _precisions(work: WorkloadRequest, catalog: Catalog, *, has_job: bool, needs_peak: bool) -> _Precisions:
@@ -371,9 +373,9 @@ def _precisions(work: WorkloadRequest, catalog: Catalog, *, has_job: bool, needs
     faster = (*named, *replacing) if replacing else ()
     if required is None:
         return _Precisions(() if faster else named, named, faster, asked, None)
-    needed = named if required.free else required.usable
+    ranked = named if required.free else required.usable
     usual = faster or (required.tolerated if required.free else ())
-    return _Precisions(() if faster else needed, required.preferred, usual, asked, required)
+    return _Precisions(() if faster else ranked, required.preferred, usual, asked, required)
 
 
 def _given_fields(request: RecommendRequest) -> frozenset[str]:

@@ -166,8 +166,10 @@ class RelaxationBestResponse:
 
 @dataclass(slots=True)
 class RelaxationResponse(Described):
-    """The smallest change of one constraint that admits at least one more instance type. A limit on a time of a load in
-    requests or tokens per second is raised to 1.5 times the least, which only thousands of idle instances keep.
+    """The smallest change of one constraint that admits at least one more instance type.
+
+    A limit on a time of a load that is given as a rate is raised to 1.5 times the shortest possible time, because only
+    thousands of idle instances would keep that one.
     """
 
     to: dict[str, Any]
@@ -175,9 +177,9 @@ class RelaxationResponse(Described):
     admits: int
     """Instance types that are then admitted, and are not now."""
     drops: int
-    """Instance types that are admitted now, and then no longer: those without a known price, which give way to the
-    first ones with a price, and those sold at spot alone, which does not count next to other markets for a job that is
-    not fault-tolerant."""
+    """Instance types that are admitted now and no longer after the change. Types without a known price give way to the
+    first ones with a price. For a job that is not fault-tolerant, types sold at spot alone do not count next to other
+    markets."""
     best: RelaxationBestResponse
 
 

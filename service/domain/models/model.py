@@ -49,7 +49,7 @@ class Transformer:
     gated: bool
     """Whether the FFN has a third matrix (SwiGLU, GeGLU)."""
     vocabulary: int
-    """0 for a network that reads no tokens."""
+    """Different tokens; 0 for a network that reads none."""
     tied: bool
     """Whether the output projection is the embedding; also true for an encoder without an output projection."""
     experts: int = 0

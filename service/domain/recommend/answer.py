@@ -70,8 +70,8 @@ class LimitKind(NamedTuple):
     prefix: str = ""
     """Path to the field, from the constraints of the question."""
     over_least: float = 1.0
-    """A relaxation in multiples of the least figure that any number of instances has, where requests arrive at random
-    and the question does not limit the instances."""
+    """The limit that a relaxation proposes, as a multiple of the least figure of any number of instances. It applies
+    where requests arrive at random and the question does not limit the instances."""
 
 
 TIME_OVER_LEAST = 1.5
@@ -95,9 +95,8 @@ LIMITS_BY_FIELD = {
 }
 """The limits on a plan, by the field of the question that states each one.
 
-A plan must keep all of them. A type without such a plan is rejected for each limit that no plan keeps, or that admits
-it if it alone is raised. A type that keeps each limit, and that no change of one of them admits, fails the last one
-given."""
+A plan must keep all of them. A type without such a plan is rejected for each limit that none of its plans keeps, and
+for each limit that admits it if it alone is raised. Without such a limit, it is rejected for the last one given."""
 
 
 LIMITS_IN_DOLLARS = ("budget_usd", "max_usd_per_million_tokens")

@@ -83,7 +83,7 @@ class PeakBasis:
         return rank(candidates, self.objective, figures, incomplete, None, catalog)
 
     def figures_at(self, ranked: Ranked, row: int, catalog: Catalog) -> OfferFigures:
-        """Returns the figures of an offer that peaks decide."""
+        """Returns the figures of the offer in a row of the ranking, by its peak."""
         index = int(ranked.instance_type[row])
         precision, peak = self.peaks.assumed[index]
         share, machines = self._share_of_runs(catalog.instance_types[index])
@@ -91,7 +91,7 @@ class PeakBasis:
         return OfferFigures(speed=speed, nodes=self.nodes, instances=int(machines), precision=precision)
 
     def uncertain(self, _ranked: Ranked, scores: Sequence[float], _catalog: Catalog) -> list[Uncertain]:
-        """Returns the first scores with the uncertainty of peaks."""
+        """Returns these scores, of the first rows of the ranking, with the uncertainty of peaks."""
         distance = tie_distance_of_peaks(self.objective)
         return [Uncertain(score, distance, distance, row) for row, score in enumerate(scores)]
 
@@ -177,7 +177,7 @@ class PlanBasis(Planner):
         return rank(candidates, self.objective, plans.figures, plans.incomplete, plans, catalog)
 
     def figures_at(self, ranked: Ranked, row: int, _catalog: Catalog) -> OfferFigures:
-        """Returns the figures of an offer that the plan of a candidate decides."""
+        """Returns the figures of the offer in a row of the ranking, by its plan."""
         plans, candidate = ranked.plans, int(ranked.candidate[row])
         assert plans is not None
         speed, usd = known(float(plans.rate[candidate])), known(float(plans.figures.usd[candidate]))
@@ -193,7 +193,7 @@ class PlanBasis(Planner):
         )
 
     def uncertain(self, ranked: Ranked, scores: Sequence[float], catalog: Catalog) -> list[Uncertain]:
-        """Returns the first scores with the uncertainty of their estimates."""
+        """Returns these scores, of the first rows of the ranking, with the uncertainty of their estimates."""
         fleet, plans, candidates = self.fleet, ranked.plans, ranked.candidate[: len(scores)]
         assert plans is not None
         weight = weight_of_speed(self.objective, has_amount=fleet.job.amount is not None)
