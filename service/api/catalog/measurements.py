@@ -62,13 +62,13 @@ class MeasurementResponse(copy_of(PublishedRun, "global_batch", "known_on"), Res
     """A measured figure: of a named workload on a machine, or of a model in a published run."""
 
     kind: str
-    """What was measured, as the filter `kind` lists it."""
+    """Kind of the figure, as the filter `kind` lists it."""
     workload: str | None
     """The name of the workload; null for a published run."""
     model: str | None
     """Null where only a workload is named."""
     task: str | None
-    """What a published run did, such as `pretrain`, `lora` or `infer`; null for a named workload."""
+    """Task of a published run, such as `pretrain`, `lora` or `infer`; null for a named workload."""
     gpu: str | None
     """Null if the catalog does not have the machine."""
     precision: str | None
@@ -78,7 +78,7 @@ class MeasurementResponse(copy_of(PublishedRun, "global_batch", "known_on"), Res
     batch_size: int | None
     """Samples per step of all GPUs together."""
     samples_per_second: float | None
-    """The same as `value` if its unit is this one, else null."""
+    """`value` if its unit is this one, else null."""
     seconds_per_batch: float | None
     """Seconds of one step, as a caller sent them; null otherwise."""
     usd_per_hour: float | None

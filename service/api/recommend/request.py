@@ -359,7 +359,7 @@ class _Precisions(NamedTuple):
     asked: str | None
     """The precision that the caller names, if faster formats may replace it."""
     required: PrecisionRequirement | None
-    """What the numerics of the workload require; None if they allow every precision."""
+    """The precisions that the numerics of the workload leave; None if they leave every one."""
 
 
 def _precisions(work: WorkloadRequest, catalog: Catalog, *, has_job: bool, needs_peak: bool) -> _Precisions:

@@ -203,9 +203,9 @@ class PeakEstimate:
     """Peak rates, by which choices without a job are ranked, in 10^12 operations per second of all machines."""
 
     precision: str | None
-    tflops: float | None
-    tflops_per_usd_hour: float | None
-    tflops_per_watt: float | None
+    peak_tflops: float | None
+    peak_tflops_per_usd_hour: float | None
+    peak_tflops_per_watt: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,10 +261,10 @@ class HostNeeds:
 class CurrentComparison:
     """Figures of a choice divided by those of the current machine; None if one of them is unknown or does not apply."""
 
-    usd_per_hour: float | None
-    peak: float | None
-    speed: float | None
-    usd: float | None
+    relative_usd_per_hour: float | None
+    relative_peak: float | None
+    relative_speed: float | None
+    relative_usd: float | None
 
 
 class Ties(NamedTuple):

@@ -284,11 +284,11 @@ def compared(choice: Choice, current: Choice, context: WorkContext) -> Choice:
     if choice.seconds_per_request is not None:  # all machines serve the rate of a load
         speed = _quotient(current.seconds_per_request, choice.seconds_per_request)
     comparison = CurrentComparison(
-        usd_per_hour=_quotient(choice.usd_per_hour, current.usd_per_hour),
-        peak=None if is_job else speed,
-        speed=speed if is_job else None,
+        relative_usd_per_hour=_quotient(choice.usd_per_hour, current.usd_per_hour),
+        relative_peak=None if is_job else speed,
+        relative_speed=speed if is_job else None,
         # A bill of less than half a millionth of a dollar is shown as 0, which has no ratio.
-        usd=_quotient(choice.usd or None, current.usd) if context.has_amount else None,
+        relative_usd=_quotient(choice.usd or None, current.usd) if context.has_amount else None,
     )
     return replace(choice, comparison=comparison)
 

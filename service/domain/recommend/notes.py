@@ -48,21 +48,6 @@ CHARGES = (
 """Fields of the question that count only with an amount of work."""
 
 LIMITS_ON_TIMES = frozenset(f"workload.serving.{name}" for name in TIMES)
-LIMITS_OF_A_JOB = ("min_nodes", "max_nodes", "same_placement")
-LIMITS_OF_PEAKS = ("min_nodes", "same_placement")
-LIMITS_OF_AN_AMOUNT = ("budget_usd", "max_usd_per_million_tokens", "deadline_hours", "max_instances", "confidence")
-LIMITS_WITH_A_LOAD = ("budget_usd", "max_usd_per_million_tokens", "max_instances", "confidence")
-LIMITS = (
-    "budget_usd",
-    "max_usd_per_million_tokens",
-    "deadline_hours",
-    "min_nodes",
-    "max_nodes",
-    "max_instances",
-    "same_placement",
-    "confidence",
-)
-"""Limits that apply only to some questions, in the order in which the note names them."""
 
 
 def notes_on(
@@ -224,16 +209,23 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
     loads = question.work.loading.samples_per_second is not None
     if question.work.job is None and not loads and "workload.host.cpu_samples_per_second_per_vcpu" in question.given:
         yield "workload.host.cpu_samples_per_second_per_vcpu"
-    limits = [name for name in LIMITS if f"constraints.{name}" in question.given]
-    if not limits:
-        return
-    applied = (
-        *(LIMITS_OF_PEAKS if question.modelled is None else LIMITS_OF_A_JOB),
-        *(LIMITS_OF_AN_AMOUNT if question.work.has_amount else ()),
-        *(("max_instances",) if question.work.concurrent_runs > 1 else ()),
-        *(LIMITS_WITH_A_LOAD if question.limits.load else ()),
-    )
-    yield from (f"constraints.{name}" for name in limits if name not in applied)
+    yield from _limits_without_effect(question)
+
+
+def _limits_without_effect(question: Question) -> Iterator[str]:
+    has_amount = question.work.has_amount
+    is_billed = has_amount or question.limits.load is not None
+    applies = {
+        "budget_usd": is_billed,
+        "max_usd_per_million_tokens": is_billed,
+        "deadline_hours": has_amount,
+        "max_nodes": question.modelled is not None,
+        "max_instances": is_billed or question.work.concurrent_runs > 1,
+        "confidence": is_billed,
+    }
+    for name, counts in applies.items():
+        if not counts and (field := f"constraints.{name}") in question.given:
+            yield field
 
 
 def _unused_of_checkpoints(question: Question) -> Iterator[str]:
