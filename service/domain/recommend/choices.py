@@ -19,6 +19,7 @@ from service.domain.jobs.job import Job
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import Unknown, number
 from service.domain.physics.cluster import Cluster
+from service.domain.physics.input_pipeline import cores_needed
 from service.domain.recommend.answer import (
     UNTIED,
     Choice,
@@ -33,9 +34,10 @@ from service.domain.recommend.answer import (
 from service.domain.recommend.basis import Basis, PeakBasis, PlanBasis
 from service.domain.recommend.fleet import FleetEstimate, estimate_on
 from service.domain.recommend.plans import Planner
-from service.domain.recommend.warnings import host_needs, warnings_on
+from service.domain.recommend.warnings import TASKS_THAT_LOAD, warnings_on
 from service.domain.selection.requirements import code_change_on, run_in_full
 from service.domain.statement import Statement, statement
+from service.domain.units import GIB
 
 _RANKED = tuple(column.name for column in fields(RankedOffer))
 Reasons = Iterator[Statement[ReasonCode]]
@@ -70,7 +72,7 @@ class Completer:
                 hours=None if hours is None else hours.likely,
                 samples_per_usd=work.samples_per_usd,
             )
-        host = host_needs(self.context, offer.instance_type, offer.nodes, modelled)
+        host = _host_needs(self.context, offer.instance_type, offer.nodes, modelled)
         return Choice(
             **{name: getattr(offer, name) for name in _RANKED},
             estimate=estimate,
@@ -185,6 +187,30 @@ def _spot(instance_type: InstanceType, bill: MarketBill, catalog: Catalog) -> Sp
         notice_seconds=catalog.reference.providers[instance_type.provider].spot_notice_seconds,
         break_even=bill.break_even,
     )
+
+
+# The host
+
+
+def _host_needs(
+    context: WorkContext, instance_type: InstanceType, nodes: int, modelled: JobEstimate | None
+) -> HostNeeds:
+    """Returns the cores and the memory that each node's host should have, requested or computed."""
+    cores = None
+    if context.task in TASKS_THAT_LOAD:
+        cores = cores_needed(instance_type, context.loading, _samples_per_second_of_a_node(modelled, nodes))
+    requested = context.needs.host_memory_gib
+    host = None if modelled is None else modelled.estimate.host
+    sizes = [None if requested is None else requested * GIB, None if host is None else host.needed_bytes]
+    memory = max((size for size in sizes if size is not None), default=None)
+    return HostNeeds(None, None, memory) if cores is None else HostNeeds(cores.needed, cores.ideal, memory)
+
+
+def _samples_per_second_of_a_node(modelled: JobEstimate | None, nodes: int) -> float | None:
+    """Returns the samples per second that the GPUs of a node could take if the host brought enough."""
+    if modelled is None or modelled.estimate.samples_per_second is None:
+        return None
+    return (modelled.estimate.gpu_samples_per_second or modelled.estimate.samples_per_second.likely) / nodes
 
 
 # Reasons
