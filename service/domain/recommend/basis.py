@@ -22,7 +22,6 @@ from service.domain.recommend.fleet import (
     estimate_fleet,
     gpu_counts,
     node_counts,
-    not_measured,
     with_measurements,
 )
 from service.domain.recommend.job_checks import job_checks, keeping_otherwise, limit_checks
@@ -153,7 +152,8 @@ class PlanBasis(Planner):
         """Yields checks for types that cannot run the job, and for those that miss a limit on it."""
         fleet, candidates = self.fleet, offer_choice(constraints.of_offers, catalog).cheapest
         if isinstance(fleet.job, NamedWork):
-            yield from not_measured(fleet, catalog)
+            measured = types_where(fleet.options[0].works)
+            yield Check(RejectionCode.NOT_MEASURED, "data", catalog.all_types & ~measured)
         else:
             limited = self.limits.bind
             # On spot, a run with an amount of work may never end.
@@ -235,10 +235,11 @@ def _fleet(
     job: Job | NamedWork, name: str | None, counts: tuple[int, ...], catalog: Catalog
 ) -> FleetEstimate[Job] | FleetEstimate[NamedWork]:
     if isinstance(job, NamedWork):
-        return estimate_by_name(job, counts, catalog.measurements.under(job.name), catalog)
+        measured = catalog.measurements.under(job.name)
+        return catalog.derive(estimate_by_name, job, counts, measured, cache=catalog.outlooks)
     fleet = estimate_fleet(job, counts, catalog)
     measured = () if name is None else catalog.measurements.under(name)
-    return with_measurements(fleet, measured, catalog) if measured else fleet
+    return catalog.derive(with_measurements, fleet, measured, cache=catalog.outlooks) if measured else fleet
 
 
 def select_by(basis: Basis, constraints: Constraints, needs: Requirements, catalog: Catalog) -> Selection:
