@@ -81,7 +81,7 @@ class Blockers(NamedTuple):
         )
 
     @property
-    def for_now(self) -> TypeSet:
+    def removable(self) -> TypeSet:
         """Types that may run the job with a change of it, or on more nodes."""
         return self.layout | self.gpu_memory | self.kv_cache | self.host_memory | self.concurrency
 

@@ -94,7 +94,7 @@ class _MoreMemory:
         job = replace(fleet.job, memory_confidence=confidence)
         if self.keeping is not None:
             return self.relaxation(to, job, fleet.counts, rejected, catalog)
-        blocked = rejected.types & fleet.blockers.for_now
+        blocked = rejected.types & fleet.blockers.removable
         admits = catalog.derive(_types_that_fit_with, fleet, confidence, blocked, cache=catalog.outlooks)
         return Relaxation(to, rejected.only(admits), ChangeOfWork(job)) if admits else None
 
@@ -148,7 +148,7 @@ class _MoreMemory:
         """Returns the types that do not run the job now, and run another on some of the numbers of nodes, within the
         limits.
         """
-        blocked = rejected.types & self.fleet.blockers.for_now
+        blocked = rejected.types & self.fleet.blockers.removable
         runs = catalog.derive(types_that_run, job, counts, blocked, cache=catalog.outlooks) if blocked else 0
         return self.keeping(rejected.only(runs), runs, job, counts) if runs and self.keeping is not None else runs
 

@@ -62,13 +62,14 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     If nothing admitted has a price, the ranking is by hardware alone and the answer says so.
     """
     basis, constraints, needs = basis_of(question, catalog), question.constraints, question.work.needs
-    selection, priced = select_by(basis, constraints, needs, catalog), None
+    selection, rejected_priced = select_by(basis, constraints, needs, catalog), None
     if _lacks_prices(question, selection):
         unpriced = constraints._replace(needs_price=False)
         by_hardware = basis.under(_without_price(question, basis, catalog))
         without_price = select_by(by_hardware, unpriced, needs, catalog)
         if without_price.admitted.types:
-            priced = rejections(basis, selection, catalog)
+            # The rejections while prices count also have the changes that admit something with a price.
+            rejected_priced = rejections(basis, selection, catalog)
             basis, constraints, selection = by_hardware, unpriced, without_price
     admitted = selection.admitted.tightened(catalog)
     later = _for_later(basis, constraints, needs, admitted, catalog)
@@ -80,11 +81,11 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         choices = tuple(compared(choice, current, question.work) for choice in choices)
     near = None if admitted.types else nearest(basis, constraints, needs, catalog)
     rejected = rejections(basis, selection, catalog)
-    if priced is not None:
-        rejected = priced_first(rejected, priced, admitted.types.bit_count())
+    if rejected_priced is not None:
+        rejected = priced_first(rejected, rejected_priced, admitted.types.bit_count())
     miss = nearest_miss(selection, rejected, catalog)
     notes = notes_on(
-        question, admitted, rejected, leading.priors, near, miss, catalog, price_ignored=priced is not None
+        question, admitted, rejected, leading.priors, near, miss, catalog, price_ignored=rejected_priced is not None
     )
     return Answer(
         choices=choices,
@@ -94,7 +95,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         ranked=leading.ranked,
         current=current,
         current_explained=None if rented is None else explained((rented.instance_type.id,), selection, catalog)[0],
-        price_ignored=priced is not None,
+        price_ignored=rejected_priced is not None,
         advice=leading.advice,
         notes=(*_changed_objective(question, basis, constraints, choices, catalog), *notes),
         priors=leading.priors,
