@@ -300,7 +300,7 @@ class NoteCode(MeaningfulCode):
     NO_TIME_LIMIT = auto(), "No limit on a time was given for a load without tokens, and none was applied."
     NO_AMOUNT = auto(), "No amount of work is known, so the ranking is by rates and hourly prices."
     NO_DEADLINE = auto(), "No deadline was given, so none was applied."
-    NODES_NOT_TRIED = auto(), "Not every number of nodes up to `max_nodes` is tried, and `max_nodes` itself is not."
+    NODES_NOT_TRIED = auto(), "Some numbers of nodes up to `max_nodes` are not tried, and `max_nodes` is one of them."
     BATCH_ASSUMED = auto(), "No batch was given, so that training steps are taken to have a usual number of samples."
     LENGTHS_ASSUMED = auto(), "No length of a sample was given, so that one is assumed, which may be a single token."
     CONFLICT_IN_SOURCES = auto(), "Rules of thumb that the answer cites rank the same families in opposite orders."

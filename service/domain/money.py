@@ -34,7 +34,7 @@ def exact(number: float | int) -> Fraction:
 
 
 def exact_ratio(number: float | int) -> tuple[int, int]:
-    """Returns numerator and denominator of the decimal number that was written, as `exact` does."""
+    """Returns numerator and denominator of a number as a person wrote it in decimals: 1 and 10 for 0.1."""
     # repr() of a float is the shortest text that means it, which is what the person wrote.
     return (number, 1) if isinstance(number, int) else Decimal(repr(float(number))).as_integer_ratio()
 

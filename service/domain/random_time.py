@@ -36,9 +36,9 @@ class RandomTime:
     def quantile(self, probability: float, steady_variance: Number = 0.0) -> Floats:
         """The seconds that are not exceeded with this probability.
 
-        More variance skews the distribution, and a large one lowers the quantile, although no load makes a request
-        faster. Therefore the variance above `steady_variance`, the part that exists without load, counts only as far
-        as it raises the quantile.
+        A skewed distribution can have a lower quantile at a larger variance, but no load makes a request faster.
+        Therefore variance counts only as far as it raises the quantile, except for `steady_variance`, which exists
+        without load.
         """
         z = NORMAL.inv_cdf(probability)
         # The quantile is greatest at d = z / 2.

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from operator import attrgetter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -133,9 +132,7 @@ def get_gpus(request: Request, query: Annotated[GpusRequest, Query()], live: Pin
     peaks = [name.removeprefix("-").removesuffix(PEAK) for name in query.sort if name.endswith(PEAK)]
     gpus = sorted(_filtered(query, catalog), key=lambda gpu: (sum(map(gpu.is_unfit_for, peaks)), gpu.id))
     rows = sorted_by(query.sort, partial(_reader_of, query.precision_support, catalog), gpus)
-    return page_answer(
-        request, query, catalog, rows, attrgetter("id"), GpuResponse, partial(GpuResponse.of, catalog=catalog)
-    )
+    return page_answer(request, query, catalog, rows, GpuResponse, partial(GpuResponse.of, catalog=catalog))
 
 
 def _filtered(query: GpusRequest, catalog: Catalog) -> list[Gpu]:

@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import Field
 
-from service.api.http.fields import ResponseModel
+from service.api.http.fields import ResponseModel, copy_of
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu, InstanceType
 from service.domain.catalog.offer import Offer, Price
@@ -19,35 +19,19 @@ class PrecisionRateResponse(ResponseModel):
     tflops: float | None = Field(description="Dense peak of one GPU in 10^12 operations per second; null: unknown.")
 
 
-class InstanceGpuResponse(ResponseModel):
+_OF_GPU = (
+    "id", "name", "kind", "vendor", "architecture", "fraction", "memory_gb", "usable_memory_gib",
+    "memory_bandwidth_gb_per_second", "tdp_watts", "tensor_core_generation", "released_on",
+)  # fmt: skip
+
+
+class InstanceGpuResponse(copy_of(Gpu, only=_OF_GPU), ResponseModel):  # type: ignore[misc]
     """The GPUs of an instance type. Figures are of one GPU, except for `total_memory_gb`; null: unknown."""
 
-    id: str
-    """Id of the GPU, see `/gpus/{id}`."""
-    name: str
-    kind: str
-    """`gpu`, `tpu`, `npu` or `fpga`."""
-    vendor: str
-    """Maker of the chip, such as `nvidia`."""
-    architecture: str
-    """Generation of the chip, such as `hopper` or `cdna-3`."""
     count: int
     """GPUs of one machine; a part of a card counts as one."""
-    fraction: float
-    """1 for a whole card; 0.5 where each GPU is half a card."""
-    memory_gb: float | None
-    """Memory of one GPU as it is sold, in GB."""
-    usable_memory_gib: float | None
-    """Memory of one GPU that programs can allocate, in GiB."""
     total_memory_gb: float | None
     """Memory of all GPUs together, in GB."""
-    memory_bandwidth_gb_per_second: float | None
-    tdp_watts: float | None
-    """Rated power of one GPU."""
-    tensor_core_generation: int | None
-    """Generation of NVIDIA's tensor cores, 1 for Volta; null for a GPU without them."""
-    released_on: str | None
-    """Year, month or day."""
     interconnect: str | None
     """How the GPUs are linked, such as `nvlink`; `none` for a single GPU, null: unknown."""
     interconnect_gb_per_second: float | None
@@ -153,43 +137,22 @@ def _unknown_because(offer: Offer) -> str | None:
     return offer.price.note or "No price is published."
 
 
-class InstanceTypeResponse(ResponseModel):
+_OF_INSTANCE_TYPE = (
+    "provider", "name", "service", "family", "vcpus", "memory_gib", "network_gbps", "rdma", "gpudirect_rdma",
+    "local_storage_gb", "bare_metal", "orderable", "hypervisor", "cpu_fp32_tflops",
+)  # fmt: skip
+
+
+class InstanceTypeResponse(copy_of(InstanceType, only=_OF_INSTANCE_TYPE), ResponseModel):  # type: ignore[misc]
     """The hardware of an instance type."""
 
-    provider: str
-    name: str
-    """Name of the instance type at the provider, such as `p4d.24xlarge`."""
-    service: str
-    """The service that rents it out, such as `ec2` or `sagemaker`."""
-    family: str
-    """Family of instance types, such as `p4d`."""
     lifecycle: str
     """State on the catalog's day, such as `available` or `retired`."""
     launched_on: date | None
     """The day on which the type became generally available; null: unknown."""
     gpu: InstanceGpuResponse | None
     """Null: the machine has no GPU."""
-    vcpus: float | None
-    """vCPUs of the machine, as the provider counts them; null: unknown."""
     cpu: CpuResponse
-    memory_gib: float | None
-    """Host memory in GiB; null: unknown."""
-    network_gbps: float | None
-    """Network of the machine in gigabits per second, at its peak; null: unknown."""
-    rdma: bool | None
-    """Whether the network between machines has RDMA; null: unknown."""
-    gpudirect_rdma: bool | None
-    """Whether the network reads the memory of GPUs directly; null: unknown."""
-    local_storage_gb: float | None
-    """Local disks in GB; 0: none, null: unknown."""
-    bare_metal: bool | None
-    """Whether the renter has the whole machine without a hypervisor; null: unknown."""
-    orderable: bool | None
-    """Whether the provider takes this name in an order; null: unknown."""
-    hypervisor: str | None
-    """`nitro` or `xen` at AWS; `none` on bare metal; null: unknown."""
-    cpu_fp32_tflops: float | None
-    """Dense fp32 peak of all vCPUs; null: unknown."""
 
     @classmethod
     def of(cls, instance_type: InstanceType, day: date) -> "InstanceTypeResponse":

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from service.api.catalog.filters import resolved
 from service.api.http.current import Pinned, catalog_on
-from service.api.http.fields import Columns, Names, PageRequest, ResponseModel
+from service.api.http.fields import Columns, Names, PageRequest, ResponseModel, copy_of
 from service.api.http.listing import Page, having, mentions, page_answer, require_column, sorted_by
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve, resolve_model
@@ -58,73 +58,39 @@ class MeasurementsRequest(PageRequest):
     ] = ()
 
 
-class MeasurementResponse(ResponseModel):
+class MeasurementResponse(copy_of(PublishedRun, "global_batch", "known_on"), ResponseModel):  # type: ignore[misc]
     """A measured figure: of a named workload on a machine, or of a model in a published run."""
 
-    id: str
-    kind: str = Field(description="What was measured, as the filter `kind` lists it.")
+    kind: str
+    """Kind of the figure, as the filter `kind` lists it."""
     workload: str | None
     """The name of the workload; null for a published run."""
     model: str | None
     """Null where only a workload is named."""
-    task: str | None = Field(
-        description="What a published run did, such as `pretrain`, `lora` or `infer`; null for a named workload."
-    )
+    task: str | None
+    """Task of a published run, such as `pretrain`, `lora` or `infer`; null for a named workload."""
     gpu: str | None
     """Null if the catalog does not have the machine."""
-    gpu_count: int | None
-    """GPUs of one node."""
-    nodes: int | None
-    """Machines that ran it together; null: unknown."""
-    machine: str | None
-    """`provider/name`, where one is named."""
     precision: str | None
     """Precision of the arithmetic, see `/precisions`; null: not stated."""
     format: str | None
     """The number format in the words of the source."""
-    weight_bits: float | None
-    """Bits of a stored weight where the source states them; null: those of the precision."""
-    framework: str | None
-    """The framework or engine, as `/frameworks` names it."""
-    software: str | None
-    """The software in the words of the source."""
-    sequence_length: int | None
-    """Tokens of a training sequence; null: unknown or not applicable."""
-    input_length: int | None
-    """Tokens of a prompt; null: unknown or not applicable."""
-    output_length: int | None
-    """Tokens of an answer; null: unknown or not applicable."""
     batch_size: int | None
     """Samples per step of all GPUs together."""
-    micro_batch: int | None
-    """Samples per GPU and pass."""
-    concurrency: int | None
-    """Requests in flight; null: unknown, or as many as fit."""
-    tokens: float | None
-    """Amount of work of the run, if `value` is its time."""
-    samples: float | None
-    """Amount of work of the run, if `value` is its time."""
-    samples_per_second: float | None = Field(description="The same as `value` if its unit is this one, else null.")
+    samples_per_second: float | None
+    """`value` if its unit is this one, else null."""
     seconds_per_batch: float | None
     """Seconds of one step, as a caller sent them; null otherwise."""
     usd_per_hour: float | None
     """Price paid for one machine."""
-    value: float
-    """The measured figure, in `unit`."""
-    unit: str
-    """Rates are of the whole job unless they end in `per_gpu`; `fits` is 1 or 0."""
     measured_on: date | None
     """Null where only the year is known."""
-    year: int
-    """The year of the measurement or of the publication."""
     public: bool
     """Whether every caller sees it; otherwise only the owner of the key that sent it."""
     quality: str | None
     """`A`: from a log or table; `B`: from elsewhere, or with a setting missing. Null: sent by a caller."""
-    source: str
     detail: str | None
     """The place in the source, such as a table."""
-    note: str | None
 
     @classmethod
     def of(cls, row: Row, catalog: Catalog) -> "MeasurementResponse":
@@ -185,15 +151,8 @@ def get_measurements(request: Request, query: Annotated[MeasurementsRequest, Que
         return _reader_of(catalog, name)
 
     rows = sorted_by(query.sort, sort_reader, sorted(_filtered(query, catalog), key=attrgetter("id")))
-    return page_answer(
-        request,
-        query,
-        catalog,
-        rows,
-        attrgetter("id"),
-        MeasurementResponse,
-        lambda row: MeasurementResponse.of(row, catalog),
-    )
+    shown = partial(MeasurementResponse.of, catalog=catalog)
+    return page_answer(request, query, catalog, rows, MeasurementResponse, shown)
 
 
 def _reader_of(catalog: Catalog, name: str) -> Callable[[Row], Any]:

@@ -45,61 +45,15 @@ class TransformerResponse(copy_of(Transformer)):  # type: ignore[misc]
     """Dimensions; 0: the network has none. A layer of a hybrid is attention, a state space (ssm) or an FFN."""
 
 
-class ModelResponse(ResponseModel):
+class ModelResponse(copy_of(Model, "transformer"), ResponseModel):  # type: ignore[misc]
     """An ML model of the catalog."""
 
-    id: str
-    """The name that requests use; `aliases` mean the same."""
-    name: str
-    family: str
-    """The family, such as `llm`, `moe`, `cnn` or `diffusion`."""
-    aliases: list[str]
     parameters: int
     """All parameters, as published."""
     active_parameters: int
     """Parameters that take part in one token or sample."""
-    sample: str = Field(description="What one sample is, such as `token` or `image 1024x1024`.")
-    forward_flops_per_sample: float | None
-    """2 x multiply-accumulates of one forward pass; generating a sample may take several."""
-    attention_flops_per_sample: float | None
-    """FLOPs of a pass that grow with the square of a sample's tokens; null: unknown, or they follow from `dimensions`.
-    With them, `workload.sample` can have another size."""
-    text_token_share: float | None
-    """Share of the tokens of a pass that are text; null: none are."""
-    activation_values_per_sample: float | None
-    """Values that the layers write for one sample."""
-    saved_values_per_sample: float | None
-    """Values per sample that a training step keeps for the backward pass, without checkpointing."""
-    blocks: int | None
-    """Blocks of a network without `dimensions`; checkpointing recomputes them one by one."""
-    block_inputs_per_sample: float | None
-    """Input values of all `blocks` together, per sample."""
-    weight_layers: int | None
-    """Convolutions and matrix products of a network without `dimensions`."""
-    input_tokens_per_sample: float | None
-    """Input tokens of a sample; null if they are not fixed."""
-    output_tokens_per_sample: float | None
-    """Usual output tokens of a sample."""
-    steps_per_sample: float | None
-    """Default number of denoising steps per sample, see `note`."""
-    passes_per_step: float | None
-    """Forward passes per denoising step: 2 with classifier-free guidance, 1 if guidance is distilled."""
-    other_parameters: float | None
-    """Parameters outside of the main network: text encoders and image decoders, or the image encoder."""
-    other_flops_per_sample: float | None
-    """FLOPs of `other_parameters`; in a language model, for each token of an image."""
-    text_flops_per_sample: float | None
-    """FLOPs of `other_parameters` that read texts, whatever the size of an image."""
-    audio_seconds_per_sample: float | None
-    """Length of the audio of a sample; null for a model that reads no audio."""
     dimensions: TransformerResponse | None = Field(validation_alias="transformer")
     """Null if the model is not a transformer."""
-    published_precision: str | None
-    """Number format in which most of the weights are published."""
-    released_on: str | None
-    """Year, month or day; null: unknown."""
-    source: str
-    note: str | None
 
 
 class ModelsRequest(PageRequest):
@@ -123,7 +77,7 @@ def get_models(request: Request, query: Annotated[ModelsRequest, Query()], live:
     catalog = catalog_on(live, query)
     models = sorted(_filtered(query, catalog), key=attrgetter("id"))
     rows = sorted_by(query.sort, partial(attribute_reader, SORTABLE), models)
-    return page_answer(request, query, catalog, rows, attrgetter("id"), ModelResponse, ModelResponse.model_validate)
+    return page_answer(request, query, catalog, rows, ModelResponse, ModelResponse.model_validate)
 
 
 def _filtered(query: ModelsRequest, catalog: Catalog) -> list[Model]:

@@ -109,7 +109,7 @@ def get_prices(request: Request, query: Annotated[PricesRequest, Query()], live:
         return f"{offer_key(history, row)}|{history.prices.valid_from[row]}"
 
     return page_answer(
-        request, query, catalog, rows, key, OfferResponse, partial(OfferResponse.of_row, history=history)
+        request, query, catalog, rows, OfferResponse, partial(OfferResponse.of_row, history=history), key=key
     )
 
 

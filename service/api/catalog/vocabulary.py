@@ -2,7 +2,6 @@
 
 from datetime import date
 from functools import partial
-from operator import attrgetter
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -22,7 +21,7 @@ from service.domain.jobs.software_names import aliases_of
 router = APIRouter(tags=["vocabulary"])
 
 
-class PrecisionResponse(copy_of(Precision)):  # type: ignore[misc]
+class PrecisionResponse(copy_of(Precision), ResponseModel):  # type: ignore[misc]
     """A number format, and how many GPUs run it."""
 
     stored_bits: float
@@ -34,26 +33,24 @@ class PrecisionResponse(copy_of(Precision)):  # type: ignore[misc]
     gpus_native: int
     """GPUs of the catalog that run it natively without a matrix engine for it."""
 
-
-@router.get("/precisions", summary="List precisions", response_model=Page[PrecisionResponse])
-def get_precisions(request: Request, query: Annotated[PageRequest, Query()], live: Pinned) -> Response:
-    """Number formats, with how many GPUs of the catalog run them."""
-    catalog = catalog_on(live, query)
-    return page_answer(
-        request,
-        query,
-        catalog,
-        list(catalog.reference.precisions.values()),
-        attrgetter("id"),
-        PrecisionResponse,
-        lambda precision: PrecisionResponse.like(
+    @classmethod
+    def of(cls, precision: Precision, catalog: Catalog) -> "PrecisionResponse":
+        """Returns the precision with the number of GPUs that run it."""
+        return cls.like(
             precision,
             stored_bits=format_of(precision.id).stored_bits,
             runs_as=runs_as(precision.id),
             gpus_accelerated=_gpus_with("accelerated", precision.id, catalog),
             gpus_native=_gpus_with("native", precision.id, catalog),
-        ),
-    )
+        )
+
+
+@router.get("/precisions", summary="List precisions", response_model=Page[PrecisionResponse])
+def get_precisions(request: Request, query: Annotated[PageRequest, Query()], live: Pinned) -> Response:
+    """Number formats, with how many GPUs of the catalog run them."""
+    catalog = catalog_on(live, query)
+    rows = list(catalog.reference.precisions.values())
+    return page_answer(request, query, catalog, rows, PrecisionResponse, partial(PrecisionResponse.of, catalog=catalog))
 
 
 def _gpus_with(support: Support, precision: str, catalog: Catalog) -> int:
@@ -128,9 +125,7 @@ def get_providers(request: Request, query: Annotated[ProvidersRequest, Query()],
     catalog = catalog_on(live, query)
     named = {"id": resolved("provider", query.provider, catalog)}
     rows = having(named, catalog.reference.providers.values())
-    return page_answer(
-        request, query, catalog, rows, attrgetter("id"), ProviderResponse, partial(ProviderResponse.of, catalog=catalog)
-    )
+    return page_answer(request, query, catalog, rows, ProviderResponse, partial(ProviderResponse.of, catalog=catalog))
 
 
 class RegionsRequest(PageRequest):
@@ -165,15 +160,11 @@ def get_regions(request: Request, query: Annotated[RegionsRequest, Query()], liv
         "continent": resolved("continent", query.continent, catalog),
     }
     rows = having(named, catalog.reference.regions)
-    return page_answer(
-        request,
-        query,
-        catalog,
-        rows,
-        lambda region: f"{region.provider}/{region.id}",
-        RegionResponse,
-        RegionResponse.of,
-    )
+
+    def key(region: Region) -> str:
+        return f"{region.provider}/{region.id}"
+
+    return page_answer(request, query, catalog, rows, RegionResponse, RegionResponse.of, key=key)
 
 
 class FrameworksRequest(PageRequest):
@@ -238,9 +229,8 @@ def get_frameworks(request: Request, query: Annotated[FrameworksRequest, Query()
     """Toolkits, frameworks, engines and libraries with their other names, platforms, and rules in force on that day."""
     catalog = catalog_on(live, query)
     names = resolved("framework", query.software, catalog, field="software") or software_names(catalog)
-    return page_answer(
-        request, query, catalog, sorted(names), str, FrameworkResponse, partial(FrameworkResponse.of, catalog=catalog)
-    )
+    shown = partial(FrameworkResponse.of, catalog=catalog)
+    return page_answer(request, query, catalog, sorted(names), FrameworkResponse, shown, key=str)
 
 
 class SourcesRequest(PageRequest):
@@ -258,4 +248,4 @@ def get_sources(request: Request, query: Annotated[SourcesRequest, Query()], liv
     """Publications, price lists and other sources that facts of the catalog refer to by their ids."""
     catalog = catalog_on(live, query)
     rows = having({"id": resolved("source", query.source, catalog)}, catalog.reference.sources.values())
-    return page_answer(request, query, catalog, rows, attrgetter("id"), SourceResponse, SourceResponse.like)
+    return page_answer(request, query, catalog, rows, SourceResponse, SourceResponse.like)

@@ -22,7 +22,7 @@ router = APIRouter(tags=["decision"], route_class=BatchRoute)
 Base = Annotated[
     dict[str, Any],
     Field(max_length=100),
-    WithJsonSchema({"type": "object", "description": "A body of POST /estimate."}),
+    WithJsonSchema({"type": "object", "description": "What all combinations share of a body of POST /estimate."}),
 ]
 
 

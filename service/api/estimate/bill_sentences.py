@@ -2,7 +2,7 @@
 
 from math import ceil, inf
 
-from service.api.http.figures import dollars, readable
+from service.api.http.figures import dollars, plural, readable
 from service.domain.bill.bill import MachineTime, Part, PartName, StoredVolume
 from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.market_bills import BreakEven, MarketBill
@@ -64,7 +64,7 @@ def part_text(part: Part) -> str:
     match part.calculation:
         case MachineTime(hours, machines, price):
             per_hour = number(price.micros_per_hour)
-            return f"{_time(hours)} x {_machines(machines)} at {per_hour:.10g} {price.currency} an hour"
+            return f"{_time(hours)} x {plural(machines, 'machine')} at {per_hour:.10g} {price.currency} an hour"
         case Fee(percent_of_compute=percent, service=service):
             return f"{percent:g} % of the machines' price, for {service}"
         case StoredVolume() as volume:
@@ -85,7 +85,7 @@ def _storage_text(volume: StoredVolume) -> str:
     data, price = volume.data, volume.price
     if price is None:
         return data.what
-    machines = f" x {_machines(volume.machines)}" if price.kind == "block" else ""
+    machines = f" x {plural(volume.machines, 'machine')}" if price.kind == "block" else ""
     per_month = "included in the price of the machine"
     if price.micros_per_gib_month is not None:
         per_month = f"at {number(price.micros_per_gib_month):.10g} USD a GiB-month of {HOURS_A_MONTH} hours"
@@ -97,10 +97,6 @@ def _time(hours: float) -> str:
     """Returns hours; less than a minute in seconds, since the rounding of time is often a part of one."""
     seconds = hours * SECONDS_AN_HOUR
     return f"{readable(hours, 4)} h" if seconds >= 60 else f"{readable(seconds, 4)} s"
-
-
-def _machines(count: int) -> str:
-    return "1 machine" if count == 1 else f"{count:,} machines"
 
 
 def commitment_text(cost: CommittedCost) -> str:
@@ -146,7 +142,7 @@ def month_text(bill: MarketBill) -> str:
     if served.missed:
         return missed_text(served)
     count = round(served.instances.likely)
-    gang = f"{count} x {nodes} machines" if nodes > 1 else _machines(count)
+    gang = f"{count} x {nodes} machines" if nodes > 1 else plural(count, "machine")
     if readers := served.prefill_instances * nodes:
         gang += f" ({readers} to read prompts and {count * nodes - readers} to write answers)"
     return (

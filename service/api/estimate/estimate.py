@@ -74,14 +74,12 @@ class ChangeResponse(Described):
 
 
 @dataclass(frozen=True, slots=True)
-class FitChangeResponse(Described):
+class FitChangeResponse(ChangeResponse):
     """A change that would make the job fit, everything else being equal."""
 
     code: str
     """A field of the workload or layout; `layout` (all of its fields), `nodes`, `usable_memory_gib` or
     `host_memory_gib`."""
-    to: int | float | str | bool
-    """The value that `code` has to have."""
     also: ChangeResponse | None
     """The other change of a pair that makes the job fit only together; null: this one is enough."""
     needed_gib: float
@@ -212,9 +210,5 @@ def _machine(cluster: Cluster, name: str | None) -> MachineResponse:
 def _fit_change(change: FitChange, cluster: Cluster | None) -> FitChangeResponse:
     of_cpus = cluster is not None and cluster.gpu.kind == CPU
     text = fit_change_text(change, of_cpus=of_cpus)
-    also = None if change.also is None else ChangeResponse(change.also[0], _shown(change.also[1]))
-    return FitChangeResponse(change.code, _shown(change.to), also, rounded(change.needed_bytes / GIB), text)
-
-
-def _shown(value: float | str | bool) -> float | str | bool:
-    return rounded(value) if isinstance(value, float) else value
+    also = None if change.also is None else ChangeResponse(*map(shown, change.also))
+    return FitChangeResponse(change.code, shown(change.to), also, rounded(change.needed_bytes / GIB), text)

@@ -89,15 +89,11 @@ def get_price_changes(request: Request, query: Annotated[PriceChangesRequest, Qu
     history = known_on(live, query.known_at).history
     offers = offers_admitted_by(query, catalog, history)
     changes = price_changes(history, offers, (query.from_, last), query.hours, query.nodes)
-    return page_answer(
-        request,
-        query,
-        catalog,
-        changes.rows,
-        changes.key,
-        PriceChangeResponse,
-        lambda rows: _response_of(changes.at(rows)),
-    )
+
+    def response_of(rows: tuple[int, int]) -> PriceChangeResponse:
+        return _response_of(changes.at(rows))
+
+    return page_answer(request, query, catalog, changes.rows, PriceChangeResponse, response_of, key=changes.key)
 
 
 def _response_of(change: PriceChange) -> PriceChangeResponse:

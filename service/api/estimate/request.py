@@ -23,13 +23,7 @@ from service.api.http.fields import (
 from service.api.workload.checkpoints import checkpoints_in
 from service.api.workload.job import job_of, named_work_of
 from service.api.workload.layout import FixedLayoutRequest
-from service.api.workload.requirements import (
-    LIBRARIES,
-    needed_by_code,
-    platforms_of,
-    software_of,
-    unknown_software,
-)
+from service.api.workload.requirements import LIBRARIES, requirements_of, unknown_software
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.payment_options import regions_with
 from service.domain.catalog.catalog import Catalog
@@ -41,8 +35,10 @@ from service.domain.errors import QuestionError
 from service.domain.estimate.estimate import EstimateQuestion, JobQuestion
 from service.domain.estimate.work import MeasuredRate
 from service.domain.evidence.named import NamedWork
+from service.domain.jobs.kind_of_work import kind_of, library_of
 from service.domain.layouts.fleet_columns import has_processor, unknown_figures
 from service.domain.physics.cluster import Cluster, cluster_of, cluster_of_instance
+from service.domain.selection.requirements import NOTHING, Requirements
 
 
 class MachineDescriptionRequest(BodyModel):
@@ -134,9 +130,9 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         raise QuestionError("A load needs a workload of the task 'inference'.", field="load")
     cluster = cluster_in(body, instance_type, catalog)
     own = body.machine if isinstance(body.machine, MachineDescriptionRequest) else None
-    markets = resolved("market", body.market, catalog)
+    markets, work = resolved("market", body.market, catalog), _work(body, cluster, catalog)
     return EstimateQuestion(
-        work=_work(body, cluster, catalog),
+        work=work,
         instance_type=instance_type,
         cluster=cluster,
         run=run_of(body, catalog, body.nodes, body.instances_asked),
@@ -150,12 +146,17 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         gate=gate_of(body),
         usd_per_hour=_own_prices(body, markets),
         finds_largest_batch=body.largest_batch,
-        software=() if body.workload is None else software_of(body.workload, catalog),
-        libraries=() if body.workload is None else needed_by_code(body.workload, catalog),
+        needs=NOTHING if body.workload is None else _needs(body.workload, work, catalog),
         unknown_libraries=() if body.workload is None else _unknown_libraries(body.workload, catalog),
-        host_memory_gib=None if body.workload is None else body.workload.host.memory_gib,
-        platforms=() if body.workload is None else platforms_of(body.workload, catalog),
     )
+
+
+def _needs(sent: WorkloadRequest, work: object, catalog: Catalog) -> Requirements:
+    """Returns the requirements of a workload, with the library that a job takes whether it is named or not."""
+    job = work.job if isinstance(work, JobQuestion) else None
+    needs = requirements_of(sent, None, catalog, has_job=job is not None, platform_named_by=None, kind=kind_of(job))
+    library = None if job is None else library_of(job, job.task, sent.method, sent.software.framework)
+    return replace(needs, library=library)
 
 
 def _unknown_libraries(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ...]:

@@ -137,7 +137,7 @@ class ModelledEstimateResponse(Described):
     model_tflops_per_gpu: float | None
     """Rate as papers count it: with attention to the whole sequence. Frozen weights need no gradient."""
     hardware_tflops_per_gpu: float | None
-    """Model FLOP/s plus those of recomputation, counted the same way."""
+    """`model_tflops_per_gpu` with the FLOPs of recomputation."""
     bottleneck: str | None
     """The resource that takes most of a step; on a machine without a GPU, CPUs count as the GPU."""
     step_seconds: dict[str, float] | None
@@ -219,8 +219,8 @@ def modelled_estimate(response: type[Response], job: JobEstimate, instances: int
         "samples_per_second": _times(estimate.samples_per_second, instances),
         "tokens_per_second": _times(estimate.tokens_per_second, instances),
         "prefill_tokens_per_second": _times(estimate.prefill_tokens_per_second, instances),
-        "concurrency": None if estimate.concurrency is None else rounded(estimate.concurrency * instances),
-        "hours": None if hours is None else BandResponse.of(hours),
+        "concurrency": estimate.concurrency and rounded(estimate.concurrency * instances),
+        "hours": shown(hours),
         "overhead_beyond_steps": shown(job.beyond_steps),
         "model_flops_utilisation": shown(job.model_flops_utilisation),
         "peak_tflops_per_gpu": rounded(job.peak_flops_per_gpu / 1e12),

@@ -226,8 +226,7 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
         "The number of vCPUs is unknown: the CPUs may prepare fewer samples than the GPUs take."
     ),
     WarningCode.BATCH_ASSUMED: lambda samples: (
-        "No `global_batch_size` was given, so an optimizer step is taken to have "
-        f"{samples:,.0f} sample{'' if samples == 1 else 's'}."
+        f"No `global_batch_size` was given, so an optimizer step is taken to have {plural(samples, 'sample')}."
     ),
     WarningCode.BATCH_NOT_FILLED: lambda asked, slots: (
         f"Steps of this layout have room for {slots:,} samples, and the global batch has {asked:,}: the others take "

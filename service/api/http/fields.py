@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
 from datetime import date
 from functools import cache
@@ -191,13 +191,15 @@ class ResponseModel(Described, BaseModel):
         return cls(**same, **more)
 
 
-def copy_of(value_class: Any, *without: str) -> Any:
-    """Returns a base class of responses with the fields of a dataclass, without those named.
+def copy_of(value_class: Any, *without: str, only: Collection[str] = ()) -> Any:
+    """Returns a base class of responses with the fields of a dataclass, without those named, or `only` with some.
 
     It has the name and the module of the dataclass, by which the docstrings below its fields are looked up.
     """
     copied: dict[str, Any] = {
-        field.name: (field.type, ...) for field in fields(value_class) if field.name not in without
+        field.name: (field.type, ...)
+        for field in fields(value_class)
+        if field.name not in without and (not only or field.name in only)
     }
     return create_model(value_class.__name__, __base__=ResponseModel, __module__=value_class.__module__, **copied)
 

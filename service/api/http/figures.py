@@ -36,8 +36,8 @@ def readable(value: float, digits: int) -> str:
 
 
 def plural(count: float, noun: str) -> str:
-    """Returns a count with its noun, such as `1 GPU` or `2 GPUs`."""
-    return f"{count:g} {noun}" if count == 1 else f"{count:g} {noun}s"
+    """Returns a count with its noun, such as `1 GPU` or `2,000 GPUs`."""
+    return f"{count:,.10g} {noun}{'' if count == 1 else 's'}"
 
 
 Rounded = Annotated[float, AfterValidator(rounded)]

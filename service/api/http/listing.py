@@ -49,15 +49,16 @@ def page_answer(
     query: PageRequest,
     catalog: Catalog,
     rows: Rows,
-    key: Callable[[Any], str],
     item: type[Shown],
     response_of: Callable[[Any], Shown],
+    *,
+    key: Callable[[Any], str] = attrgetter("id"),
     page: Callable[..., BaseModel] = Page,
     encoded_items: Cache | None = None,
 ) -> Response:
     """Returns the page of `rows` that was asked for, as JSON, or as CSV if the client accepts that.
 
-    `key` names a row uniquely, and stays the same when the catalog changes. `response_of` shows a row as an `item`, and
+    `response_of` shows a row as an `item`. `key` names a row uniquely, and stays the same when the catalog changes.
     `page` builds the answer around the items. `encoded_items`, a cache of the catalog, keeps the JSON of each row.
     """
     start = _start_of_page(query, rows, key)
@@ -183,7 +184,7 @@ def having(
     rows: Iterable[Item],
     reader_of: Callable[[str], Callable[[Item], Any]] = attrgetter,
 ) -> list[Item]:
-    """Returns the rows in which each column has one of its words; an empty collection admits every value.
+    """Returns the rows whose value in each column is one of the words for that column; no words admit every value.
 
     `reader_of` returns the function that reads a column, by default an attribute.
     """

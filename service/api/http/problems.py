@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from service.api.http.fields import Described
+from service.api.http.figures import plural
 from service.api.http.usual_words import meant_by, suggested
 from service.db.errors import DatabaseUnusable
 from service.domain.catalog.names import either, near_names, with_near
@@ -168,9 +169,7 @@ def _invalid(faults: Sequence[Any], body: Any, operation: _Operation) -> Problem
     faults = [fault for fault in faults if fault["type"] != "default_factory_not_called"]
     errors = [_field_error(fault, body, operation) for fault in faults[:MAX_ERRORS]]
     others = len(faults) - 1
-    more = (
-        f" There {'is' if others == 1 else 'are'} {others:,} more error{'' if others == 1 else 's'}." if others else ""
-    )
+    more = f" There {'is' if others == 1 else 'are'} {plural(others, 'more error')}." if others else ""
     # A field that is missing is often the one that was misspelt, and the near name says so.
     first = next((error for error in errors if error.near), errors[0] if errors else None)
     return _document(422, f"{first.message}{more}" if first else "The request cannot be understood.", errors)

@@ -96,13 +96,7 @@ def estimate_response(
     """Returns the estimate of a choice, by which it was ranked."""
     if isinstance(estimate, WorkEstimate):
         return _work_estimate(estimate)
-    return PeakEstimateResponse(
-        basis="peak",
-        precision=estimate.precision,
-        peak_tflops=rounded(estimate.tflops),
-        peak_tflops_per_usd_hour=rounded(estimate.tflops_per_usd_hour),
-        peak_tflops_per_watt=rounded(estimate.tflops_per_watt),
-    )
+    return like(PeakEstimateResponse, estimate, basis="peak")
 
 
 def _work_estimate(estimate: WorkEstimate) -> JobEstimateResponse | MeasuredEstimateResponse:

@@ -15,11 +15,9 @@ from service.api.workload.layout import FixedLayoutRequest
 from service.api.workload.requirements import (
     faster_formats,
     platform_named_by,
-    platforms_of,
     precision_requirement_of,
     refused_precisions,
     requirements_of,
-    software_of,
     unknown_software,
 )
 from service.api.workload.serving import NEEDED_BY
@@ -38,17 +36,16 @@ from service.domain.catalog.names import (
     unknown,
 )
 from service.domain.catalog.precision import USUAL_PRECISIONS
-from service.domain.catalog.software_support import WorkKind, usual_library
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import JOB_PRECISIONS, Job, tokens_per_sample
-from service.domain.jobs.kind_of_work import kind_of, library_in
+from service.domain.jobs.kind_of_work import kind_of, library_of
 from service.domain.jobs.serving import MOST_INSTANCES
 from service.domain.recommend.answer import Limits, Question, WorkContext
 from service.domain.recommend.objective import CRITERIA, OBJECTIVES, Criterion, Objective
 from service.domain.recommend.peaks import usual_precisions
 from service.domain.selection.constraints import Constraints
-from service.domain.selection.requirements import PrecisionRequirement, leaves_cpus_out
+from service.domain.selection.requirements import PrecisionRequirement, Requirements, leaves_cpus_out
 from service.domain.units import HOURS_A_DAY
 
 HARDWARE_NAMES = frozenset({
@@ -170,9 +167,8 @@ class RecommendRequest(BillingRequest):
     known_at: KnownAt = None
 
 
-def _markets(request: RecommendRequest, run: Run, catalog: Catalog) -> tuple[str, ...]:
+def _markets(request: RecommendRequest, run: Run, service: str | None, catalog: Catalog) -> tuple[str, ...]:
     """Returns the markets that take part: those requested, without spot if it is left out; else the usual ones."""
-    service = service_of(request, request.workload.task, catalog)
     rented = markets_of_service(catalog, service)
     named = _markets_asked(request, catalog)
     if _leaves_spot_out(request, catalog):
@@ -247,29 +243,22 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     # If the question names hardware, it needs no other hint at the platform.
     names_hardware = not HARDWARE_NAMES.isdisjoint(given)
     platform = None if names_hardware else platform_named_by(work, catalog, has_job=job is not None)
-    formats, family = ((), None) if job is None else (job.weight_formats, job.model.family)
-    usual = usual_library(work.task, work.method, formats, family, None if job is None else job.optimizer)
-    library = library_in(work.software.framework, usual, work.task)
-    kind = kind_of(job)
+    library = library_of(job, work.task, work.method, work.software.framework)
+    needs = requirements_of(
+        work, precisions.required, catalog,
+        has_job=job is not None, platform_named_by=platform, library=library, kind=kind_of(job),
+    )  # fmt: skip
     asked_limits = _limits(request, named)
     constraints = _constraints(
-        request, given, objective, precisions.preferred, run, catalog, in_dollars=asked_limits.in_dollars,
-        has_job=named is not None, mainstream=platform == frozenset(), library=library, kind=kind,
+        request, given, objective, precisions.any_of, run, needs, catalog, in_dollars=asked_limits.in_dollars,
+        has_job=named is not None, mainstream=platform == frozenset(), library=library,
     )  # fmt: skip
     _check_hours_per_day(job, constraints.market, run)
     context = WorkContext(
         task=work.task,
         job=named,
         framework=work.software.framework,
-        needs=requirements_of(
-            work,
-            precisions.required,
-            catalog,
-            has_job=job is not None,
-            platform_named_by=platform,
-            library=library,
-            kind=kind,
-        ),
+        needs=needs,
         loading=loading_of(work, None) if job is None else job.loading,
         samples=None if work.amount is None else work.amount.samples,
         concurrent_runs=work.concurrent_runs,
@@ -283,7 +272,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     )
     return Question(
         work=context,
-        precisions=precisions.needed,
+        precisions=precisions.ranked,
         usual=precisions.usual,
         constraints=constraints,
         objective=objective,
@@ -295,7 +284,6 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         limits=asked_limits,
         checkpoints=checkpoints_in(request.checkpoint_of(work), work),
         run=run,
-        managed_service=service_of(request, request.workload.task, catalog),
         diversify=request.diversify,
         given=_given_fields(request),
         spot_left_out=_leaves_spot_out(request, catalog),
@@ -376,14 +364,16 @@ def _check_tokens(job: Job) -> None:
 class _Precisions(NamedTuple):
     """The precisions of a question that ranks by hardware; those of a job are part of the job."""
 
-    needed: tuple[str, ...]
-    preferred: tuple[str, ...]
-    """The precisions that a GPU must support in hardware."""
+    ranked: tuple[str, ...]
+    """The precisions whose peaks rank, in order of preference; empty if the fastest of `usual` does."""
+    any_of: tuple[str, ...]
+    """The precisions of which a GPU must support one in hardware."""
     usual: tuple[str, ...]
     """The precisions from which the fastest is chosen, if the caller leaves the choice open."""
     asked: str | None
     """The precision that the caller names, if faster formats may replace it."""
     required: PrecisionRequirement | None
+    """The precisions that the numerics of the workload leave; None if they leave every one."""
 
 
 def _precisions(work: WorkloadRequest, catalog: Catalog, *, has_job: bool, needs_peak: bool) -> _Precisions:
@@ -397,9 +387,9 @@ def _precisions(work: WorkloadRequest, catalog: Catalog, *, has_job: bool, needs
     faster = (*named, *replacing) if replacing else ()
     if required is None:
         return _Precisions(() if faster else named, named, faster, asked, None)
-    needed = named if required.free else required.usable
+    ranked = named if required.free else required.usable
     usual = faster or (required.tolerated if required.free else ())
-    return _Precisions(() if faster else needed, required.preferred, usual, asked, required)
+    return _Precisions(() if faster else ranked, required.preferred, usual, asked, required)
 
 
 def _given_fields(request: RecommendRequest) -> frozenset[str]:
@@ -434,8 +424,8 @@ def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:
 
 def _constraints(
     request: RecommendRequest, given: Mapping[str, Any], objective: Objective, precisions: tuple[str, ...],
-    run: Run, catalog: Catalog, *,
-    in_dollars: bool, has_job: bool, mainstream: bool, library: str | None, kind: WorkKind,
+    run: Run, needs: Requirements, catalog: Catalog, *,
+    in_dollars: bool, has_job: bool, mainstream: bool, library: str | None,
 ) -> Constraints:  # fmt: skip
     limits, work = request.constraints, request.workload
     fewest, most = limits.nodes
@@ -446,11 +436,12 @@ def _constraints(
     of_job = resolved("precision", work.precision, catalog, "workload.") if has_job else ()
     if not (needed or of_job) and not given.keys().isdisjoint(("min_tflops", "max_tflops")):
         raise QuestionError("min_tflops and max_tflops need workload.precision.", field="workload.precision")
+    service = service_of(request, work.task, catalog)
     asked = constraints_of(
         limits,
         catalog,
         prefix="constraints.",
-        market=_markets(request, run, catalog),
+        market=_markets(request, run, service, catalog),
         usual_lifecycle=(*IN_USE, *(("preview",) if limits.allow_preview else ())),
         precision_any=needed,
         precision_of_job=of_job,
@@ -458,19 +449,19 @@ def _constraints(
         task=work.task if work.task in TASKS_OF_RULES else None,
         mainstream=mainstream,
         library=library,
-        kind=kind,
+        kind=needs.kind,
         of_a_job=has_job,
-        platforms=platforms_of(work, catalog),
+        platforms=needs.platforms,
         grows=work.growth is not None,
         in_clusters=_only_clusters(request) and not limits.allow_marketplace_clusters,
         exclude=_excluded(limits.exclude, catalog),
         needs_price=objective.needs("price") or in_dollars,
         needs_peak=objective.needs("speed") and not has_job,
-        managed_service=service_of(request, request.workload.task, catalog),
+        managed_service=service,
         by_region=work.amount is not None and run.has_data,
         spot_refused=is_not_fault_tolerant(work),
     )
-    return asked._replace(with_gpu=leaves_cpus_out(work.task, asked, software_of(work, catalog), catalog))
+    return asked._replace(with_gpu=leaves_cpus_out(work.task, asked, needs.stack, catalog))
 
 
 def _excluded(names: Names, catalog: Catalog) -> Names:

@@ -1,6 +1,5 @@
 """The answer of POST /recommend, rendered from the domain's values."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, Literal, NamedTuple
@@ -30,7 +29,6 @@ from service.domain.recommend.answer import (
     Answer,
     Choice,
     CitedPrior,
-    CurrentComparison,
     Explained,
     HostNeeds,
     Rejection,
@@ -166,8 +164,10 @@ class RelaxationBestResponse:
 
 @dataclass(slots=True)
 class RelaxationResponse(Described):
-    """The smallest change of one constraint that admits at least one more instance type. A limit on a time of a load in
-    requests or tokens per second is raised to 1.5 times the least, which only thousands of idle instances keep.
+    """The smallest change of one constraint that admits at least one more instance type.
+
+    A limit on a time of a load that is given as a rate is raised to 1.5 times the shortest possible time, because only
+    thousands of idle instances would keep that one.
     """
 
     to: dict[str, Any]
@@ -175,9 +175,9 @@ class RelaxationResponse(Described):
     admits: int
     """Instance types that are then admitted, and are not now."""
     drops: int
-    """Instance types that are admitted now, and then no longer: those without a known price, which give way to the
-    first ones with a price, and those sold at spot alone, which does not count next to other markets for a job that is
-    not fault-tolerant."""
+    """Instance types that are admitted now and no longer after the change. Types without a known price give way to the
+    first ones with a price. For a job that is not fault-tolerant, types sold at spot alone do not count next to other
+    markets."""
     best: RelaxationBestResponse
 
 
@@ -325,7 +325,7 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
     if isinstance(estimate, WorkEstimate):
         work = catalog.derive(_work, estimate, choice.offer_index, cache=catalog.outlooks)
     else:
-        work = _WorkFields(PriceResponse.of(offer), estimate_response(estimate))
+        work = _WorkFields(PriceResponse.of(offer), estimate_response(estimate), [])
     return ChoiceResponse(
         rank=choice.rank,
         provider=instance_type.provider,
@@ -341,19 +341,14 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
         usd_per_hour=money(choice.usd_per_hour),
         placement=None if choice.nodes == 1 else PlacementResponse(together, placement_text(choice, together=together)),
         specs=catalog.derive(_specs, choice.index),
-        compared_to_current=None if choice.comparison is None else _compared(choice.comparison),
+        compared_to_current=None if choice.comparison is None else like(ComparedToCurrentResponse, choice.comparison),
         reasons=[with_text(reason) for reason in choice.reasons],
         host=_host(choice.host),
         availability=AVAILABILITY,
         warnings=[with_text(warning) for warning in choice.warnings],
         tied_with=list(choice.tied.ranks),
         pareto=choice.pareto,
-        price=work.price,
-        estimate=work.estimate,
-        cost=work.cost,
-        serving=work.serving,
-        spot=work.spot,
-        evidence=list(work.evidence),
+        **work._asdict(),
     )
 
 
@@ -362,10 +357,10 @@ class _WorkFields(NamedTuple):
 
     price: PriceResponse
     estimate: JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse
+    evidence: list[EvidenceResponse]
     cost: CostResponse | None = None
     serving: PricedLoadResponse | None = None
     spot: SpotResponse | None = None
-    evidence: Sequence[EvidenceResponse] = ()
 
 
 def _work(catalog: Catalog, work: WorkEstimate, offer_index: int) -> _WorkFields:
@@ -390,15 +385,6 @@ def _host(host: HostNeeds) -> HostResponse:
     memory = host.needed_memory_bytes
     figures = (host.needed_vcpus, host.ideal_vcpus, None if memory is None else memory / GIB)
     return HostResponse(*map(rounded, figures))
-
-
-def _compared(comparison: CurrentComparison) -> ComparedToCurrentResponse:
-    return ComparedToCurrentResponse(
-        relative_usd_per_hour=rounded(comparison.usd_per_hour),
-        relative_peak=rounded(comparison.peak),
-        relative_speed=rounded(comparison.speed),
-        relative_usd=rounded(comparison.usd),
-    )
 
 
 def _current(answer: Answer) -> CurrentInstanceResponse | None:

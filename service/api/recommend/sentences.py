@@ -32,7 +32,7 @@ def note_response(note: Note) -> NoteResponse:
 
 def rejection_text(rejection: Rejection) -> str:
     """Returns the meaning of a rejection with the words that it is about, and how many instance types it rejects."""
-    types = "1 instance type was" if rejection.rejects == 1 else f"{rejection.rejects} instance types were"
+    types = f"{plural(rejection.rejects, 'instance type')} {'was' if rejection.rejects == 1 else 'were'}"
     alone = f", {rejection.only_this} of them by this alone" if rejection.only_this else ""
     meaning = REJECTIONS[rejection.code]
     if rejection.about:

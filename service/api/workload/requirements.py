@@ -120,26 +120,10 @@ def platforms_of(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ...]:
     return resolve("platform", work.software.platforms, known, "workload.software.platforms")
 
 
-def software_of(work: WorkloadRequest, catalog: Catalog) -> tuple[Requirement, ...]:
-    """Returns the framework and then the engine, each if it has rules."""
-    named = (_stack_requirement(work, name, catalog) for name in STACK_FIELDS)
-    return tuple(software for software in named if software is not None)
-
-
 def _stack_requirement(work: WorkloadRequest, name: str, catalog: Catalog) -> Requirement | None:
     """Returns the framework or the engine, in a build for the CUDA of the question; None without rules."""
     software, toolkit = requirement(getattr(work.software, name), f"workload.software.{name}", catalog), _toolkit(work)
     return software if software is None or toolkit is None else software._replace(cuda=toolkit.versions)
-
-
-def needed_by_code(work: WorkloadRequest, catalog: Catalog) -> tuple[Requirement, ...]:
-    """Returns what the code needs besides a framework and an engine: a toolkit, kernels of its own, and libraries."""
-    toolkit, kernels = _toolkit(work), work.software.custom_cuda_kernels
-    return (
-        *([toolkit] if toolkit else []),
-        *([Requirement("custom-cuda-kernels")] if kernels else []),
-        *(library for library, required in _libraries(work, catalog) if library and required),
-    )
 
 
 def unknown_software(work: WorkloadRequest, catalog: Catalog) -> dict[str, str]:

@@ -58,10 +58,10 @@ def resolve_prices(
 
 
 def renew_prices(connection: Connection, feed: str, part: str, at: datetime, now: datetime) -> set[str]:
-    """Dates prices that only this part shows to the day of its newest capture, which repeats them.
+    """Sets the day of prices to that of the newest capture of a part, where only this part shows them.
 
-    Returns the other keys of the part, whose prices have to be resolved: another feed shows them too, or not every row
-    is kept.
+    Such a capture repeats the prices that it does not change. Returns the keys of all other offers of the part, whose
+    prices have to be resolved: another feed shows them too, or one of their rows does not count.
     """
     documents = select(DOCUMENT.c.id).where(*of_part(DOCUMENT, feed, part))
     is_of_part = OBSERVATION.c.document_id.in_(documents)

@@ -20,11 +20,13 @@ from service.domain.units import SECONDS_A_DAY, SECONDS_AN_HOUR
 
 
 class DataCost(NamedTuple):
-    """Dollars for the data of a run: per hour of the calendar and once, for the whole run and for each machine."""
+    """Dollars for the data of a run."""
 
     per_hour: float
+    """For each hour of the calendar."""
     once: float
     per_machine_hour: float
+    """For each hour of the calendar and each machine."""
     once_per_machine: float
     unknown: float
     """1 where a price is unknown, else 0."""

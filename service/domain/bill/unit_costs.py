@@ -39,7 +39,7 @@ class UnitCosts:
 
 
 def unit_costs(usd: Micros | None, amount: RunAmount, gang_micros_per_hour: int | None) -> UnitCosts:
-    """Returns the total of a bill by units of work, and the hourly price of a gang divided by its rates."""
+    """Returns the cost of each unit of work: the bill over the amount, else the price of an hour over the rate."""
     gang_usd = None if gang_micros_per_hour is None else number(gang_micros_per_hour)
     rate = amount.samples_per_second
     at_rate = None if not gang_usd or rate is None else rate.times(samples_per_usd(1.0, gang_usd))

@@ -280,35 +280,46 @@ class InstanceType(HasLifecycle[LifecycleEvent]):
 
     provider: str
     name: str
+    """Name at the provider, such as `p4d.24xlarge`."""
     service: str
+    """The service that rents it out, such as `ec2` or `sagemaker`."""
     family: str
+    """Family of instance types, such as `p4d`."""
     gpu: Gpu | None
     gpu_count: int
     interconnect: str | None
     interconnect_gb_per_second: float | None
     vcpus: float | None
+    """vCPUs of the machine, as the provider counts them; None: unknown."""
     cpu_architecture: str | None
     cpu_vendor: str | None
     cpu_model: str | None
     memory_gib: float | None
+    """Host memory in GiB; None: unknown."""
     network_gbps: float | None
+    """Network of the machine in gigabits per second, at its peak; None: unknown."""
     network_baseline_gbps: float | None
     rdma: bool | None
+    """Whether the network between machines has RDMA; None: unknown."""
     gpudirect_rdma: bool | None
+    """Whether the network reads the memory of GPUs directly; None: unknown."""
     local_storage_gb: float | None
+    """Local disks in GB; 0: none, None: unknown."""
     bare_metal: bool | None
+    """Whether the renter has the whole machine without a hypervisor; None: unknown."""
     hypervisor: str | None
-    """`nitro` or `xen` at AWS, `none` on bare metal; null if unknown."""
+    """`nitro` or `xen` at AWS, `none` on bare metal; None: unknown."""
     cpu_fp32_tflops: float | None
-    """Dense peak of all vCPUs in fp32, in 10^12 operations per second: cores x clock x operations per cycle."""
+    """Dense peak of all vCPUs in fp32, in 10^12 operations per second: cores x clock x operations per cycle;
+    None: unknown."""
     cpu_memory_bandwidth_gb_per_second: float | None
     cpu_baseline_share: float | None
     """Share of its time that each vCPU of a burstable type can run without end; null for all other types."""
     twin_of: str | None
     """Name of the plain instance type on which a managed service runs: `p4d.24xlarge` for `ml.p4d.24xlarge`."""
     orderable: bool | None
-    """Whether the provider accepts this name in an order; false for a name composed in the seed and for a listing of
-    single GPUs."""
+    """Whether the provider takes this name in an order; false for combinations of a host and GPUs and for listings of
+    single GPUs, None: unknown."""
     source: str
     note: str | None
     lifecycle: tuple[LifecycleEvent, ...]

@@ -326,32 +326,42 @@ class PublishedRun:
     gpu: str
     """GPU id of the catalog; if the catalog lacks the exact card, the nearest one (see `note`)."""
     gpu_count: int | None
-    """GPUs in one node."""
+    """GPUs of one node."""
     nodes: int | None
+    """Machines that ran it together; None if unknown."""
     machine: str | None
-    """`provider/name`, if the source names an instance type."""
+    """`provider/name`, where one is named."""
     precision: str
     """Precision of the arithmetic, as the catalog names it."""
     format: str
     """The number format as the source names it."""
     weight_bits: float | None
+    """Bits of a stored weight where the source states them; None: those of the precision."""
     framework: str | None
-    """The framework or engine, as the catalog names it."""
+    """The framework or engine, as the catalog names it, see `/frameworks`."""
     software: str | None
     """The software as the source names it."""
     sequence_length: int | None
+    """Tokens of a training sequence; None: unknown or not applicable."""
     input_length: int | None
+    """Tokens of a prompt; None: unknown or not applicable."""
     output_length: int | None
+    """Tokens of an answer; None: unknown or not applicable."""
     micro_batch: int | None
+    """Samples per GPU and pass."""
     global_batch: int | None
     concurrency: int | None
     """Requests in flight; None if unknown or as many as fit."""
     tokens: float | None
-    """Tokens of the whole run."""
+    """Amount of work of the run, if `value` is its time."""
     samples: float | None
+    """Amount of work of the run, if `value` is its time."""
     value: float
+    """The measured figure, in `unit`."""
     unit: str
+    """Rates are of the whole job unless they end in `per_gpu`; `fits` is 1 or 0."""
     year: int
+    """The year of the measurement or of the publication."""
     quality: str
     """`A`: read from a log or a table; `B`: read from elsewhere, or a setting is missing."""
     source: str

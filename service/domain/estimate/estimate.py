@@ -22,16 +22,13 @@ from service.domain.catalog.hardware import ENDED, InstanceType
 from service.domain.catalog.offer import Market
 from service.domain.catalog.software_support import (
     LIBRARIES_OF_KERNELS,
-    MAINSTREAM,
     RUNS,
-    code_change,
     near_software,
     remark_by,
     restrictions_on_gpu,
     rules_on_gpu,
     support_by,
     task_mask,
-    usual_library,
 )
 from service.domain.codes import WarningCode
 from service.domain.errors import QuestionError
@@ -41,15 +38,15 @@ from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.evidence.step_size import step_warnings
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.job import Job, assumed_lengths
-from service.domain.jobs.kind_of_work import kind_of, library_in, restriction_warnings
+from service.domain.jobs.kind_of_work import restriction_warnings
 from service.domain.layouts.host_warnings import requested_host_warnings
 from service.domain.layouts.job_estimate import Choose, JobEstimate, at_rate, estimate_job
 from service.domain.layouts.warnings import estimate_warnings
 from service.domain.layouts.would_fit import FitChange, largest_batch, nearest_changes
 from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.physics.generation import ServedLoad
+from service.domain.selection.requirements import NOTHING, Requirement, Requirements, code_change_on
 from service.domain.statement import Statement, statement
-from service.domain.versions import EVERY, Versions
 
 _Warnings = Iterator[Statement[WarningCode]]
 
@@ -87,17 +84,10 @@ class EstimateQuestion:
     usd_per_hour: Mapping[Market, float] = field(default_factory=dict)
     """The caller's own prices by market, in place of the catalog's."""
     finds_largest_batch: bool = False
-    software: tuple[tuple[str, Versions, Versions], ...] = ()
-    """The framework and the engine, by the catalog's names and with versions, their own and those of CUDA; the last one
-    runs the code."""
-    libraries: tuple[tuple[str, Versions, Versions], ...] = ()
-    """The CUDA toolkit, kernels and libraries without which the code does not run."""
+    needs: Requirements = NOTHING
+    """The software and the host memory that the workload needs."""
     unknown_libraries: tuple[str, ...] = ()
     """Names of libraries without rules on where they run."""
-    host_memory_gib: float | None = None
-    """Memory that the workload asks of each host."""
-    platforms: tuple[str, ...] = ()
-    """Platforms for which the code is written, by the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +183,9 @@ def estimate(
         nearest_changes=fit_changes,
         largest_batch=batch,
         measured=physics.measured,
-        code_change=_code_change(question, catalog),
+        code_change=code_change_on(work.cluster.gpu, question.needs, work.job, catalog)
+        if isinstance(work, JobQuestion)
+        else None,
     )
 
 
@@ -265,15 +257,6 @@ def _rate_by_own_runs(
     return runs.measured_or_corrected(here, None if machine.gpu is None else machine.gpu.id, modelled_in)
 
 
-def _code_change(question: EstimateQuestion, catalog: Catalog) -> str | None:
-    if not isinstance(question.work, JobQuestion):
-        return None
-    software = question.software[-1][0] if question.software else None
-    if software is None and question.work.job.unrecognised_software:  # its code is in unknown software
-        return None
-    return code_change(software, question.platforms, question.work.cluster.gpu, catalog)
-
-
 def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> _Warnings:
     """Yields a task that no software on the machine does, else software that runs only in part or not at all."""
     if question.cluster is None:
@@ -286,9 +269,9 @@ def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> _Warning
     gpu = question.cluster.gpu
     if question.unknown_libraries:
         yield statement(WarningCode.SOFTWARE_UNKNOWN, near=near_software(question.unknown_libraries, catalog))
-    usual, needed = _usual_library(question), (*question.software, *question.libraries)
-    takes_usual = usual is not None and all(software != usual for software, *_ in needed)
-    for software, versions, cuda in (*needed, *([(usual, EVERY, EVERY)] if usual and takes_usual else [])):
+    usual, needed = question.needs.library, question.needs.of_code
+    is_unnamed = usual is not None and all(each.software != usual for each in needed)
+    for software, versions, cuda in (*needed, *([Requirement(usual)] if usual and is_unnamed else [])):
         rules = catalog.derive(rules_on_gpu, software, gpu.id)
         level = support_by(rules, versions, cuda)
         if level not in RUNS and (software != usual or software in LIBRARIES_OF_KERNELS):
@@ -304,21 +287,11 @@ def _kind_warnings(question: EstimateQuestion, catalog: Catalog) -> _Warnings:
     """Yields software that does not work with the family of the model or the format of its weights, or in part."""
     if not isinstance(question.work, JobQuestion):
         return
-    kind, gpu = kind_of(question.work.job), question.work.cluster.gpu
-    software, versions, _cuda = question.software[-1] if question.software else (MAINSTREAM, EVERY, EVERY)
-    restricted = catalog.derive(restrictions_on_gpu, software, versions, kind, gpu.id)
+    kind, gpu, software = question.needs.kind, question.work.cluster.gpu, question.needs.runs_the_work
+    restricted = catalog.derive(restrictions_on_gpu, software.software, software.versions, kind, gpu.id)
     yield from restriction_warnings(restricted, kind, gpu.name)
     if partly := tuple((each.software, each.note) for each in restricted if each.supported in RUNS):
         yield statement(WarningCode.SOFTWARE_PARTLY, software=partly)
-
-
-def _usual_library(question: EstimateQuestion) -> str | None:
-    """Returns the library whose kernels a job usually takes; None if it takes none."""
-    if not isinstance(question.work, JobQuestion):
-        return None
-    job, framework = question.work.job, question.software[-1][0] if question.software else None
-    usual = usual_library(job.task, job.method, job.weight_formats, job.model.family, job.optimizer)
-    return library_in(framework, usual, job.task)
 
 
 def _warnings(question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog) -> _Warnings:
@@ -329,7 +302,7 @@ def _warnings(question: EstimateQuestion, job: JobEstimate | None, catalog: Cata
         of_estimate = list(estimate_warnings(job, cluster))
         yield from of_estimate
         if machine is not None:
-            requested = requested_host_warnings(machine, job.job.loading, question.host_memory_gib)
+            requested = requested_host_warnings(machine, job.job.loading, question.needs.host_memory_gib)
             shown = {warning.code for warning in of_estimate}
             yield from (warning for warning in requested if warning.code not in shown)
         yield from step_warnings(job.config, catalog)

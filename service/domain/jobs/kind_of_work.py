@@ -2,7 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 
-from service.domain.catalog.software_support import ANY_WORK, LIBRARIES_OF_KERNELS, RUNS, Restriction, WorkKind
+from service.domain.catalog.software_support import (
+    ANY_WORK,
+    LIBRARIES_OF_KERNELS,
+    RUNS,
+    Restriction,
+    WorkKind,
+    usual_library,
+)
 from service.domain.codes import WarningCode
 from service.domain.jobs.job import Job
 from service.domain.jobs.stacks import software_called
@@ -26,8 +33,13 @@ INFERENCE_ONLY = frozenset({
 """Fields of a workload that affect inference alone."""
 
 
-def library_in(framework: str | None, library: str | None, task: str) -> str | None:
-    """Returns the library that work usually needs, or None if it has kernels for PyTorch, and the framework is JAX."""
+def library_of(job: Job | None, task: str, method: str | None, framework: str | None) -> str | None:
+    """Returns the library or feature that work needs in its framework; None if it needs none.
+
+    That is the usual one of the mainstream framework, unless it has kernels for PyTorch and the framework is JAX.
+    """
+    of_job = ((), None, None) if job is None else (job.weight_formats, job.model.family, job.optimizer)
+    library = usual_library(task, method, *of_job)
     in_jax = framework is not None and software_called(framework).stack_class.id == "xla"
     return None if task == "training" and library in LIBRARIES_OF_KERNELS and in_jax else library
 

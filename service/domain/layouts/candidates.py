@@ -170,8 +170,10 @@ def training_candidates(
     fixed: FixedLayout,
     savings: Callable[[int], Sequence[MemorySaving]],
 ) -> LayoutCandidates:
-    """Returns the layouts of a training job for every shape, with the micro-batches and stages that need the least
-    memory: micro-batches of the samples that are read together, and whole stages. What the caller fixes stays.
+    """Returns the layouts of a training job for every shape; what the caller fixes stays.
+
+    Else, micro-batches and pipeline stages are those that need the least memory: a micro-batch has the samples that are
+    read together, and a stage has one group of layers.
 
     `savings` returns the pairs of ZeRO stage and checkpointing to try, up to a highest stage.
     """

@@ -240,7 +240,7 @@ class Machines:
         )
 
     def in_clusters(self, machine: Indices, nodes: Indices) -> ClusterTable:
-        """Returns a table of clusters: each has the machine of an index as its node, and a number of nodes."""
+        """Returns a table of clusters. Row i has `nodes[i]` nodes, each of them the machine with index `machine[i]`."""
         gpus = self.gpus[machine] * nodes
         linked_gpus = np.minimum(self.most_linked[machine], gpus)
         for index, of_slices in self.slices.items():

@@ -46,7 +46,9 @@ def usual_layout(config: Config, cluster: Cluster, fixed: FixedLayout = FREE) ->
 
 
 def usual_training_layout(config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE) -> Layout:
-    """Divides a large model as its stack does by habit, and accumulates up to the global batch."""
+    """Returns the layout that users of a stack usually choose: large models are divided as is usual for the stack, and
+    micro-batches are accumulated up to the global batch.
+    """
     tensor, pipeline, zero_stage = fixed.tensor or 1, fixed.pipeline or 1, fixed.zero_stage or 0
     free = fixed.tensor is None and fixed.zero_stage is None
     if free and config.model.transformer is not None and config.model.parameters > CUT_ABOVE:

@@ -33,7 +33,7 @@ class ParameterParts:
     """Parameters of a transformer by part, without biases, which are about 0.1 % of them."""
 
     embedding: int
-    """Embeddings of tokens, and learned ones of positions."""
+    """Embeddings of tokens, and of positions where these are learned."""
     attention: int
     ffn: int
     """FFNs of the layers without routed experts."""

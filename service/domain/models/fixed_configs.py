@@ -144,7 +144,8 @@ def _sam(config: Config, name: str) -> Model:
     )
     if not patch or not window or image < patch:
         raise ImpossibleModel(
-            "Patches and windows of vision_config have a size.", field="huggingface_config.vision_config"
+            "vision_config needs a patch_size and a window_size above 0, and an image_size of at least a patch.",
+            field="huggingface_config.vision_config",
         )
     ffn = dimension(vision, "ffn") or number(vision, "mlp_dim") or 4 * width
     side, everywhere = image // patch, len(numbers(vision, "global_attn_indexes"))

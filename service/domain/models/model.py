@@ -49,7 +49,7 @@ class Transformer:
     gated: bool
     """Whether the FFN has a third matrix (SwiGLU, GeGLU)."""
     vocabulary: int
-    """0 for a network that reads no tokens."""
+    """Different tokens; 0 for a network that reads none."""
     tied: bool
     """Whether the output projection is the embedding; also true for an encoder without an output projection."""
     experts: int = 0
@@ -234,24 +234,28 @@ class Model:
     """A network by name, with its parameters and either its dimensions or its forward FLOPs per sample, or both."""
 
     id: str
+    """The name that requests use; `aliases` mean the same."""
     name: str
     family: str
+    """The family, such as `llm`, `moe`, `cnn` or `diffusion`."""
     parameters: float
     active_parameters: float
     """Parameters that a token or sample uses: fewer than all only with routed experts or embedding tables."""
     transformer: Transformer | None = None
     forward_flops_per_sample: float | None = None
-    """FLOPs of a forward pass over a sample: 2 x multiply-accumulates. None if they follow from the dimensions."""
+    """FLOPs of a forward pass over a sample: 2 x multiply-accumulates; generating one may take several; None if they
+    follow from the dimensions."""
     attention_flops_per_sample: float | None = None
     """FLOPs of a forward pass in products of tokens with each other, which grow with the square of a sample's tokens; 0
-    without attention. None: unknown, so that samples have one size, or they follow from the dimensions."""
+    without attention, None: unknown, or they follow from the dimensions. With them, `workload.sample` can have another
+    size."""
     text_token_share: float | None = None
     """Share of the tokens of a forward pass that are text, whose number does not grow with the size of an image; None
     for a model without them."""
     sample: str = "token"
     """The unit of work, such as `token`, `sequence of 512 tokens` or `image 224x224`."""
     input_tokens_per_sample: float | None = None
-    """Tokens per sample that the encoder reads, if the network fixes them: 1500 for 30 s of audio in Whisper."""
+    """Tokens per sample that the encoder reads: 1500 for 30 s of audio in Whisper; None if they are not fixed."""
     output_tokens_per_sample: float | None = None
     """Tokens that the model usually generates per sample."""
     activation_values_per_sample: float | None = None
@@ -265,14 +269,14 @@ class Model:
     weight_layers: int | None = None
     """Number of convolutions and matrix products in a forward pass, each a kernel to launch; None if not counted."""
     steps_per_sample: float | None = None
-    """Usual number of denoising steps per sample; None for a network without them."""
+    """Usual number of denoising steps per sample, see `note`; None for a network without them."""
     passes_per_step: float | None = None
     """Forward passes per denoising step: 2 with classifier-free guidance, 1 if guidance is distilled."""
     other_parameters: float | None = None
-    """Parameters of other networks of the model: text encoders and the image decoder of a diffusion model, the image
+    """Parameters outside of the main network: text encoders and the image decoder of a diffusion model, the image
     encoder of a language model."""
     other_flops_per_sample: float | None = None
-    """FLOPs of these networks per sample; in a language model, per token of an image in the prompt."""
+    """FLOPs of `other_parameters` per sample; in a language model, per token of an image in the prompt."""
     text_flops_per_sample: float | None = None
     """Part of `other_flops_per_sample` that reads texts, and does not grow with the size of an image."""
     audio_seconds_per_sample: float | None = None
@@ -280,6 +284,7 @@ class Model:
     published_precision: str | None = None
     """Number format of most of the published weights; None if callers may choose the precision freely."""
     released_on: str | None = None
+    """Year, month or day; None if unknown."""
     source: str = "caller"
     note: str | None = None
     aliases: tuple[str, ...] = ()

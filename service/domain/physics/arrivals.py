@@ -256,7 +256,7 @@ class BatchTimes(ArrivalTimes):
     def per_output_token(self, percentile: float) -> Floats:
         """Seconds per token of the answer at a percentile, the share of the requests that take no longer.
 
-        No batch is larger than a full one, while the gamma distribution of a time has no end.
+        It is at most the time in full batches, because no batch is larger; the gamma distribution has no upper end.
         """
         full = self.least_per_token_of_full + self.added_per_token_of_full.quantile(percentile)
         return np.minimum(ArrivalTimes.per_output_token(self, percentile), full)

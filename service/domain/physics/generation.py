@@ -62,7 +62,7 @@ class EngineMemory:
 
     @staticmethod
     def of(coefficients: Coefficients, config: InferenceConfig, layout: Layout, features: Features) -> "EngineMemory":
-        """Returns what an engine with these features holds in a layout."""
+        """Returns the memory of an engine in a layout, with the coefficients of these features."""
         return EngineMemory(inference_memory(config, layout), coefficients.factors(MEMORY, IN_MEMORY, features))
 
     def holding(self, requests: float) -> dict[str, float]:

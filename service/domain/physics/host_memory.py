@@ -87,7 +87,7 @@ class BytesByLayout(NamedTuple):
 
 
 def bytes_by_layout(config: Config, layout: AnyLayout) -> BytesByLayout:
-    """Returns the bytes that depend on the layout; those of inference do not."""
+    """Returns the bytes of training that depend on the layout; all are 0 for inference, where none do."""
     if not isinstance(config, TrainingConfig):
         return BytesByLayout()
     batch = layout.micro_batch * _sample_bytes(config)

@@ -473,7 +473,7 @@ def replicas_in_use(config: InferenceConfig, layout: AnyLayout) -> Number:
 
 
 def requests_at_once(config: InferenceConfig, layout: AnyLayout, room: Number) -> Number:
-    """Requests in flight on each replica: as many as are asked for, else as there is room for and a burst has."""
+    """Requests in flight on each replica: as many as are asked for, else as fit, and no more than a burst has."""
     replicas = replicas_in_use(config, layout)
     if config.concurrency:
         return config.concurrency / replicas

@@ -85,7 +85,7 @@ def seconds_per_unit(config: Config, cluster: Cluster) -> dict[str, float]:
 
 
 def ideal_seconds(demands: Demands, rates: Mapping[str, float]) -> dict[str, float]:
-    """Returns the seconds of each term at these seconds per unit of each resource."""
+    """Returns the seconds of each term, given the seconds that each resource takes for a unit."""
     seconds: dict[str, float] = {}
     for (term, resource), amount in demands.items():
         seconds[term] = seconds.get(term, 0.0) + float(amount) * rates[resource]

@@ -74,7 +74,7 @@ class EngineTimes:
         return tokens * self.step + self.own
 
     def times(self, factor: Number) -> "EngineTimes":
-        """Returns the seconds of an engine that takes this factor longer for everything."""
+        """Returns all times multiplied by a factor."""
         return EngineTimes(*(getattr(self, part) * factor for part in PARTS))
 
 

@@ -21,8 +21,8 @@ from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.recommend.answer import Choice, WorkContext, WorkEstimate
 from service.domain.recommend.warnings import cpus_decode_too_slowly, measurement_warnings
 from service.domain.selection.requirements import TASKS_WITHOUT_GPU
-from service.domain.selection.steps import Priced, Steps, larger_machine, next_cards
 from service.domain.selection.successors import best_peak
+from service.domain.selection.upgrades import Priced, Upgrades, larger_machine, next_cards
 from service.domain.statement import Statement
 from service.domain.versions import known_versions, written
 
@@ -52,7 +52,7 @@ class Situation:
     """Bits of a weight where they are stored in another format than that precision."""
     other: InstanceType | None = None
     """The machine of the best choice with another GPU."""
-    steps: Steps | None = None
+    upgrades: Upgrades | None = None
     """The machines to which the work may move later."""
     nodes: int = 1
     instances: int = 1
@@ -92,7 +92,7 @@ Adviser = Callable[[Situation, Catalog], Figures | None]
 """Returns the figures of a piece of advice, or None if it does not apply."""
 
 
-def situation_of(context: WorkContext, choices: tuple[Choice, ...], steps: Steps, catalog: Catalog) -> Situation:
+def situation_of(context: WorkContext, choices: tuple[Choice, ...], upgrades: Upgrades, catalog: Catalog) -> Situation:
     """Returns what the advice for an answer depends on."""
     top, current = choices[0] if choices else None, context.current_instance
     work = top.estimate if top is not None and isinstance(top.estimate, WorkEstimate) else None
@@ -101,7 +101,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], steps: Steps
     situation = Situation(
         context=context,
         current=None if current is None else catalog.instance_types[catalog.index_of[current]],
-        steps=steps,
+        upgrades=upgrades,
         part=_part_of_a_card(context, top, modelled),
         utilisation=0.0
         if modelled is None or modelled.estimate.served is None
@@ -358,7 +358,7 @@ def _current_ends(situation: Situation, catalog: Catalog) -> Figures | None:
 def _migration_path(situation: Situation, catalog: Catalog) -> Figures | None:
     # The path starts at the machine that the caller has, else at the first choice.
     old = situation.current or situation.top
-    larger = None if old is None or situation.steps is None else larger_machine(old.id, situation.steps, catalog)
+    larger = None if old is None or situation.upgrades is None else larger_machine(old.id, situation.upgrades, catalog)
     if old is None or larger is None:
         return None
     usd, new = larger
@@ -369,13 +369,13 @@ def _migration_path(situation: Situation, catalog: Catalog) -> Figures | None:
 
 def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
     """Applies to a single GPU; returns the next cards of its seller with more memory, speed, and speed per dollar."""
-    top, steps = situation.top, situation.steps
-    if top is None or steps is None or situation.gpus != 1:
+    top, upgrades = situation.top, situation.upgrades
+    if top is None or upgrades is None or situation.gpus != 1:
         return None
-    now = steps.card(catalog.index_of[top.id], catalog)
+    now = upgrades.card(catalog.index_of[top.id], catalog)
     if now is None:
         return None
-    memory, speed, value = next_cards(now, situation.context.task, situation.precision, steps, catalog)
+    memory, speed, value = next_cards(now, situation.context.task, situation.precision, upgrades, catalog)
     if memory is None and speed is None:
         return None
     return {
@@ -383,7 +383,7 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
         "memory": memory and (memory.machine.id, memory.memory_gb),
         "speed": speed and (speed.machine.id, speed.speed / now.speed),
         "value": value and (value.machine.id, value.per_usd / now.per_usd),
-        "estimated": steps.rate is not None,
+        "estimated": upgrades.rate is not None,
     }
 
 

@@ -70,8 +70,8 @@ class LimitKind(NamedTuple):
     prefix: str = ""
     """Path to the field, from the constraints of the question."""
     over_least: float = 1.0
-    """A relaxation in multiples of the least figure that any number of instances has, where requests arrive at random
-    and the question does not limit the instances."""
+    """The limit that a relaxation proposes, as a multiple of the least figure of any number of instances. It applies
+    where requests arrive at random and the question does not limit the instances."""
 
 
 TIME_OVER_LEAST = 1.5
@@ -95,9 +95,8 @@ LIMITS_BY_FIELD = {
 }
 """The limits on a plan, by the field of the question that states each one.
 
-A plan must keep all of them. A type without such a plan is rejected for each limit that no plan keeps, or that admits
-it if it alone is raised. A type that keeps each limit, and that no change of one of them admits, fails the last one
-given."""
+A plan must keep all of them. A type without such a plan is rejected for each limit that none of its plans keeps, and
+for each limit that admits it if it alone is raised. Without such a limit, it is rejected for the last one given."""
 
 
 LIMITS_IN_DOLLARS = ("budget_usd", "max_usd_per_million_tokens")
@@ -154,8 +153,6 @@ class Question(NamedTuple):
     checkpoints: Checkpoints = Checkpoints(save_seconds=0.0, restart_seconds=0.0)
     run: Run = ONE_MACHINE
     """The set-up, idle time and data that are paid for with a job."""
-    managed_service: str | None = None
-    """The service that machines are rented through."""
     diversify: bool = False
     usual: tuple[str, ...] = ()
     """Precisions to choose from where none is named and the workload does not tolerate all of the task's usual ones."""
@@ -171,6 +168,11 @@ class Question(NamedTuple):
     """Instance types whose rejections are explained one by one."""
     subjects: Mapping[str, str] = MappingProxyType({})
     """The data set, the goal and the size of the model by request field, in small letters with underscores."""
+
+    @property
+    def managed_service(self) -> str | None:
+        """The managed service that the machines are rented through."""
+        return self.constraints.managed_service
 
     @property
     def modelled(self) -> Job | None:
@@ -201,9 +203,9 @@ class PeakEstimate:
     """Peak rates, by which choices without a job are ranked, in 10^12 operations per second of all machines."""
 
     precision: str | None
-    tflops: float | None
-    tflops_per_usd_hour: float | None
-    tflops_per_watt: float | None
+    peak_tflops: float | None
+    peak_tflops_per_usd_hour: float | None
+    peak_tflops_per_watt: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,10 +261,10 @@ class HostNeeds:
 class CurrentComparison:
     """Figures of a choice divided by those of the current machine; None if one of them is unknown or does not apply."""
 
-    usd_per_hour: float | None
-    peak: float | None
-    speed: float | None
-    usd: float | None
+    relative_usd_per_hour: float | None
+    relative_peak: float | None
+    relative_speed: float | None
+    relative_usd: float | None
 
 
 class Ties(NamedTuple):
@@ -364,14 +366,6 @@ class CitedPrior:
     """The offers that decide the verdict: the better and the worse one by the rule, or the first choice."""
     figures: tuple[tuple[str, float | None], ...] = ()
     """The figure of the objective of each of them, by its name."""
-
-
-class UnusedCommitments(NamedTuple):
-    """Commitments that the caller holds and under which no offer is admitted."""
-
-    held: tuple[str, ...]
-    left_out: bool
-    """Whether an admitted instance type has an offer under them, which the constraints reject."""
 
 
 class RelaxationOutcome(NamedTuple):

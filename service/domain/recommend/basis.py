@@ -22,13 +22,12 @@ from service.domain.recommend.fleet import (
     estimate_fleet,
     gpu_counts,
     node_counts,
-    not_measured,
     with_measurements,
 )
-from service.domain.recommend.job_checks import job_checks
+from service.domain.recommend.job_checks import job_checks, keeping_otherwise, limit_checks
 from service.domain.recommend.objective import Figures, Objective
 from service.domain.recommend.peaks import Peaks, PeaksAsked, assumed_peaks
-from service.domain.recommend.plans import Planner, keeping_otherwise, limit_checks, plans_of
+from service.domain.recommend.plans import Planner, plans_of
 from service.domain.recommend.ranking import Ranked, Uncertain, rank, tie_distance_of_peaks, uncertain, weight_of_speed
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, offer_choice
@@ -83,7 +82,7 @@ class PeakBasis:
         return rank(candidates, self.objective, figures, incomplete, None, catalog)
 
     def figures_at(self, ranked: Ranked, row: int, catalog: Catalog) -> OfferFigures:
-        """Returns the figures of an offer that peaks decide."""
+        """Returns the figures of the offer in a row of the ranking, by its peak."""
         index = int(ranked.instance_type[row])
         precision, peak = self.peaks.assumed[index]
         share, machines = self._share_of_runs(catalog.instance_types[index])
@@ -91,7 +90,7 @@ class PeakBasis:
         return OfferFigures(speed=speed, nodes=self.nodes, instances=int(machines), precision=precision)
 
     def uncertain(self, _ranked: Ranked, scores: Sequence[float], _catalog: Catalog) -> list[Uncertain]:
-        """Returns the first scores with the uncertainty of peaks."""
+        """Returns these scores, of the first rows of the ranking, with the uncertainty of peaks."""
         distance = tie_distance_of_peaks(self.objective)
         return [Uncertain(score, distance, distance, row) for row, score in enumerate(scores)]
 
@@ -132,71 +131,53 @@ class PeakBasis:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanBasis:
+class PlanBasis(Planner):
     """A ranking by the plans of a job, or of work that was measured under a name."""
-
-    planner: Planner
-
-    @property
-    def objective(self) -> Objective:
-        """The objective that ranks."""
-        return self.planner.objective
-
-    @property
-    def managed_service(self) -> str | None:
-        """The managed service that rents the machines."""
-        return self.planner.managed_service
 
     @property
     def rate(self) -> Floats:
         """Samples per second of one instance on the fewest nodes of each type; NaN where it does not run."""
-        fewest = self.planner.fleet.options[0]
+        fewest = self.fleet.options[0]
         return np.where(fewest.works, fewest.likely, np.nan)
 
     def under(self, objective: Objective) -> "PlanBasis":
         """Returns the same basis under another objective."""
-        return PlanBasis(replace(self.planner, objective=objective))
+        return replace(self, objective=objective)
 
     def within(self, limits: Limits) -> "PlanBasis":
         """Returns the same basis with other limits."""
-        return PlanBasis(replace(self.planner, limits=limits))
-
-    def after(self, change: ChangeOfWork, types: TypeSet, catalog: Catalog) -> "PlanBasis":
-        """Returns the basis after a change of the question, to rank these types."""
-        return PlanBasis(self.planner.after(change, types, catalog))
+        return replace(self, limits=limits)
 
     def checks(self, constraints: Constraints, catalog: Catalog) -> Iterator[Check]:
         """Yields checks for types that cannot run the job, and for those that miss a limit on it."""
-        planner, fleet = self.planner, self.planner.fleet
-        candidates = offer_choice(constraints.of_offers, catalog).cheapest
+        fleet, candidates = self.fleet, offer_choice(constraints.of_offers, catalog).cheapest
         if isinstance(fleet.job, NamedWork):
-            yield from not_measured(fleet, catalog)
+            measured = types_where(fleet.options[0].works)
+            yield Check(RejectionCode.NOT_MEASURED, "data", catalog.all_types & ~measured)
         else:
-            limited = planner.limits.bind
+            limited = self.limits.bind
             # On spot, a run with an amount of work may never end.
             may_miss = limited or (fleet.job.amount is not None and "spot" in constraints.market)
-            keeping = partial(keeping_otherwise, planner, candidates, catalog=catalog) if may_miss else None
+            keeping = partial(keeping_otherwise, self, candidates, catalog=catalog) if may_miss else None
             yield from job_checks(fleet, keeping, limited=limited)
-        yield from limit_checks(planner, candidates, constraints.max_usd_per_hour, catalog)
+        yield from limit_checks(self, candidates, constraints.max_usd_per_hour, catalog)
 
     def keeping_limits(self, constraints: Constraints, catalog: Catalog) -> KeepingOffers | None:
         """Returns the mask of the offers that keep the limits on the job, and on which it ends; None if all do."""
-        endless = (
-            constraints.spot_refused and "spot" in constraints.market and self.planner.fleet.job.amount is not None
-        )
-        if not self.planner.limits.bind and not endless:
+        endless = constraints.spot_refused and "spot" in constraints.market and self.fleet.job.amount is not None
+        if not self.limits.bind and not endless:
             return None
         # A change that admits refused spot offers also makes the job resumable.
-        planner = self.planner.resumable if constraints.spot_refused else self.planner
+        planner = self.resumable if constraints.spot_refused else self
         return lambda offers: plans_of(planner, offers, catalog).keeps
 
     def order(self, candidates: CheapestOffers, catalog: Catalog) -> Ranked:
         """Returns all of these offers, best first; those that miss a limit on the job have an infinite score."""
-        plans = plans_of(self.planner, candidates, catalog)
+        plans = plans_of(self, candidates, catalog)
         return rank(candidates, self.objective, plans.figures, plans.incomplete, plans, catalog)
 
     def figures_at(self, ranked: Ranked, row: int, _catalog: Catalog) -> OfferFigures:
-        """Returns the figures of an offer that the plan of a candidate decides."""
+        """Returns the figures of the offer in a row of the ranking, by its plan."""
         plans, candidate = ranked.plans, int(ranked.candidate[row])
         assert plans is not None
         speed, usd = known(float(plans.rate[candidate])), known(float(plans.figures.usd[candidate]))
@@ -212,8 +193,8 @@ class PlanBasis:
         )
 
     def uncertain(self, ranked: Ranked, scores: Sequence[float], catalog: Catalog) -> list[Uncertain]:
-        """Returns the first scores with the uncertainty of their estimates."""
-        fleet, plans, candidates = self.planner.fleet, ranked.plans, ranked.candidate[: len(scores)]
+        """Returns these scores, of the first rows of the ranking, with the uncertainty of their estimates."""
+        fleet, plans, candidates = self.fleet, ranked.plans, ranked.candidate[: len(scores)]
         assert plans is not None
         weight = weight_of_speed(self.objective, has_amount=fleet.job.amount is not None)
         options, nodes = plans.option[candidates].tolist(), plans.nodes[candidates].tolist()
@@ -246,9 +227,7 @@ def basis_of(question: Question, catalog: Catalog) -> Basis:
         )  # fmt: skip
     fleet = _fleet(question.work.job, question.name, node_counts(*question.nodes), catalog)
     return PlanBasis(
-        Planner(
-            fleet, question.objective, question.limits, question.checkpoints, question.run, question.managed_service
-        )
+        fleet, question.objective, question.limits, question.checkpoints, question.run, question.managed_service
     )
 
 
@@ -256,10 +235,11 @@ def _fleet(
     job: Job | NamedWork, name: str | None, counts: tuple[int, ...], catalog: Catalog
 ) -> FleetEstimate[Job] | FleetEstimate[NamedWork]:
     if isinstance(job, NamedWork):
-        return estimate_by_name(job, counts, catalog.measurements.under(job.name), catalog)
+        measured = catalog.measurements.under(job.name)
+        return catalog.derive(estimate_by_name, job, counts, measured, cache=catalog.outlooks)
     fleet = estimate_fleet(job, counts, catalog)
     measured = () if name is None else catalog.measurements.under(name)
-    return with_measurements(fleet, measured, catalog) if measured else fleet
+    return catalog.derive(with_measurements, fleet, measured, cache=catalog.outlooks) if measured else fleet
 
 
 def select_by(basis: Basis, constraints: Constraints, needs: Requirements, catalog: Catalog) -> Selection:

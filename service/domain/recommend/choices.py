@@ -11,7 +11,6 @@ from service.domain.bill.payment_options import PaymentOption
 from service.domain.bill.run import Run, RunAmount
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.software_support import code_change
 from service.domain.codes import ReasonCode
 from service.domain.estimate.work import Physics, priced_run
 from service.domain.evidence.named import NamedWork
@@ -20,6 +19,7 @@ from service.domain.jobs.job import Job
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import Unknown, number
 from service.domain.physics.cluster import Cluster
+from service.domain.physics.input_pipeline import cores_needed
 from service.domain.recommend.answer import (
     UNTIED,
     Choice,
@@ -34,9 +34,10 @@ from service.domain.recommend.answer import (
 from service.domain.recommend.basis import Basis, PeakBasis, PlanBasis
 from service.domain.recommend.fleet import FleetEstimate, estimate_on
 from service.domain.recommend.plans import Planner
-from service.domain.recommend.warnings import host_needs, warnings_on
-from service.domain.selection.requirements import run_in_full
+from service.domain.recommend.warnings import TASKS_THAT_LOAD, warnings_on
+from service.domain.selection.requirements import code_change_on, run_in_full
 from service.domain.statement import Statement, statement
+from service.domain.units import GIB
 
 _RANKED = tuple(column.name for column in fields(RankedOffer))
 Reasons = Iterator[Statement[ReasonCode]]
@@ -59,7 +60,7 @@ class Completer:
         if isinstance(basis, PeakBasis):
             estimate: PeakEstimate | WorkEstimate | None = _peak_estimate(offer)
         else:
-            estimate = work_estimate(offer, basis.planner, catalog)
+            estimate = work_estimate(offer, basis, catalog)
         work = estimate if isinstance(estimate, WorkEstimate) else None
         modelled = None if work is None else work.modelled
         if work is not None and self.context.has_amount:
@@ -71,22 +72,15 @@ class Completer:
                 hours=None if hours is None else hours.likely,
                 samples_per_usd=work.samples_per_usd,
             )
-        host = host_needs(self.context, offer.instance_type, offer.nodes, modelled)
+        host = _host_needs(self.context, offer.instance_type, offer.nodes, modelled)
         return Choice(
             **{name: getattr(offer, name) for name in _RANKED},
             estimate=estimate,
-            code_change=self._code_change(offer.instance_type),
+            code_change=code_change_on(offer.instance_type.gpu, self.context.needs, self.context.job, catalog),
             host=host,
             reasons=tuple(self._reasons(offer, work, host)),
             warnings=warnings_on(self.context, offer, work, catalog),
         )
-
-    def _code_change(self, instance_type: InstanceType) -> str | None:
-        needs, job = self.context.needs, self.context.job
-        software = needs.engine or needs.framework
-        if software is None and isinstance(job, Job) and job.unrecognised_software:  # its code is in unknown software
-            return None
-        return code_change(software and software.software, needs.platforms, instance_type.gpu, self.catalog)
 
     def _reasons(self, offer: RankedOffer, work: WorkEstimate | None, host: HostNeeds) -> Reasons:
         figures = tuple(dict.fromkeys(criterion_figures(offer, self.basis.objective.criteria, self.context)))
@@ -99,7 +93,7 @@ class Completer:
         if offer.precision is not None:
             yield statement(ReasonCode.PRECISION, precision=offer.precision, tflops=offer.speed)
         if work is not None and isinstance(self.basis, PlanBasis):
-            yield from _work_reasons(offer, work, self.basis.planner)
+            yield from _work_reasons(offer, work, self.basis)
         if software := run_in_full(self.context.needs, self.catalog.index_of[offer.instance_type.id], self.catalog):
             yield statement(ReasonCode.SOFTWARE, software=software)
         yield from _link_reasons(offer.instance_type)
@@ -193,6 +187,30 @@ def _spot(instance_type: InstanceType, bill: MarketBill, catalog: Catalog) -> Sp
         notice_seconds=catalog.reference.providers[instance_type.provider].spot_notice_seconds,
         break_even=bill.break_even,
     )
+
+
+# The host
+
+
+def _host_needs(
+    context: WorkContext, instance_type: InstanceType, nodes: int, modelled: JobEstimate | None
+) -> HostNeeds:
+    """Returns the cores and the memory that each node's host should have, requested or computed."""
+    cores = None
+    if context.task in TASKS_THAT_LOAD:
+        cores = cores_needed(instance_type, context.loading, _samples_per_second_of_a_node(modelled, nodes))
+    requested = context.needs.host_memory_gib
+    host = None if modelled is None else modelled.estimate.host
+    sizes = [None if requested is None else requested * GIB, None if host is None else host.needed_bytes]
+    memory = max((size for size in sizes if size is not None), default=None)
+    return HostNeeds(None, None, memory) if cores is None else HostNeeds(cores.needed, cores.ideal, memory)
+
+
+def _samples_per_second_of_a_node(modelled: JobEstimate | None, nodes: int) -> float | None:
+    """Returns the samples per second that the GPUs of a node could take if the host brought enough."""
+    if modelled is None or modelled.estimate.samples_per_second is None:
+        return None
+    return (modelled.estimate.gpu_samples_per_second or modelled.estimate.samples_per_second.likely) / nodes
 
 
 # Reasons
@@ -292,11 +310,11 @@ def compared(choice: Choice, current: Choice, context: WorkContext) -> Choice:
     if choice.seconds_per_request is not None:  # all machines serve the rate of a load
         speed = _quotient(current.seconds_per_request, choice.seconds_per_request)
     comparison = CurrentComparison(
-        usd_per_hour=_quotient(choice.usd_per_hour, current.usd_per_hour),
-        peak=None if is_job else speed,
-        speed=speed if is_job else None,
+        relative_usd_per_hour=_quotient(choice.usd_per_hour, current.usd_per_hour),
+        relative_peak=None if is_job else speed,
+        relative_speed=speed if is_job else None,
         # A bill of less than half a millionth of a dollar is shown as 0, which has no ratio.
-        usd=_quotient(choice.usd or None, current.usd) if context.has_amount else None,
+        relative_usd=_quotient(choice.usd or None, current.usd) if context.has_amount else None,
     )
     return replace(choice, comparison=comparison)
 

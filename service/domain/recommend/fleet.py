@@ -12,7 +12,6 @@ from service.domain.arrays import Floats, Indices, Mask
 from service.domain.band import Band
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement
-from service.domain.codes import RejectionCode
 from service.domain.estimate.estimate import modelled_rate, modelled_rate_in
 from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork, Place
 from service.domain.jobs.job import Job
@@ -28,7 +27,6 @@ from service.domain.layouts.fleet_columns import (
 from service.domain.layouts.job_estimate import JobEstimate, at_rate, estimate_job_in
 from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.physics.parallelism import Layout
-from service.domain.selection.relax import Check
 from service.domain.typeset import TypeSet, mask_of, types_where
 from service.domain.units import SECONDS_AN_HOUR
 
@@ -83,7 +81,7 @@ class Blockers(NamedTuple):
         )
 
     @property
-    def for_now(self) -> TypeSet:
+    def removable(self) -> TypeSet:
         """Types that may run the job with a change of it, or on more nodes."""
         return self.layout | self.gpu_memory | self.kv_cache | self.host_memory | self.concurrency
 
@@ -148,11 +146,6 @@ def estimate_fleet(job: Job, counts: Sequence[int], catalog: Catalog) -> FleetEs
     return catalog.derive(estimate_types, job, tuple(counts), cache=catalog.outlooks)
 
 
-def with_measurements(fleet: FleetEstimate[Job], measured: Measured, catalog: Catalog) -> FleetEstimate[Job]:
-    """Returns the estimate with the rates that were measured under a name in place of the modelled ones; cached."""
-    return catalog.derive(_with_measurements, fleet, measured, cache=catalog.outlooks)
-
-
 def estimate_on(fleet: FleetEstimate[Job], index: int, nodes: int, catalog: Catalog) -> tuple[JobEstimate, Cluster]:
     """Returns the job on one instance, in the layout that the fleet's estimate found best, and its cluster; cached."""
     # Estimating the shown choices takes three times as long as the rest of the answer for a job that was asked before.
@@ -179,7 +172,8 @@ def _blockers(job: Job, counts: tuple[int, ...], options: Sequence[EstimateColum
     return Blockers.of(options, known_too_small(job, counts[-1], catalog), catalog)
 
 
-def _with_measurements(catalog: Catalog, fleet: FleetEstimate[Job], measured: Measured) -> FleetEstimate[Job]:
+def with_measurements(catalog: Catalog, fleet: FleetEstimate[Job], measured: Measured) -> FleetEstimate[Job]:
+    """Returns the estimate with the rates that were measured under a name in place of the modelled ones."""
     if fleet.job.serving is not None:
         return fleet
     on_one, on_several = (NamedMeasurements.of(measured, catalog, several=several) for several in (False, True))
@@ -269,20 +263,9 @@ def _without_figures(catalog: Catalog) -> tuple[TypeSet, TypeSet]:
 
 
 def estimate_by_name(
-    work: NamedWork, counts: tuple[int, ...], measured: Measured, catalog: Catalog
-) -> FleetEstimate[NamedWork]:
-    """Returns the rate of one machine of each type, measured there or scaled from the most similar one; cached."""
-    return catalog.derive(_estimate_by_name, work, counts, measured, cache=catalog.outlooks)
-
-
-def not_measured(fleet: FleetEstimate[NamedWork], catalog: Catalog) -> list[Check]:
-    """Returns the check that rejects types to which no measurement applies."""
-    return [Check(RejectionCode.NOT_MEASURED, "data", catalog.all_types & ~types_where(fleet.options[0].works))]
-
-
-def _estimate_by_name(
     catalog: Catalog, work: NamedWork, counts: tuple[int, ...], measured: Measured
 ) -> FleetEstimate[NamedWork]:
+    """Returns the rate of one machine of each type, measured there or scaled from the most similar one."""
     types = len(catalog.instance_types)
     runs = NamedMeasurements.of(measured, catalog)
     rates: dict[int, NamedRate] = {}

@@ -1,4 +1,4 @@
-"""The checks of whether a job runs on each instance type, and the smallest change with which more types run it."""
+"""The checks of whether a job runs on each instance type and keeps its limits, and the smallest changes that help."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -7,16 +7,21 @@ from math import ceil
 
 import numpy as np
 
+from service.domain.arrays import Floats, Indices, Mask
 from service.domain.catalog.catalog import Catalog
 from service.domain.codes import RejectionCode
+from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import JOB_PRECISIONS, Job, input_length, prompt_change, with_prompt
+from service.domain.jobs.serving import MOST_INSTANCES
 from service.domain.layouts.fleet_columns import types_that_fit_with, types_that_run
 from service.domain.layouts.job_estimate import memory_of_job_in
 from service.domain.physics.cluster import cluster_of_instance
-from service.domain.recommend.fleet import FleetEstimate, node_counts
-from service.domain.selection.offers import AdmittedOffers
-from service.domain.selection.relax import ChangeOfWork, Check, Relaxation
-from service.domain.typeset import TypeSet, types_where
+from service.domain.recommend.answer import LIMITS_BY_FIELD, LIMITS_IN_DOLLARS, LimitKind
+from service.domain.recommend.fleet import FleetEstimate, estimate_types, node_counts
+from service.domain.recommend.plans import Planner, find_plans, plans_of
+from service.domain.selection.offers import AdmittedOffers, CheapestOffers, offers_of
+from service.domain.selection.relax import RESUMING, ChangeOfWork, Check, DropLimits, Relaxation
+from service.domain.typeset import TypeSet, mask_of, types_where, union
 
 MAX_NODES = 10_000
 """The highest number of nodes that a question may ask for."""
@@ -89,7 +94,7 @@ class _MoreMemory:
         job = replace(fleet.job, memory_confidence=confidence)
         if self.keeping is not None:
             return self.relaxation(to, job, fleet.counts, rejected, catalog)
-        blocked = rejected.types & fleet.blockers.for_now
+        blocked = rejected.types & fleet.blockers.removable
         admits = catalog.derive(_types_that_fit_with, fleet, confidence, blocked, cache=catalog.outlooks)
         return Relaxation(to, rejected.only(admits), ChangeOfWork(job)) if admits else None
 
@@ -143,7 +148,7 @@ class _MoreMemory:
         """Returns the types that do not run the job now, and run another on some of the numbers of nodes, within the
         limits.
         """
-        blocked = rejected.types & self.fleet.blockers.for_now
+        blocked = rejected.types & self.fleet.blockers.removable
         runs = catalog.derive(types_that_run, job, counts, blocked, cache=catalog.outlooks) if blocked else 0
         return self.keeping(rejected.only(runs), runs, job, counts) if runs and self.keeping is not None else runs
 
@@ -260,3 +265,137 @@ def _up_to(most: int, counts: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[i
 
 def _types_that_fit_with(catalog: Catalog, fleet: FleetEstimate[Job], confidence: float, types: TypeSet) -> TypeSet:
     return types_that_fit_with(confidence, fleet.job, fleet.counts, fleet.options, types, catalog)
+
+
+# Limits on the whole job
+
+
+def limit_checks(
+    planner: Planner, candidates: CheapestOffers, usd_per_hour: float | None, catalog: Catalog
+) -> list[Check]:
+    """Returns checks for types that run the job, but miss a limit on it with all offers up to `usd_per_hour`."""
+    limits, count = planner.limits, len(catalog.instance_types)
+    if planner.fleet.job.amount is None and not limits.bind:
+        return []
+    plans = plans_of(planner, candidates, catalog)
+    # Without limits only endless runs are rejected, which are rare.
+    if not limits.bind and not (plans.works & ~plans.ends).any():
+        return []
+    shown = plans.works
+    if usd_per_hour is not None:
+        above = candidates.types & ~candidates.within(usd_per_hour)  # all their offers are above, so all of these count
+        shown = shown & ((candidates.usd <= usd_per_hour) | mask_of(above, count)[candidates.instance_type])
+
+    def among(mask: Mask) -> TypeSet:
+        return candidates.types_at(shown & mask)
+
+    ends = among(plans.ends)
+
+    least = {field: _least_of_types(kept.least[shown], candidates.instance_type[shown], count)
+             for field, kept in plans.kept.items()}  # fmt: skip
+    keep_none = ~among(plans.keeps)
+    rejected = ends & keep_none
+    # A type fails the limits that no plan keeps, and those that admit it if they alone are raised.
+    fails = {
+        field: rejected & (~among(kept.keeps) | types_where((least[field] > kept.limit) & np.isfinite(least[field])))
+        for field, kept in plans.kept.items()
+    }
+    # A cost of which a part is unknown keeps no limit in dollars, and no higher one either.
+    dollars = tuple(field for field in LIMITS_IN_DOLLARS if field in fails)
+    unknown = rejected & ~among(plans.ends & ~plans.undecided) if dollars else 0
+    fails |= {field: fails[field] & ~unknown for field in dollars}
+    if plans.kept:
+        # A type that keeps each limit, and that no change of one of them admits, fails the last one.
+        last = [field for field, kept in plans.kept.items() if kept.limit < np.inf][-1]
+        fails[last] |= rejected & ~unknown & ~union(fails.values())
+
+    def check(field: str) -> Check:
+        kind = LIMITS_BY_FIELD[field]
+        load = limits.load
+        few = load is not None and (load.concurrency is not None or load.max_instances < MOST_INSTANCES)
+        over_least = 1.0 if few else kind.over_least
+        rule = _LimitRelaxation(field, kind, over_least, fails[field], least[field], keep_none)
+        return Check(kind.code, "constraint", fails[field], rule, of_plans=True, changes_plans=True)
+
+    endless = among(plans.works) & ~ends
+    resuming, without_limits = _Resuming(planner, candidates, endless), DropLimits(dollars, unknown, rejected)
+    return [
+        Check(RejectionCode.INTERRUPTIONS, "constraint", endless, resuming, of_plans=True),
+        *map(check, plans.kept),
+        Check(RejectionCode.COST_UNKNOWN, "data", unknown, without_limits, of_plans=True, changes_plans=True),
+    ]
+
+
+def _least_of_types(figures: Floats, types: Indices, count: int) -> Floats:
+    """Returns the least figure of each of so many types, given those of candidates; infinite for other types."""
+    least = np.full(count, np.inf)
+    np.fmin.at(least, types, figures)
+    return least
+
+
+@dataclass(frozen=True, slots=True)
+class _Resuming:
+    """Lets a run go on after an interruption, where it starts again from the beginning."""
+
+    planner: Planner
+    candidates: CheapestOffers
+    fails: TypeSet
+
+    def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+        if self.planner.resumable is self.planner:
+            return None
+        keeps = plans_of(self.planner.resumable, self.candidates, catalog).keeps
+        types = rejected.types & self.fails & self.candidates.types_at(keeps, rejected.limit)
+        return Relaxation({"workload.fault_tolerant": True}, rejected.only(types), RESUMING) if types else None
+
+
+@dataclass(frozen=True, slots=True)
+class _LimitRelaxation:
+    """Raises a limit to the least value that admits something, or to a multiple of it, rounded up to its parts."""
+
+    field: str
+    kind: LimitKind
+    over_least: float
+    fails: TypeSet
+    least: Floats
+    miss_any: TypeSet
+    """Types of which no plan keeps all limits."""
+
+    def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
+        least = np.where(mask_of(rejected.types & self.fails, len(self.least)), self.least, np.inf)
+        if not np.isfinite(least).any():
+            return None
+        # Rounded up, so that the proposed limit admits the plan although it has few digits.
+        parts = self.kind.parts
+        limit = np.ceil(self.over_least * least.min() * parts) / parts
+        limit = int(limit) if parts == 1 else float(limit)
+        admitted = rejected.only(self.miss_any & types_where(self.least <= limit))
+        return Relaxation({self.kind.prefix + self.field: limit}, admitted, ChangeOfWork(limits={self.field: limit}))
+
+
+def keeping_otherwise(
+    planner: Planner, candidates: CheapestOffers, rejected: AdmittedOffers, blocked: TypeSet, job: Job,
+    counts: tuple[int, ...], catalog: Catalog,
+) -> TypeSet:  # fmt: skip
+    """Returns which types of the rejected offers keep the limits only with another job or other numbers of nodes."""
+    if isinstance(planner.fleet.job, NamedWork):
+        return 0  # other estimates need a job, and named work has only measurements
+    # Another estimate may help types that do not hold the job, and types that miss its limits.
+    now = plans_of(planner, candidates, catalog)
+    misses = candidates.types_at(now.works) & ~candidates.types_at(now.keeps)
+    types = rejected.types & (blocked | misses)
+    if not types:
+        return 0
+    # Only the types are cached, since estimates of many numbers of nodes take megabytes.
+    return catalog.derive(
+        _types_that_keep, planner, candidates, types, rejected.limit, job, counts, cache=catalog.outlooks
+    )
+
+
+def _types_that_keep(
+    catalog: Catalog, planner: Planner, candidates: CheapestOffers, types: TypeSet, limit: float | None, job: Job,
+    counts: tuple[int, ...],
+) -> TypeSet:  # fmt: skip
+    fleet, candidates = estimate_types(catalog, job, counts, types), offers_of(catalog, candidates, types)
+    plans = find_plans(catalog, replace(planner, fleet=fleet), candidates)
+    return types & candidates.types_at(plans.keeps, limit)

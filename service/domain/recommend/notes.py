@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from service.domain.bill.seller_terms import is_held
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import near_names
+from service.domain.catalog.offer import RESERVED, SPOT
 from service.domain.catalog.software_support import near_software
 from service.domain.codes import NoteCode, RejectionCode
 from service.domain.evidence.named import NamedWork
@@ -15,10 +17,12 @@ from service.domain.jobs.kind_of_work import INFERENCE_ONLY, TRAINING_ONLY
 from service.domain.jobs.serving import Serving
 from service.domain.layouts.candidates import usual_batch
 from service.domain.physics.load import TIMES
-from service.domain.recommend.answer import LIMITS_IN_DOLLARS, CitedPrior, Note, Question, Rejection, UnusedCommitments
+from service.domain.recommend.answer import LIMITS_IN_DOLLARS, CitedPrior, Note, Question, Rejection
 from service.domain.recommend.fleet import node_counts
 from service.domain.recommend.priors import in_conflict, usual_gpus
-from service.domain.recommend.relax import Nearest, NearestMiss
+from service.domain.recommend.rejections import Nearest, NearestMiss
+from service.domain.selection.offers import AdmittedOffers
+from service.domain.selection.selection import sold_at_spot
 
 ALWAYS_WEIGHED = frozenset({
     "task", "precision", "precision_support", "fault_tolerant", "host", "software", "numerics",
@@ -44,40 +48,16 @@ CHARGES = (
 """Fields of the question that count only with an amount of work."""
 
 LIMITS_ON_TIMES = frozenset(f"workload.serving.{name}" for name in TIMES)
-LIMITS_OF_A_JOB = ("min_nodes", "max_nodes", "same_placement")
-LIMITS_OF_PEAKS = ("min_nodes", "same_placement")
-LIMITS_OF_AN_AMOUNT = ("deadline_hours", "max_instances", "confidence")
-LIMITS_WITH_A_LOAD = ("max_instances", "confidence")
-LIMITS = (
-    "budget_usd",
-    "max_usd_per_million_tokens",
-    "deadline_hours",
-    "min_nodes",
-    "max_nodes",
-    "max_instances",
-    "same_placement",
-    "confidence",
-)
-"""Limits that apply only to some questions, in the order in which the note names them."""
 
 
 def notes_on(
-    question: Question,
-    nearest: Nearest | None,
-    miss: NearestMiss | None,
-    catalog: Catalog,
-    priors: Sequence[CitedPrior],
-    rejected: Sequence[Rejection],
-    *,
-    price_ignored: bool,
-    spot_unpriced: bool,
-    commitments_unused: UnusedCommitments | None,
-) -> Iterator[Note]:
+    question: Question, admitted: AdmittedOffers, rejected: Sequence[Rejection], priors: Sequence[CitedPrior],
+    nearest: Nearest | None, miss: NearestMiss | None, catalog: Catalog, *, price_ignored: bool,
+) -> Iterator[Note]:  # fmt: skip
     """Yields the notes of an answer.
 
     `nearest` has the offers nearest to a deadline and a budget; `miss` is the machine that misses the
-    fewest constraints, where no single change admits any. `spot_unpriced` says that spot is allowed and sold, but no
-    spot price is known; `commitments_unused` are those held under which no offer is admitted.
+    fewest constraints, where no single change admits any.
     """
     given, job = question.given, question.work.job
     if given and "objective" not in given:
@@ -100,7 +80,8 @@ def notes_on(
     yield from _notes_on_nodes(question)
     if opposite := in_conflict(priors):
         yield Note(NoteCode.CONFLICT_IN_SOURCES, (), {"priors": opposite})
-    yield from _notes_on_data(rejected, commitments_unused, spot_unpriced=spot_unpriced)
+    yield from _notes_on_offers(question, admitted, catalog)
+    yield from _notes_on_figures(rejected)
     yield from _near_notes(nearest, miss)
     if not catalog.instance_types:
         yield Note(NoteCode.EMPTY_CATALOG, ("as_of",), {"day": catalog.day, "first_day": catalog.first_day})
@@ -146,18 +127,30 @@ def _usual_limit(load: Serving) -> Note:
     return Note(NoteCode.READING_SPEED, ("workload.serving.max_seconds_per_output_token",), {"seconds": seconds})
 
 
-def _notes_on_data(
-    rejected: Sequence[Rejection], commitments_unused: UnusedCommitments | None, *, spot_unpriced: bool
-) -> Iterator[Note]:
-    """Yields notes on offers that do not exist, and on types that are left out only because a figure is unknown."""
-    if commitments_unused is not None:
-        yield Note(NoteCode.COMMITMENT_UNUSED, ("commitments_held",), commitments_unused._asdict())
-    if spot_unpriced:
+def _notes_on_offers(question: Question, admitted: AdmittedOffers, catalog: Catalog) -> Iterator[Note]:
+    """Yields notes on offers that the admitted types lack: under the commitments held, and at spot."""
+    held, offers = question.work.commitments_held, catalog.offers
+    if held and admitted.types:
+        of_terms = np.array([is_held("reserved", term, held) for term in (*offers.terms, None)])
+        under = of_terms[offers.term] & (offers.market == RESERVED)
+        if not under[admitted.cheapest.offer[admitted.rows]].any():
+            left_out = bool(under[catalog.mask(admitted.types)[offers.instance_type]].any())
+            yield Note(NoteCode.COMMITMENT_UNUSED, ("commitments_held",), {"held": held, "left_out": left_out})
+    allowed = "spot" in question.constraints.market and admitted.types & catalog.derive(sold_at_spot)
+    if allowed and not catalog.derive(_any_at_spot, admitted, cache=catalog.outlooks):
         yield Note(NoteCode.SPOT_PRICE_UNKNOWN, ("constraints.market",))
+
+
+def _notes_on_figures(rejected: Sequence[Rejection]) -> Iterator[Note]:
+    """Yields notes on types that are left out only because a figure of their GPU is unknown."""
     for rejection in rejected:
         if rejection.code in FIGURES_OF_A_GPU and rejection.only_this:
             figures = {"instances": rejection.instances, "count": rejection.only_this, "lacks": rejection.code}
             yield Note(NoteCode.UNRANKED, ("objective",), figures)
+
+
+def _any_at_spot(catalog: Catalog, admitted: AdmittedOffers) -> bool:
+    return bool((catalog.offers.market[admitted.cheapest.offer[admitted.rows]] == SPOT).any())
 
 
 def _notes_on_names(question: Question, catalog: Catalog) -> Iterator[Note]:
@@ -218,17 +211,23 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
     loads = question.work.loading.samples_per_second is not None
     if question.work.job is None and not loads and "workload.host.cpu_samples_per_second_per_vcpu" in question.given:
         yield "workload.host.cpu_samples_per_second_per_vcpu"
-    limits = [name for name in LIMITS if f"constraints.{name}" in question.given]
-    if not limits:
-        return
-    applied = (
-        *(LIMITS_OF_PEAKS if question.modelled is None else LIMITS_OF_A_JOB),
-        *(LIMITS_OF_AN_AMOUNT if question.work.has_amount else ()),
-        *(("max_instances",) if question.work.concurrent_runs > 1 else ()),
-        *(LIMITS_WITH_A_LOAD if question.limits.load else ()),
-        *(name for name in LIMITS_IN_DOLLARS if getattr(question.limits, name) is not None),
-    )
-    yield from (f"constraints.{name}" for name in limits if name not in applied)
+    yield from _limits_without_effect(question)
+
+
+def _limits_without_effect(question: Question) -> Iterator[str]:
+    """Yields the limits that apply only to some questions, and not to this one."""
+    has_amount = question.work.has_amount
+    is_billed = has_amount or question.limits.load is not None
+    applies = {
+        **{name: getattr(question.limits, name) is not None for name in LIMITS_IN_DOLLARS},
+        "deadline_hours": has_amount,
+        "max_nodes": question.modelled is not None,
+        "max_instances": is_billed or question.work.concurrent_runs > 1,
+        "confidence": is_billed,
+    }
+    for name, counts in applies.items():
+        if not counts and (field := f"constraints.{name}") in question.given:
+            yield field
 
 
 def _unused_of_checkpoints(question: Question) -> Iterator[str]:

@@ -44,7 +44,10 @@ class Objective:
         return self.weight_of(need) > 0
 
     def weight_of(self, *needs: Need) -> float:
-        """Returns the weight of all criteria that need one of these: how the score changes with its logarithm."""
+        """Returns the sum of the weights of the criteria that need one of these facts.
+
+        A score changes by this sum where the logarithm of the fact changes by 1.
+        """
         return sum(weight for name, weight in self.weights.items() if not CRITERIA[name].needs.isdisjoint(needs))
 
 

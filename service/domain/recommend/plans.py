@@ -7,29 +7,29 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import inf
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Indices, Mask, either, taken
+from service.domain.arrays import Floats, Mask, either, taken
 from service.domain.bill.charges import Charges, charges_of
 from service.domain.bill.interruption import NO_PRIOR, Checkpoints, Expected, Rates, expected, gang_factor, spot_rates
 from service.domain.bill.run import ONE_MACHINE, Run
 from service.domain.bill.unit_costs import MILLION
 from service.domain.catalog.catalog import Catalog, premiums_of
 from service.domain.catalog.offer import SPOT
-from service.domain.codes import RejectionCode
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job, instances_in_use, time_of_share, tokens_per_sample
-from service.domain.jobs.serving import MOST_INSTANCES, Serving
+from service.domain.jobs.serving import Serving
 from service.domain.money import MICRO
 from service.domain.physics.load import TIMES, keeps_limits
-from service.domain.recommend.answer import LIMITS_BY_FIELD, LIMITS_IN_DOLLARS, LimitKind, Limits
+from service.domain.recommend.answer import LIMITS_BY_FIELD, Limits
 from service.domain.recommend.fleet import FleetEstimate, estimate_types, gpu_counts
 from service.domain.recommend.objective import CRITERIA, Figures, Objective, compared, scores
-from service.domain.selection.offers import AdmittedOffers, CheapestOffers, offers_of
-from service.domain.selection.relax import RESUMING, ChangeOfWork, Check, DropLimits, Relaxation
-from service.domain.typeset import TypeSet, mask_of, types_where, union
+from service.domain.selection.offers import CheapestOffers
+from service.domain.selection.relax import ChangeOfWork
+from service.domain.typeset import TypeSet
 from service.domain.units import SECONDS_AN_HOUR
 
 LIMITS_A_TIME = np.array([field in TIMES for field in Serving().limits])
@@ -41,7 +41,7 @@ MISSED = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """A job with the caller's objective and limits; together with prices it determines the plans."""
+    """A job with the caller's objective and limits. With prices, it determines the plans."""
 
     fleet: FleetEstimate[Job] | FleetEstimate[NamedWork]
     objective: Objective
@@ -50,9 +50,10 @@ class Planner:
     run: Run = ONE_MACHINE
     """The set-up, idle time and data that are paid for with the job; nodes and instances follow from the plan."""
     managed_service: str | None = None
+    """The managed service that rents the machines, whose premium is part of their price."""
 
     @property
-    def resumable(self) -> "Planner":
+    def resumable(self) -> Self:
         """The planner with checkpoints, so that the job continues after an interruption."""
         has_checkpoints = self.checkpoints.interval_seconds != inf
         return self if has_checkpoints else replace(self, checkpoints=self.checkpoints._replace(interval_seconds=None))
@@ -62,7 +63,7 @@ class Planner:
         """The largest number of independent instances that may share the work, and that make it faster."""
         return instances_in_use(self.fleet.job.task, self.fleet.job.runs, self.limits.max_instances)
 
-    def after(self, change: ChangeOfWork, types: TypeSet, catalog: Catalog) -> "Planner":
+    def after(self, change: ChangeOfWork, types: TypeSet, catalog: Catalog) -> Self:
         """Returns the planner after a change of the question, with the job on these types alone if it changes."""
         planner = self.resumable if change.resumes else self
         planner = replace(planner, limits=self.limits.changed(change.limits))
@@ -169,12 +170,12 @@ class NodeOptions:
 
 def plans_of(planner: Planner, candidates: CheapestOffers, catalog: Catalog) -> Plans:
     """Returns the plans of some offers; cached."""
-    return catalog.derive(_find_plans, planner, candidates, cache=catalog.outlooks)
+    return catalog.derive(find_plans, planner, candidates, cache=catalog.outlooks)
 
 
 # Amounts and limits may be extremely small or large: an overflow then stands for infinity, and 0 / 0 for unknown.
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")
-def _find_plans(catalog: Catalog, planner: Planner, candidates: CheapestOffers) -> Plans:
+def find_plans(catalog: Catalog, planner: Planner, candidates: CheapestOffers) -> Plans:
     """Chooses the number of nodes that the objective prefers of those within the limits, else the nearest miss."""
     options = _node_options(planner, candidates, catalog)
     single = options.single
@@ -414,137 +415,3 @@ def _missed_by(limits: Mapping[str, float], options: NodeOptions) -> Floats:
 def _rates_at(rates: Rates, types: NDArray[np.int64], spot: Mask) -> Rates:
     """Returns the rates of candidates on spot; other markets have no interruptions."""
     return either(Rates(*(np.full(spot.shape, rate) for rate in NO_PRIOR)), taken(rates, types), spot)
-
-
-# Rejections
-
-
-def limit_checks(
-    planner: Planner, candidates: CheapestOffers, usd_per_hour: float | None, catalog: Catalog
-) -> list[Check]:
-    """Returns checks for types that run the job, but miss a limit on it with all offers up to `usd_per_hour`."""
-    limits, count = planner.limits, len(catalog.instance_types)
-    if planner.fleet.job.amount is None and not limits.bind:
-        return []
-    plans = plans_of(planner, candidates, catalog)
-    # Without limits only endless runs are rejected, which are rare.
-    if not limits.bind and not (plans.works & ~plans.ends).any():
-        return []
-    shown = plans.works
-    if usd_per_hour is not None:
-        above = candidates.types & ~candidates.within(usd_per_hour)  # all their offers are above, so all of these count
-        shown = shown & ((candidates.usd <= usd_per_hour) | mask_of(above, count)[candidates.instance_type])
-
-    def among(mask: Mask) -> TypeSet:
-        return candidates.types_at(shown & mask)
-
-    ends = among(plans.ends)
-
-    least = {field: _least_of_types(kept.least[shown], candidates.instance_type[shown], count)
-             for field, kept in plans.kept.items()}  # fmt: skip
-    keep_none = ~among(plans.keeps)
-    rejected = ends & keep_none
-    # A type fails the limits that no plan keeps, and those that admit it if they alone are raised.
-    fails = {
-        field: rejected & (~among(kept.keeps) | types_where((least[field] > kept.limit) & np.isfinite(least[field])))
-        for field, kept in plans.kept.items()
-    }
-    # A cost of which a part is unknown keeps no limit in dollars, and no higher one either.
-    dollars = tuple(field for field in LIMITS_IN_DOLLARS if field in fails)
-    unknown = rejected & ~among(plans.ends & ~plans.undecided) if dollars else 0
-    fails |= {field: fails[field] & ~unknown for field in dollars}
-    if plans.kept:
-        # A type that keeps each limit, and that no change of one of them admits, fails the last one.
-        last = [field for field, kept in plans.kept.items() if kept.limit < np.inf][-1]
-        fails[last] |= rejected & ~unknown & ~union(fails.values())
-
-    def check(field: str) -> Check:
-        kind = LIMITS_BY_FIELD[field]
-        load = limits.load
-        few = load is not None and (load.concurrency is not None or load.max_instances < MOST_INSTANCES)
-        over_least = 1.0 if few else kind.over_least
-        rule = _LimitRelaxation(field, kind, over_least, fails[field], least[field], keep_none)
-        return Check(kind.code, "constraint", fails[field], rule, of_plans=True, changes_plans=True)
-
-    endless = among(plans.works) & ~ends
-    resuming, without_limits = _Resuming(planner, candidates, endless), DropLimits(dollars, unknown, rejected)
-    return [
-        Check(RejectionCode.INTERRUPTIONS, "constraint", endless, resuming, of_plans=True),
-        *map(check, plans.kept),
-        Check(RejectionCode.COST_UNKNOWN, "data", unknown, without_limits, of_plans=True, changes_plans=True),
-    ]
-
-
-def _least_of_types(figures: Floats, types: Indices, count: int) -> Floats:
-    """Returns the least figure of each of so many types, given those of candidates; infinite for other types."""
-    least = np.full(count, np.inf)
-    np.fmin.at(least, types, figures)
-    return least
-
-
-@dataclass(frozen=True, slots=True)
-class _Resuming:
-    """Lets a run go on after an interruption, where it starts again from the beginning."""
-
-    planner: Planner
-    candidates: CheapestOffers
-    fails: TypeSet
-
-    def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        if self.planner.resumable is self.planner:
-            return None
-        keeps = plans_of(self.planner.resumable, self.candidates, catalog).keeps
-        types = rejected.types & self.fails & self.candidates.types_at(keeps, rejected.limit)
-        return Relaxation({"workload.fault_tolerant": True}, rejected.only(types), RESUMING) if types else None
-
-
-@dataclass(frozen=True, slots=True)
-class _LimitRelaxation:
-    """Raises a limit to the least value that admits something, or to a multiple of it, rounded up to its parts."""
-
-    field: str
-    kind: LimitKind
-    over_least: float
-    fails: TypeSet
-    least: Floats
-    miss_any: TypeSet
-    """Types of which no plan keeps all limits."""
-
-    def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
-        least = np.where(mask_of(rejected.types & self.fails, len(self.least)), self.least, np.inf)
-        if not np.isfinite(least).any():
-            return None
-        # Rounded up, so that the proposed limit admits the plan although it has few digits.
-        parts = self.kind.parts
-        limit = np.ceil(self.over_least * least.min() * parts) / parts
-        limit = int(limit) if parts == 1 else float(limit)
-        admitted = rejected.only(self.miss_any & types_where(self.least <= limit))
-        return Relaxation({self.kind.prefix + self.field: limit}, admitted, ChangeOfWork(limits={self.field: limit}))
-
-
-def keeping_otherwise(
-    planner: Planner, candidates: CheapestOffers, rejected: AdmittedOffers, blocked: TypeSet, job: Job,
-    counts: tuple[int, ...], catalog: Catalog,
-) -> TypeSet:  # fmt: skip
-    """Returns which types of the rejected offers keep the limits only with another job or other numbers of nodes."""
-    if isinstance(planner.fleet.job, NamedWork):
-        return 0  # other estimates need a job, and named work has only measurements
-    # Another estimate may help types that do not hold the job, and types that miss its limits.
-    now = plans_of(planner, candidates, catalog)
-    misses = candidates.types_at(now.works) & ~candidates.types_at(now.keeps)
-    types = rejected.types & (blocked | misses)
-    if not types:
-        return 0
-    # Only the types are cached, since estimates of many numbers of nodes take megabytes.
-    return catalog.derive(
-        _types_that_keep, planner, candidates, types, rejected.limit, job, counts, cache=catalog.outlooks
-    )
-
-
-def _types_that_keep(
-    catalog: Catalog, planner: Planner, candidates: CheapestOffers, types: TypeSet, limit: float | None, job: Job,
-    counts: tuple[int, ...],
-) -> TypeSet:  # fmt: skip
-    fleet, candidates = estimate_types(catalog, job, counts, types), offers_of(catalog, candidates, types)
-    plans = _find_plans(catalog, replace(planner, fleet=fleet), candidates)
-    return types & candidates.types_at(plans.keeps, limit)

@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from service.domain.arrays import Indices
-from service.domain.bill.seller_terms import is_held
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.offer import RESERVED, SPOT
 from service.domain.catalog.reference import Prior
 from service.domain.codes import AdviceCode, NoteCode, RejectionCode
 from service.domain.recommend.advice import advise, situation_of
@@ -20,7 +18,6 @@ from service.domain.recommend.answer import (
     Question,
     RankedOffer,
     Ties,
-    UnusedCommitments,
     WorkContext,
 )
 from service.domain.recommend.basis import Basis, basis_of, best_of_types, rank_by, ranked_offer, select_by
@@ -34,12 +31,12 @@ from service.domain.recommend.ranking import (
     ties,
     with_prices,
 )
-from service.domain.recommend.relax import explained, nearest, nearest_miss, priced_first, rejections
+from service.domain.recommend.rejections import explained, nearest, nearest_miss, priced_first, rejections
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, passing_offers
 from service.domain.selection.requirements import Requirements
-from service.domain.selection.selection import Selection, select, sold_at_spot
-from service.domain.selection.steps import Steps
+from service.domain.selection.selection import Selection, select
+from service.domain.selection.upgrades import Upgrades
 from service.domain.statement import Statement
 from service.domain.typeset import types_where
 
@@ -65,13 +62,14 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     If nothing admitted has a price, the ranking is by hardware alone and the answer says so.
     """
     basis, constraints, needs = basis_of(question, catalog), question.constraints, question.work.needs
-    selection, priced = select_by(basis, constraints, needs, catalog), None
+    selection, rejected_priced = select_by(basis, constraints, needs, catalog), None
     if _lacks_prices(question, selection):
         unpriced = constraints._replace(needs_price=False)
         by_hardware = basis.under(_without_price(question, basis, catalog))
         without_price = select_by(by_hardware, unpriced, needs, catalog)
         if without_price.admitted.types:
-            priced = rejections(basis, selection, catalog)
+            # The rejections while prices count also have the changes that admit something with a price.
+            rejected_priced = rejections(basis, selection, catalog)
             basis, constraints, selection = by_hardware, unpriced, without_price
     admitted = selection.admitted.tightened(catalog)
     later = _for_later(basis, constraints, needs, admitted, catalog)
@@ -83,14 +81,12 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         choices = tuple(compared(choice, current, question.work) for choice in choices)
     near = None if admitted.types else nearest(basis, constraints, needs, catalog)
     rejected = rejections(basis, selection, catalog)
-    if priced is not None:
-        rejected = priced_first(rejected, priced, admitted.types.bit_count())
+    if rejected_priced is not None:
+        rejected = priced_first(rejected, rejected_priced, admitted.types.bit_count())
     miss = nearest_miss(selection, rejected, catalog)
-    no_spot = _lacks_spot(constraints, admitted, catalog)
     notes = notes_on(
-        question, near, miss, catalog, leading.priors, rejected, price_ignored=priced is not None,
-        spot_unpriced=no_spot, commitments_unused=_unused_commitments(question, admitted, catalog),
-    )  # fmt: skip
+        question, admitted, rejected, leading.priors, near, miss, catalog, price_ignored=rejected_priced is not None
+    )
     return Answer(
         choices=choices,
         rejections=rejected,
@@ -99,7 +95,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         ranked=leading.ranked,
         current=current,
         current_explained=None if rented is None else explained((rented.instance_type.id,), selection, catalog)[0],
-        price_ignored=priced is not None,
+        price_ignored=rejected_priced is not None,
         advice=leading.advice,
         notes=(*_changed_objective(question, basis, constraints, choices, catalog), *notes),
         priors=leading.priors,
@@ -121,30 +117,6 @@ def _lacks_prices(question: Question, selection: Selection) -> bool:
         and not question.limits.in_dollars
         and any(constraint.code == RejectionCode.PRICE_UNKNOWN for constraint in selection.failed)
     )
-
-
-def _lacks_spot(constraints: Constraints, admitted: AdmittedOffers, catalog: Catalog) -> bool:
-    """Returns whether spot is allowed and sold for admitted types, but no spot price of these is known."""
-    if "spot" not in constraints.market or not admitted.types & catalog.derive(sold_at_spot):
-        return False
-    return not catalog.derive(_any_at_spot, admitted, cache=catalog.outlooks)
-
-
-def _any_at_spot(catalog: Catalog, admitted: AdmittedOffers) -> bool:
-    return bool((catalog.offers.market[admitted.cheapest.offer[admitted.rows]] == SPOT).any())
-
-
-def _unused_commitments(question: Question, admitted: AdmittedOffers, catalog: Catalog) -> UnusedCommitments | None:
-    """Returns the commitments held if no admitted offer is under any of them; None if one is."""
-    held, offers = question.work.commitments_held, catalog.offers
-    if not held or not admitted.types:
-        return None
-    of_terms = np.array([is_held("reserved", term, held) for term in (*offers.terms, None)])
-    under = of_terms[offers.term] & (offers.market == RESERVED)
-    if under[admitted.cheapest.offer[admitted.rows]].any():
-        return None
-    of_types = catalog.mask(admitted.types)[offers.instance_type]
-    return UnusedCommitments(held, bool((under & of_types).any()))
 
 
 def _changed_objective(
@@ -181,13 +153,13 @@ def _for_later(
     return admitted if later == constraints else select_by(basis, later, needs, catalog).admitted.tightened(catalog)
 
 
-def _steps(basis: Basis, later: AdmittedOffers, catalog: Catalog) -> Steps:
+def _upgrades(basis: Basis, later: AdmittedOffers, catalog: Catalog) -> Upgrades:
     best = best_of_types(basis, later, catalog)
     usd = np.full(len(catalog.instance_types), np.nan)
     usd[best.instance_type] = np.where(np.isfinite(best.usd), best.usd, np.nan)
     types = np.zeros(len(usd), np.bool_)
     types[best.instance_type] = True
-    return Steps(types_where(types), usd, basis.rate)
+    return Upgrades(types_where(types), usd, basis.rate)
 
 
 def _leading(
@@ -226,7 +198,7 @@ def _completed(
 ) -> _Leading:  # fmt: skip
     completer = Completer(work, basis, count, catalog)
     choices = tuple(completer.complete(offer) for offer in _ranked_offers(basis, ranked, limit, catalog))
-    situation = situation_of(work, choices, _steps(basis, later, catalog), catalog)
+    situation = situation_of(work, choices, _upgrades(basis, later, catalog), catalog)
     return _Leading(choices, count, advise(situation, catalog), cited)
 
 

@@ -29,14 +29,13 @@ from service.domain.physics.cluster import cluster_of_instance
 from service.domain.physics.generation import ServedLoad
 from service.domain.physics.input_pipeline import (
     FAMILIES_OF_IMAGES,
-    cores_needed,
     samples_fed_per_second,
 )
-from service.domain.recommend.answer import UNTIED, HostNeeds, RankedOffer, WorkContext, WorkEstimate
+from service.domain.recommend.answer import UNTIED, RankedOffer, WorkContext, WorkEstimate
 from service.domain.selection.requirements import Requirement, not_run, partly_run, restrictions_there
 from service.domain.selection.successors import successor
 from service.domain.statement import Statement, statement
-from service.domain.units import GIB, SECONDS_AN_HOUR
+from service.domain.units import SECONDS_AN_HOUR
 
 OLD_PRICE_DAYS = 90
 """Prices of instance types change a few times a year; spot prices change daily."""
@@ -185,20 +184,6 @@ def _network_warnings(subject: _Subject) -> Warnings:
 # The host
 
 
-def host_needs(
-    context: WorkContext, instance_type: InstanceType, nodes: int, modelled: JobEstimate | None
-) -> HostNeeds:
-    """Returns the cores and the memory that each node's host should have, requested or computed."""
-    cores = None
-    if context.task in TASKS_THAT_LOAD:
-        cores = cores_needed(instance_type, context.loading, _samples_per_second_of_a_node(modelled, nodes))
-    requested = context.needs.host_memory_gib
-    host = None if modelled is None else modelled.estimate.host
-    sizes = [None if requested is None else requested * GIB, None if host is None else host.needed_bytes]
-    memory = max((size for size in sizes if size is not None), default=None)
-    return HostNeeds(None, None, memory) if cores is None else HostNeeds(cores.needed, cores.ideal, memory)
-
-
 def cpus_decode_too_slowly(
     context: WorkContext, offer: RankedOffer, modelled: JobEstimate | None, catalog: Catalog
 ) -> bool:
@@ -210,13 +195,6 @@ def cpus_decode_too_slowly(
     return WarningCode.FEW_VCPUS in {
         warning.code for warning in _host_warnings(_Subject(context, offer, None, catalog))
     }
-
-
-def _samples_per_second_of_a_node(modelled: JobEstimate | None, nodes: int) -> float | None:
-    """Returns the samples per second that the GPUs of a node could take if the host brought enough."""
-    if modelled is None or modelled.estimate.samples_per_second is None:
-        return None
-    return (modelled.estimate.gpu_samples_per_second or modelled.estimate.samples_per_second.likely) / nodes
 
 
 def _host_warnings(subject: _Subject) -> Warnings:

@@ -11,7 +11,7 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import WORDS
-from service.domain.catalog.hardware import CPU
+from service.domain.catalog.hardware import CPU, Gpu
 from service.domain.catalog.precision import FORMATS, SupportAsked
 from service.domain.catalog.software_support import (
     ANY_WORK,
@@ -20,6 +20,7 @@ from service.domain.catalog.software_support import (
     RUNS,
     Restriction,
     WorkKind,
+    code_change,
     mainstream_gpus_mask,
     remark_by,
     restrictions_by_type,
@@ -30,6 +31,8 @@ from service.domain.catalog.software_support import (
     support_by,
 )
 from service.domain.codes import RejectionCode
+from service.domain.evidence.named import NamedWork
+from service.domain.jobs.job import Job
 from service.domain.jobs.software_names import has_other_releases, software_name
 from service.domain.selection.constraints import (
     Constraints,
@@ -74,6 +77,10 @@ class Requirement(NamedTuple):
     def overlaps(self, other: "Requirement") -> bool:
         """Returns whether the same software in the same version meets both."""
         return self.software == other.software and self.versions.overlaps(other.versions)
+
+
+KERNELS = Requirement("custom-cuda-kernels")
+"""Kernels that are written in CUDA, which rules list as if they were software."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +162,20 @@ class Requirements:
     """Whether this library must run: the code is written in the mainstream framework, and for no other platform."""
 
     @property
+    def stack(self) -> tuple[Requirement, ...]:
+        """The framework and the engine, as far as the question names them; the last one does the work."""
+        return tuple(needed for needed in (self.framework, self.engine) if needed)
+
+    @property
     def software(self) -> tuple[Requirement, ...]:
         """The framework, the engine and the libraries that must run."""
-        return tuple(needed for needed in (self.framework, self.engine, *self.libraries) if needed)
+        return (*self.stack, *self.libraries)
+
+    @property
+    def of_code(self) -> tuple[Requirement, ...]:
+        """All software without which the code does not run: also a toolkit, and kernels of its own."""
+        toolkit, kernels = [self.cuda] if self.cuda else [], [KERNELS] if self.custom_cuda_kernels else []
+        return (*self.stack, *toolkit, *kernels, *self.libraries)
 
     @property
     def runs_the_work(self) -> Requirement:
@@ -212,8 +230,7 @@ def run_in_full(needs: Requirements, index: int, catalog: Catalog) -> list[str]:
     """Returns the framework and the engine that run in full on an instance type, and do this kind of work there."""
     if restrictions_there(needs, index, catalog):
         return []
-    named = (needed for needed in (needs.framework, needs.engine) if needed)
-    return [needed.software for needed in named if _support(needed, index, catalog) == "yes"]
+    return [needed.software for needed in needs.stack if _support(needed, index, catalog) == "yes"]
 
 
 def partly_run(needs: Requirements, index: int, catalog: Catalog) -> list[tuple[str, str | None]]:
@@ -236,6 +253,15 @@ def restrictions_there(needs: Requirements, index: int, catalog: Catalog) -> tup
 
 def _support(needed: Requirement, index: int, catalog: Catalog) -> str | None:
     return support_by(catalog.derive(rules_by_type, needed.software).on(index), needed.versions, needed.cuda)
+
+
+def code_change_on(gpu: Gpu | None, needs: Requirements, job: Job | NamedWork | None, catalog: Catalog) -> str | None:
+    """Returns the change that code written for CUDA needs on a GPU, or on CPUs (None); None if it needs none, or if it
+    is in software that no rule and no stack has.
+    """
+    if not needs.stack and isinstance(job, Job) and job.unrecognised_software:
+        return None
+    return code_change(needs.runs_the_work.software, needs.platforms, gpu, catalog)
 
 
 def requirement_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
@@ -266,7 +292,7 @@ def _software_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
     for code, name, requirement in softwares:
         if requirement is not None:
             # Software that has no build with the given CUDA fails the check of CUDA, which can be relaxed.
-            built = tuple(each for each in (needs.framework, needs.engine) if each) if name == "cuda" else ()
+            built = needs.stack if name == "cuda" else ()
             fails = catalog.all_types & ~_runs_with(requirement, built, catalog)
             # The estimate depends on the framework and the engine, but not on the version of CUDA.
             is_fixed = needs.of_a_job and name != "cuda"
@@ -287,7 +313,7 @@ def _software_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
         yield Check(RejectionCode.SOFTWARE_LIBRARIES, "software", fails | by_work, without)
     if needs.custom_cuda_kernels:
         # Partial support is not enough, because a port to another platform is different code.
-        fails = catalog.all_types & ~_runs(Requirement("custom-cuda-kernels"), catalog, ("yes",))
+        fails = catalog.all_types & ~_runs(KERNELS, catalog, ("yes",))
         to = {"workload.software.custom_cuda_kernels": False}
         yield Check(RejectionCode.CUSTOM_CUDA_KERNELS, "software", fails, drop(to, fails))
 

@@ -14,7 +14,7 @@ from service.domain.codes import AdviceCode
 from service.domain.recommend.advice import ADVISERS, MAX_ADVICE, Situation, advise
 from service.domain.recommend.answer import WorkContext
 from service.domain.selection.requirements import Requirement, Requirements
-from service.domain.selection.steps import Steps
+from service.domain.selection.upgrades import Upgrades
 from service.domain.statement import Statement
 from service.domain.versions import versions_of
 from tests.builders.catalogs import catalog, software_rule
@@ -108,7 +108,7 @@ def situation(task: str = "training", *, framework: Requirement | None = None, *
 def text(code: str, asked: Situation, of: Catalog) -> str:
     """The sentence of the advice, or nothing where it does not apply."""
     tasks, adviser = ADVISERS[AdviceCode(code)]
-    asked = replace(asked, steps=asked.steps or Steps.anywhere(of))
+    asked = replace(asked, upgrades=asked.upgrades or Upgrades.anywhere(of))
     figures = adviser(asked, of) if asked.context.task in tasks else None
     return "" if figures is None else with_text(Statement(AdviceCode(code), figures)).text
 

@@ -1,4 +1,4 @@
-"""Steps up from a machine: a larger one for later, and the next cards of its seller with more memory or more speed."""
+"""Upgrades of a machine: a larger one for later, and the next cards of its seller with more memory or more speed."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -39,8 +39,8 @@ class Card(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Steps:
-    """The machines that a step may lead to, with a row of its columns for each instance type of the catalog."""
+class Upgrades:
+    """The machines to which work may move later. Its columns have a row for each instance type of the catalog."""
 
     types: TypeSet
     """Types that pass all constraints of the question, except for those that choose the hardware of now."""
@@ -50,12 +50,12 @@ class Steps:
     """Samples per second of a job on one machine of each type; NaN where it does not run. None without a job."""
 
     @classmethod
-    def anywhere(cls, catalog: Catalog) -> "Steps":
+    def anywhere(cls, catalog: Catalog) -> "Upgrades":
         """Returns all types of a catalog at their prices on demand, without a job."""
         return cls(catalog.all_types, catalog.on_demand_prices)
 
     def among(self, indices: tuple[int, ...]) -> Iterator[int]:
-        """Yields those of some types that a step may lead to, in their order."""
+        """Yields those of some types to which the work may move, in their order."""
         return (index for index in indices if self.types >> index & 1)
 
     def card(self, index: int, catalog: Catalog) -> Card | None:
@@ -75,10 +75,10 @@ class NextCards(NamedTuple):
     value: Card | None
 
 
-def larger_machine(name: str, steps: Steps, catalog: Catalog) -> Priced | None:
+def larger_machine(name: str, upgrades: Upgrades, catalog: Catalog) -> Priced | None:
     """Returns a larger machine of the same seller that runs the same code: fast links first, then peak, then price."""
     larger = catalog.derive(_larger_machines, catalog.index_of[name])
-    priced = [(steps.usd.item(index), catalog.instance_types[index]) for index in steps.among(larger)]
+    priced = [(upgrades.usd.item(index), catalog.instance_types[index]) for index in upgrades.among(larger)]
     return max(
         (pair for pair in priced if isfinite(pair[0])),
         key=lambda pair: (pair[1].interconnect not in SLOW_LINKS, best_peak(pair[1]), -pair[0]),
@@ -107,17 +107,18 @@ def _larger_machines(catalog: Catalog, of: int) -> tuple[int, ...]:
     return tuple(sorted(larger, key=lambda index: types[index].id))
 
 
-def next_cards(top: Card, task: str, precision: str | None, steps: Steps, catalog: Catalog) -> NextCards:
+def next_cards(top: Card, task: str, precision: str | None, upgrades: Upgrades, catalog: Catalog) -> NextCards:
     """Returns the next cards of a seller that are better than one of its machines with one GPU.
 
     They have another GPU, and run the precision, unless that machine does not run it either.
     """
     machine = top.machine
     indices = catalog.derive(_single_cards, machine.provider, machine.service, top.gpu.kind, task)
-    cards = [card for index in steps.among(indices) if (card := steps.card(index, catalog)) and card.gpu != top.gpu]
+    others = (upgrades.card(index, catalog) for index in upgrades.among(indices))
+    cards = [card for card in others if card is not None and card.gpu != top.gpu]
     if precision is not None and top.gpu.runs(precision):
         cards = [card for card in cards if card.gpu.runs(precision)]
-    not_slower = [card for card in cards if _is_not_slower(card, top, by_peak=steps.rate is None)]
+    not_slower = [card for card in cards if _is_not_slower(card, top, by_peak=upgrades.rate is None)]
     larger = [card for card in cards if card.memory_gb > top.memory_gb * (1.0 if card in not_slower else WORTH_A_STEP)]
     faster = [card for card in not_slower if card.speed >= WORTH_A_STEP * top.speed]
     return NextCards(

@@ -111,7 +111,7 @@ def nearest(basis: Basis, constraints: Constraints, needs: Requirements, catalog
     """Returns the offers nearest to the deadline and to the budget; None without both limits, or without any offer."""
     if isinstance(basis, PeakBasis):
         return None
-    limits = basis.planner.limits
+    limits = basis.limits
     if limits.deadline_hours is None or limits.budget_usd is None:
         return None
 
@@ -188,7 +188,7 @@ def _keeping_limits(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) ->
     """Returns the offers of the types on which the job keeps its own limits with one of these offers."""
     if isinstance(basis, PeakBasis):
         return admitted
-    keeps = plans_of(basis.planner, admitted.cheapest, catalog).keeps
+    keeps = plans_of(basis, admitted.cheapest, catalog).keeps
     return admitted.only(admitted.cheapest.types_at(keeps, admitted.limit))
 
 
