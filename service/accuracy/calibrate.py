@@ -17,7 +17,7 @@ from service.domain.band import Band
 from service.domain.calibration.calibration import calibration_of
 from service.domain.calibration.coefficients import Coefficient, Coefficients
 from service.domain.calibration.error_bands import ErrorBands, fitted_bands, unseen
-from service.domain.calibration.gpu_order import Better
+from service.domain.calibration.scope_order import Better
 from service.domain.calibration.step_kinds import MEMORY
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import better_gpus

@@ -12,7 +12,7 @@ from service.api.workload.job import job_of
 from service.domain.calibration.coefficients import Coefficient, Coefficients, Features, StepKind, values_by_name
 from service.domain.calibration.error_bands import Miss, unseen
 from service.domain.calibration.fit import CalibrationRun, fit
-from service.domain.calibration.gpu_order import Better, in_order
+from service.domain.calibration.scope_order import CHECKPOINTING, LESS_RECOMPUTATION, Better, in_order
 from service.domain.calibration.step_kinds import (
     FIRST_TOKEN,
     GENERATION,
@@ -132,14 +132,14 @@ class Case:
 
 
 def fit_all(cases: Sequence[Case], better: Better) -> list[Coefficient]:
-    """Fits the coefficients of every kind of step with enough cases, and orders those of GPUs by their figures."""
+    """Fits the coefficients of every kind of step with enough cases, in the order of GPUs and of checkpointings."""
     coefficients: list[Coefficient] = []
     for kind in KINDS:
         of_kind = [case for case in cases if case.kind is kind]
         # With fewer runs the priors decide everything, and the start values are as good.
         if len(of_kind) >= FEWEST_RUNS:
             coefficients += (entry for entry in _fit(kind, of_kind) if not entry.scope.startswith(RUN_SCOPES))
-    return in_order(coefficients, better)
+    return in_order(in_order(coefficients, better), LESS_RECOMPUTATION, CHECKPOINTING, CHECKPOINTING)
 
 
 def _fit(kind: StepKind, cases: Sequence[Case]) -> list[Coefficient]:

@@ -57,8 +57,7 @@ _FSDP = StackClass("fsdp", has_model_parallelism=False, checkpointings=_WHOLE_LA
 # Stacks that shard by FSDP and also implement tensor, pipeline and other parallelism.
 _FSDP_AND_MORE = replace(_FSDP, has_model_parallelism=True, checkpointings=CHECKPOINTINGS)
 _EAGER = StackClass("eager", has_model_parallelism=False, checkpointings=_WHOLE_LAYERS)
-# Their own loops of training run on many GPUs: `tune run`, `axolotl train`, `llamafactory-cli train`, `litgpt`, and the
-# Trainer of Transformers under `torchrun` or `accelerate launch`.
+# Their own loops of training run on many GPUs, as those of `tune run` and of the Trainer of Transformers do.
 _TRAINER = replace(_EAGER, distributes=True)
 _GRAPH = StackClass(
     "graph", zero_stages=(0,), has_model_parallelism=False, checkpointings=_WHOLE_LAYERS, unpacks_weights=True
@@ -70,6 +69,7 @@ _ENGINE = StackClass("engine", batches_continuously=True)
 _EARLY_ENGINE = StackClass("early_engine", batches_continuously=True)
 # Compiled as a whole; the compiler shards (GSPMD).
 _XLA = StackClass("xla", distributes=True)
+_XLA_ENGINE = replace(_XLA, batches_continuously=True)
 # Compiled for AWS' own chips. They shard optimizer states alone (guides of optimum-neuron and NeuronX Distributed). The
 # time of a token grows with the context as fast for Mistral 7B and Llama 2 70B, relative to their query heads, as for
 # Llama 2 13B, which has no shared heads (AWS' results of transformers-neuronx).
@@ -299,7 +299,7 @@ STACKS = (
         drafts_exclude_stages=True,
     ),
     # Most requests at once are assumed to be those of vLLM on small GPUs.
-    Stack("vllm-tpu", _ENGINE, ("tpu-inference",), multiplies_int8_on=_TPUS, grows_cache=True, most_in_flight=256.0),
+    Stack("vllm-tpu", _XLA_ENGINE, ("tpu-inference",), multiplies_int8_on=_TPUS, grows_cache=True, most_in_flight=256),
     Stack(
         "early-vllm",
         _EARLY_ENGINE,
@@ -316,7 +316,7 @@ STACKS = (
         disaggregates=True,
         drafts_exclude_stages=True,
     ),
-    Stack("sglang-jax", _ENGINE, multiplies_int8_on=_TPUS, grows_cache=True),
+    Stack("sglang-jax", _XLA_ENGINE, multiplies_int8_on=_TPUS, grows_cache=True),
     # Its TurboMind batches continuously. Most requests at once are its default on an H100, and 128 to 384 on other GPUs
     # (lmdeploy/utils.py). LMDeploy-DistServe separates prompts from answers.
     Stack("lmdeploy", _ENGINE, ("turbomind",), grows_cache=True, most_in_flight=1024.0, disaggregates=True),

@@ -5,7 +5,7 @@ from math import log
 import numpy as np
 
 from service.domain.calibration.coefficients import Column, Features, Levels, StepKind
-from service.domain.calibration.gpu_order import LIKE
+from service.domain.calibration.scope_order import LIKE
 from service.domain.calibration.step_kinds import DENOISING, FORWARD, GENERATION
 from service.domain.catalog.precision import format_of
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig

@@ -366,9 +366,11 @@ class _LimitRelaxation:
         if not np.isfinite(least).any():
             return None
         # Rounded up, so that the proposed limit admits the plan although it has few digits.
-        parts = self.kind.parts
-        limit = np.ceil(self.over_least * least.min() * parts) / parts
-        limit = int(limit) if parts == 1 else float(limit)
+        parts, needed = self.kind.parts, float(self.over_least * least.min())
+        whole = ceil(needed * parts)
+        # The product may round down: 3.26 and a bit becomes 3,260,000 millionths, which are less.
+        limit = (whole if whole / parts >= needed else whole + 1) / parts
+        limit = int(limit) if parts == 1 else limit
         admitted = rejected.only(self.miss_any & types_where(self.least <= limit))
         return Relaxation({self.kind.prefix + self.field: limit}, admitted, ChangeOfWork(limits={self.field: limit}))
 

@@ -326,7 +326,7 @@ def test_an_engine_reads_more_requests_than_fit_at_once_in_several_passes(client
             {"input_length": 500},
             "No `output_length` was given, so a sample is taken to have 1 token of",
         ),
-        ("bge-m3", {}, "to have 2048 tokens of input."),
+        ("bge-m3", {}, "to have 2,048 tokens of input."),
         ("whisper-large-v3", {}, "to have 100 tokens of output. Published runs decide how many beams count:"),
         ("whisper-large-v3", {"output_length": 150}, None),
         ("llama-3.1-8b", {"input_length": 500, "output_length": 100}, None),

@@ -1,4 +1,4 @@
-"""GPUs that are better in every figure never have the larger coefficient."""
+"""GPUs that are better in every figure, and less recomputation, never have the larger coefficient."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.calibration.coefficients import Coefficient
-from service.domain.calibration.gpu_order import LIKE, in_order
+from service.domain.calibration.scope_order import CHECKPOINTING, LESS_RECOMPUTATION, LIKE, in_order
 from service.domain.catalog.hardware import better_gpus
 from tests.builders.gpus import gpu
 
@@ -55,6 +55,7 @@ def test_gpus_of_which_neither_is_better_keep_their_coefficients() -> None:
         fitted("a", 0.0, 30),
         fitted("b", 0.2, 10),
         Coefficient("training.*", "stack=x", 0.1, "calibrate", "training", 3),
+        Coefficient("training.*", "several", 0.1, "calibrate", "training", 3),
     ]
     assert set(in_order(known, {"a": frozenset(), "b": frozenset()})) == set(known)
 
@@ -87,3 +88,20 @@ def test_cards_that_differ_by_the_size_of_their_memory_alone_share_a_coefficient
         ordered = in_order([fitted("small", small, 30), fitted("large", large, 10)], better)
         values = {each.scope.rpartition("=")[2]: each.value for each in ordered}
         assert values["small"] == values["large"] == pytest.approx((30 * small + 10 * large) / 40)
+
+
+def test_more_recomputation_never_has_the_smaller_coefficient() -> None:
+    def of(checkpointing: str, stack: str, value: float, runs: int) -> Coefficient:
+        scope = f"checkpointing={checkpointing}|stack={stack}"
+        return Coefficient("training.*", scope, value, "calibrate", "training", runs)
+
+    fitted = [of("full", "a", -0.04, 6), of("none", "a", 0.02, 4), of("selective", "b", -0.06, 5)]
+    ordered = in_order(fitted, LESS_RECOMPUTATION, CHECKPOINTING, CHECKPOINTING)
+    values = {each.scope: (each.value, each.n) for each in ordered}
+    assert values == {
+        "checkpointing=full|stack=a": (-0.016, 6),
+        "checkpointing=none|stack=a": (-0.016, 4),
+        "checkpointing=selective|stack=a": (-0.016, 0),
+        "checkpointing=selective|stack=b": (-0.06, 5),
+        "checkpointing=none|stack=b": (-0.06, 0),
+    }
