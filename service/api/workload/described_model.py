@@ -4,9 +4,12 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from service.api.http.fields import LARGEST, BodyModel, Count, Name, Positive, whole
+from service.api.http.fields import LARGEST, BodyModel, Count, Name, whole
 
 MAX_CONFIG_DEPTH = 16
+
+InOnes = Annotated[float, Field(ge=1000, le=LARGEST, allow_inf_nan=False)]
+"""A number of parameters, FLOPs or values. The least one refuses numbers in billions, such as 7 in place of 7e9."""
 
 
 def plain(value: Any, depth: int = 0) -> Any:
@@ -40,13 +43,13 @@ class ModelDimensionsRequest(BodyModel):
     ] = None
     family: Name | None = None
     """The family, such as `llm`, `moe`, `encoder`, `cnn` or `vit`."""
-    parameters: Positive | None = None
+    parameters: InOnes | None = None
     """All parameters, such as 8e9."""
-    active_parameters: Positive | None = None
+    active_parameters: InOnes | None = None
     """Parameters that take part in one token or sample. Default: all, or what follows from the experts."""
-    forward_flops_per_sample: Positive | None = None
+    forward_flops_per_sample: InOnes | None = None
     """FLOPs of the forward pass of a sample: 2 x multiply-accumulates."""
-    activation_values_per_sample: Positive | None = None
+    activation_values_per_sample: InOnes | None = None
     """Values that the convolutions and matrix products of a network without `layers` write for a sample, the macts of
     timm's results: 11.1e6 for ResNet-50. Default: a usual number for its FLOPs, with a warning."""
     layers: Count | None = None

@@ -33,6 +33,17 @@ INFERENCE_ONLY = frozenset({
 """Fields of a workload that affect inference alone."""
 
 
+def fields_without_effect(job: Job) -> dict[str, str]:
+    """Returns the fields of a workload that cannot affect a job, each with the reason."""
+    of_another_task = INFERENCE_ONLY if job.task == "training" else TRAINING_ONLY
+    unused = dict.fromkeys(sorted(of_another_task), f"the work is {job.task}")
+    if job.task == "inference" and job.input_length is not None:
+        unused["sequence_length"] = "`input_length` states the tokens that are read"
+    if job.task == "inference" and job.model.transformer is not None and not job.model.generates:
+        unused["output_length"] = f"{job.model.name} writes no tokens"
+    return unused
+
+
 def library_of(job: Job | None, task: str, method: str | None, framework: str | None) -> str | None:
     """Returns the library or feature that work needs in its framework; None if it needs none.
 

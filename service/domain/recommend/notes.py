@@ -13,7 +13,7 @@ from service.domain.catalog.software_support import near_software
 from service.domain.codes import NoteCode, RejectionCode
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job, assumed_lengths, purpose_of, sequence_length
-from service.domain.jobs.kind_of_work import INFERENCE_ONLY, TRAINING_ONLY
+from service.domain.jobs.kind_of_work import fields_without_effect
 from service.domain.jobs.serving import Serving
 from service.domain.layouts.candidates import usual_batch
 from service.domain.physics.load import TIMES
@@ -250,8 +250,7 @@ def _without_effect(question: Question, given: frozenset[str]) -> frozenset[str]
         return given - ALWAYS_WEIGHED - {"name"} - of_loading
     if isinstance(question.work.job, NamedWork):
         return given - ALWAYS_WEIGHED - WEIGHED_BY_NAME
-    of_another_task = INFERENCE_ONLY if question.work.task == "training" else TRAINING_ONLY
     without_amount = frozenset[str]() if question.work.has_amount else frozenset({"checkpoint"})
     # The number of runs does not matter to a load, which all instances serve together.
     of_runs = frozenset({"concurrent_runs"}) if question.limits.load else frozenset[str]()
-    return of_another_task | without_amount | of_runs
+    return frozenset(fields_without_effect(question.work.job)) | without_amount | of_runs

@@ -800,6 +800,26 @@ def test_fields_of_another_task_are_named(client: TestClient) -> None:
     assert "`workload.method` and `workload.optimizer` have no effect here, because the work is inference." in notes
 
 
+@pytest.mark.parametrize(
+    ("model", "unused", "why"),
+    [
+        ("bge-m3", {"output_length": 64}, "BGE M3 writes no tokens"),
+        ("bge-m3", {"sequence_length": 512}, "`input_length` states the tokens that are read"),
+        ("llama-3.1-8b", {"sequence_length": 4096}, "`input_length` states the tokens that are read"),
+    ],
+)
+def test_lengths_without_effect_are_named(client: TestClient, model: str, unused: dict[str, int], why: str) -> None:
+    work = {"task": "inference", "model": model, "input_length": 200}
+    plain, answer = (
+        post_estimate(client, {"workload": {**work, **more}, "machine": "aws/g6e.xlarge"}) for more in ({}, unused)
+    )
+    name = f"workload.{next(iter(unused))}"
+    assert answer["estimate"] == plain["estimate"]
+    assert set(answer["notes"]) - set(plain["notes"]) == {f"`{name}` has no effect here, because {why}."}
+    notes = post_recommend(client, {"workload": {**work, **unused}, "limit": 1})["notes"]
+    assert [each["fields"] for each in notes if each["code"] == "not_weighed"] == [[name]]
+
+
 def test_pretraining_without_a_stack_takes_about_as_long_as_llama_3_took(client: TestClient) -> None:
     """Llama 3.1 405B ran at 400 TFLOP/s on each of 16,384 H100, with 16 interleaved stages of 126 layers."""
     work = training(

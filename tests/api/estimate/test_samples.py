@@ -350,6 +350,16 @@ def test_the_values_that_a_described_network_writes_can_be_sent(client: TestClie
         assert ("values_assumed" in codes) == (model is unlike_any)
 
 
+@pytest.mark.parametrize("slip", [{"parameters": 25.6}, {"forward_flops_per_sample": 8.2}])
+def test_counts_in_billions_are_refused(client: TestClient, slip: dict[str, float]) -> None:
+    """A network of 25.6 parameters was answered as one."""
+    model = {"family": "cnn", "parameters": 25.6e6, "forward_flops_per_sample": 8.2e9, **slip}
+    body = {"workload": {"task": "training", "model": model}, "machine": "aws/g6e.xlarge"}
+    (error,) = client.post("/estimate", json=body).json()["errors"]
+    assert error["field"].endswith(next(iter(slip)))
+    assert error["message"].endswith("should be at least 1,000.")
+
+
 @pytest.mark.parametrize("count", ["forward_flops_per_sample", "activation_values_per_sample"])
 def test_counts_next_to_the_dimensions_of_a_transformer_are_refused(client: TestClient, count: str) -> None:
     """They were ignored without a word."""
