@@ -2,7 +2,7 @@
 
 import csv
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, fields
 from itertools import chain
 from pathlib import Path
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from service.accuracy.direct import Case, also_fitted, case_of, fit_all
 from service.accuracy.report import coverage_lines, score_lines
-from service.accuracy.rows import UnansweredRun, counted_rows, question_of
+from service.accuracy.rows import Row, UnansweredRun, question_of
 from service.accuracy.scoring import FOLDS, SPLITS, ScoredAnswer, fold_of
 from service.domain.band import Band
 from service.domain.calibration.calibration import calibration_of
@@ -24,9 +24,9 @@ from service.domain.catalog.hardware import better_gpus
 from service.domain.errors import QuestionError
 
 
-def calibrate(table: Path, catalog: Catalog, write: Path | None) -> str:
+def calibrate(rows: Iterable[Row], catalog: Catalog, write: Path | None) -> str:
     """Fits every row, writes the coefficients if a path is given, and returns a report on runs that were left out."""
-    cases, refused = _cases_of(table, catalog)
+    cases, refused = _cases_of(rows, catalog)
     better = better_gpus(catalog.reference.gpus.values())
     results = {split: list(_left_out(cases, split, better)) for split in SPLITS}
     # A bound is no figure: it has no error, and no part in the bands.
@@ -47,11 +47,11 @@ def calibrate(table: Path, catalog: Catalog, write: Path | None) -> str:
     return "\n".join([*lines, ""])
 
 
-def _cases_of(table: Path, catalog: Catalog) -> tuple[list[Case], Counter[str]]:
+def _cases_of(rows: Iterable[Row], catalog: Catalog) -> tuple[list[Case], Counter[str]]:
     """Returns the rows that can be asked as questions, and the reasons why others cannot, with counts."""
     cases: list[Case] = []
     refused: Counter[str] = Counter()
-    for row in counted_rows(table):
+    for row in rows:
         # A table has no architectures, and some runs are left out by them.
         if (gpu := catalog.reference.gpus.get(row["gpu_id"])) is not None:
             row["architecture"] = gpu.architecture

@@ -19,6 +19,7 @@ from service.accuracy.calibrate import calibrate as calibration_text
 from service.accuracy.client import ask_table
 from service.accuracy.price_changes import calibrate_prices
 from service.accuracy.report import accuracy_text
+from service.accuracy.rows import counted_rows
 from service.api.http import examples
 from service.app import build_app, create_app
 from service.cli.questions import PATIENCE_SECONDS
@@ -58,6 +59,7 @@ def calibrate(table: Path, *, prices: bool, write: Path | None) -> None:
 
     TABLE holds published runs; by default, they are those of the seed.
     """
+    runs = () if prices else tuple(counted_rows(table))
     with _seeded() as settings:
         engine = connect(settings.database_url)
         history = read_history(engine)
@@ -65,7 +67,7 @@ def calibrate(table: Path, *, prices: bool, write: Path | None) -> None:
     if prices:
         print(calibrate_prices(history, today(), write))
     else:
-        print(calibration_text(table, history.on(today()), write))
+        print(calibration_text(runs, history.on(today()), write))
 
 
 @click.command()
