@@ -154,9 +154,10 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
 def _needs(sent: WorkloadRequest, work: object, catalog: Catalog) -> Requirements:
     """Returns the requirements of a workload, with the library that a job takes whether it is named or not."""
     job = work.job if isinstance(work, JobQuestion) else None
-    needs = requirements_of(sent, None, catalog, has_job=job is not None, platform_named_by=None, kind=kind_of(job))
     library = None if job is None else library_of(job, job.task, sent.method, sent.software.framework)
-    return replace(needs, library=library)
+    return requirements_of(
+        sent, None, catalog, has_job=job is not None, platform_named_by=None, library=library, kind=kind_of(job)
+    )
 
 
 def _unknown_libraries(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ...]:

@@ -250,8 +250,8 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     )  # fmt: skip
     asked_limits = _limits(request, named)
     constraints = _constraints(
-        request, given, objective, precisions.any_of, run, needs, catalog, in_dollars=asked_limits.in_dollars,
-        has_job=named is not None, mainstream=platform == frozenset(), library=library,
+        request, given, objective, precisions.any_of, run, needs, catalog,
+        in_dollars=asked_limits.in_dollars, has_job=named is not None,
     )  # fmt: skip
     _check_hours_per_day(job, constraints.market, run)
     context = WorkContext(
@@ -424,8 +424,7 @@ def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:
 
 def _constraints(
     request: RecommendRequest, given: Mapping[str, Any], objective: Objective, precisions: tuple[str, ...],
-    run: Run, needs: Requirements, catalog: Catalog, *,
-    in_dollars: bool, has_job: bool, mainstream: bool, library: str | None,
+    run: Run, needs: Requirements, catalog: Catalog, *, in_dollars: bool, has_job: bool,
 ) -> Constraints:  # fmt: skip
     limits, work = request.constraints, request.workload
     fewest, most = limits.nodes
@@ -447,8 +446,8 @@ def _constraints(
         precision_of_job=of_job,
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,
-        mainstream=mainstream,
-        library=library,
+        mainstream=needs.platform_named_by == frozenset(),
+        library=needs.library,
         kind=needs.kind,
         of_a_job=has_job,
         platforms=needs.platforms,

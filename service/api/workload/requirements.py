@@ -45,8 +45,6 @@ def requirements_of(
 
     `library` is one that the work usually takes, and `kind` what rules of software may be about.
     """
-    if precision is None and not work.model_fields_set & {"software", "host"}:
-        return Requirements(kind=kind)
     software = work.software
     libraries = list(_libraries(work, catalog))
     framework, engine = (_stack_requirement(work, name, catalog) for name in STACK_FIELDS)

@@ -176,6 +176,17 @@ def test_detectors_train_in_pytorch_where_shapes_may_change(client: TestClient, 
     assert "each new shape of a batch is compiled for minutes" in text
 
 
+def test_the_library_of_a_job_has_its_warning_whether_or_not_software_is_named(client: TestClient) -> None:
+    """Only questions that named their software got the warning, and `POST /estimate` always had it."""
+    work = {"task": "training", "model": "mask-rcnn", "global_batch_size": 16}
+    ask = {"constraints": {"instance": ["ct5lp-hightpu-1t"]}}
+    (plain,) = post(client, "/recommend", workload=work, **ask)["choices"]
+    estimate = post(client, "/estimate", workload=work, machine="gcp/ct5lp-hightpu-1t")
+    texts = [[each["text"] for each in answer["warnings"] if "dynamic-shapes" in each["text"]]
+             for answer in (plain, estimate)]  # fmt: skip
+    assert texts[0] == texts[1] != []
+
+
 def test_weights_in_nf4_are_served_where_their_library_runs(client: TestClient) -> None:
     """vLLM calls bitsandbytes for them, which Neuron devices lack: they were offered without a word."""
     work = {"task": "inference", "model": "llama-3.1-8b", "concurrency": 8}
