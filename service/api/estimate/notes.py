@@ -9,8 +9,6 @@ from service.api.workload.workload import CheckpointRequest
 from service.domain.bill.market_bills import WITHOUT_DATA
 from service.domain.catalog.catalog import Catalog
 from service.domain.estimate.estimate import EstimateAnswer
-from service.domain.groups import grouped
-from service.domain.jobs.kind_of_work import fields_without_effect
 
 OWN_MACHINE = "A machine that is described has no seller: its hour costs the given price, and nothing else is known."
 NO_WORK_IN_HOURS = (
@@ -60,9 +58,8 @@ def _without_effect(body: EstimateRequest, answer: EstimateAnswer) -> Iterator[s
     """Yields which fields of the body change nothing here, with the reason."""
     work = body.workload
     if answer.job is not None and work is not None:
-        unused = fields_without_effect(answer.job.job).items()
-        by_reason = grouped((reason, f"workload.{name}") for name, reason in unused if name in work.model_fields_set)
-        for reason, named in by_reason.items():
+        for reason, names in answer.without_effect.items():
+            named = [f"workload.{name}" for name in names if name in work.model_fields_set]
             yield from _no_effect(named, named, reason)
     sent = [name for name, field in EstimateRequest.model_fields.items() if getattr(body, name) != field.default]
     if work is not None and work.checkpoint != CheckpointRequest():

@@ -36,9 +36,10 @@ from service.domain.estimate.work import MeasuredRate, Physics, priced_run, shar
 from service.domain.evidence.named import ModelledRate, NamedMeasurements, NamedRate, NamedWork, Place
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.evidence.step_size import step_warnings
+from service.domain.groups import grouped
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.job import Job, assumed_lengths
-from service.domain.jobs.kind_of_work import restriction_warnings
+from service.domain.jobs.kind_of_work import fields_without_effect, restriction_warnings
 from service.domain.layouts.host_warnings import requested_host_warnings
 from service.domain.layouts.job_estimate import Choose, JobEstimate, at_rate, estimate_job
 from service.domain.layouts.warnings import estimate_warnings
@@ -122,6 +123,12 @@ class EstimateAnswer:
     """The rate by measured runs under the name of the work, in place of the modelled one."""
     code_change: str | None = None
     """The change that code written for CUDA needs; None if it needs none, and without a job."""
+
+    @property
+    def without_effect(self) -> dict[str, tuple[str, ...]]:
+        """Fields of the workload that cannot affect the job, by the reason; empty without a job."""
+        unused = {} if self.job is None else fields_without_effect(self.job.job)
+        return grouped((reason, field) for field, reason in unused.items())
 
     @property
     def holds_unused_commitments(self) -> bool:
