@@ -52,7 +52,7 @@ class Catalog:
     choices: Cache = field(default_factory=lambda: Cache(size=32))
     """Offers that pass some constraints, and catalogs with assumed hosts. An entry may be as large as the columns of
     all offers, so few are kept."""
-    outlooks: Cache = field(default_factory=Cache)
+    outlooks: Cache = field(default_factory=lambda: Cache(size=192))
     """Values that depend on a question: estimates of a job on every type, plans, rankings, and the choices of short
     answers with their JSON. Plans and rankings refer to the columns of their estimate, up to 0.5 MB, so all of them are
     in one cache and are dropped together."""

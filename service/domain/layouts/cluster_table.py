@@ -22,7 +22,7 @@ from service.domain.physics.host_memory import BytesByLayout, host_parts
 from service.domain.physics.resources import seconds_per_flop, seconds_per_unit_of_hardware
 
 COLUMNS = ("gpus", "gpus_per_node", "nodes", "linked_gpus", "usable_bytes", "host_memory_bytes")
-"""Columns that are fields or properties of a cluster; NaN where one is None."""
+"""Columns of numbers; NaN where a figure of a cluster is None."""
 
 SEVERAL = 2
 """A number of nodes for the features that are the same on any number above one."""
@@ -68,7 +68,7 @@ class ClusterShape(NamedTuple):
 class ClusterTable:
     """Clusters as columns, one row each. A table depends on no workload, so all requests to a catalog share it."""
 
-    machines: tuple[Cluster, ...]
+    machines: "Machines"
     machine: Indices
     """Index in `machines` of the hardware of each cluster, which has its own number of nodes."""
     gpu_types: tuple[Gpu, ...]
@@ -84,9 +84,8 @@ class ClusterTable:
     usable_bytes: Floats
     host_memory_bytes: Floats
     """NaN where unknown."""
-    unit_seconds: dict[str, Floats]
-    """Seconds per unit of each resource that does not depend on the precision."""
-    features: dict[str, Column]
+    more_features: dict[str, Column]
+    """Features that do not follow from the machine of a cluster."""
     sizes: tuple[Size, ...]
     """The different sizes of the clusters."""
     size: Indices
@@ -104,9 +103,20 @@ class ClusterTable:
     def clusters(self) -> list[Cluster]:
         """The cluster of each row."""
         return [
-            replace(self.machines[machine], nodes=int(nodes))
+            replace(self.machines.clusters[machine], nodes=int(nodes))
             for machine, nodes in zip(self.machine.tolist(), self.nodes.tolist(), strict=True)
         ]
+
+    @property
+    def unit_seconds(self) -> dict[str, Floats]:
+        """Seconds per unit of each resource that does not depend on the precision."""
+        return {name: seconds[self.machine] for name, seconds in self.machines.unit_seconds.items()}
+
+    @property
+    def features(self) -> dict[str, Column]:
+        """Features of each cluster."""
+        rows = 2 * self.machine + (self.nodes > 1)
+        return {**_rows_of(self.machines.features, rows), **self.more_features}
 
     @property
     def without_hosts(self) -> "ClusterTable":
@@ -135,8 +145,7 @@ class ClusterTable:
             gpu_types=tuple([self.gpu_types[index] for index in gpu_types.tolist()]),
             gpu_type=gpu_type,
             **{name: getattr(self, name)[indices] for name in ("linked_type", *COLUMNS)},
-            unit_seconds={name: seconds[indices] for name, seconds in self.unit_seconds.items()},
-            features={name: _rows_of_feature(column, indices) for name, column in self.features.items()},
+            more_features=_rows_of(self.more_features, indices),
             sizes=self.sizes,
             size=self.size[indices],
             by_gpus=None if self.by_gpus is None else self.by_gpus.rows(by_gpus),
@@ -248,7 +257,7 @@ class Machines:
             linked_gpus[sliced] = gpus_of_a_slice(gpus[sliced], of_slices)
         sizes, size = _distinct_rows(gpus, linked_gpus, np.where(self.network_known[machine], gpus, linked_gpus))
         table = ClusterTable(
-            machines=self.clusters,
+            machines=self,
             machine=machine,
             gpu_types=self.gpu_types,
             gpu_type=self.gpu_type[machine],
@@ -259,8 +268,7 @@ class Machines:
             linked_gpus=linked_gpus,
             usable_bytes=self.usable_bytes[machine],
             host_memory_bytes=self.host_memory_bytes[machine],
-            unit_seconds={name: seconds[machine] for name, seconds in self.unit_seconds.items()},
-            features=self._features(machine, nodes, gpus),
+            more_features={"log_gpus": np.array([log(number) for number in gpus.tolist()])},
             sizes=sizes,
             size=size,
             by_gpus=None,
@@ -269,11 +277,6 @@ class Machines:
         _, row_by_gpus = _distinct_rows(self.without_host[machine], nodes)
         first = np.unique(row_by_gpus, return_index=True)[1]
         return table if len(first) == len(table) else replace(table, by_gpus=table.rows(first), row_by_gpus=row_by_gpus)
-
-    def _features(self, machine: Indices, nodes: Indices, gpus: Floats) -> dict[str, Column]:
-        rows = 2 * machine + (nodes > 1)
-        names = {name: _rows_of_feature(column, rows) for name, column in self.features.items()}
-        return {**names, "log_gpus": np.array([log(number) for number in gpus.tolist()])}
 
 
 def _gpu_key(cluster: Cluster) -> tuple[Hashable, ...]:
@@ -291,8 +294,11 @@ def _names_of_features(clusters: Sequence[Cluster]) -> dict[str, Levels]:
     return columns
 
 
-def _rows_of_feature(column: Column, indices: Indices) -> Column:
-    return Levels(column.names, column.codes[indices]) if isinstance(column, Levels) else column[indices]
+def _rows_of(features: Mapping[str, Column], rows: Indices) -> dict[str, Column]:
+    return {
+        name: Levels(column.names, column.codes[rows]) if isinstance(column, Levels) else column[rows]
+        for name, column in features.items()
+    }
 
 
 def _distinct_rows(*columns: Floats | Indices) -> tuple[tuple[Any, ...], Indices]:

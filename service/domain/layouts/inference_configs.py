@@ -46,11 +46,10 @@ class InferenceConfigs:
         return (self.different[number] for number in self.of_gpu.tolist())
 
     def features(self, clusters: ClusterTable) -> tuple[Features, dict[str, Column]]:
-        """Returns the features that all configurations share, and those of the clusters with their number formats."""
+        """Returns the features that all configurations share, and those in which they differ, for each cluster."""
         each = [inference_config_features(config) for config in self.different]
         if len(each) == 1:
-            return each[0], clusters.features
+            return each[0], {}
         rows = self.of_gpu[clusters.gpu_type]
-        formats = {name: Levels(tuple(str(features[name]) for features in each), rows) for name in FORMAT_FEATURES}
         common = {name: value for name, value in each[0].items() if name not in FORMAT_FEATURES}
-        return common, {**clusters.features, **formats}
+        return common, {name: Levels(tuple(str(features[name]) for features in each), rows) for name in FORMAT_FEATURES}

@@ -111,12 +111,10 @@ class _InferenceSearch:
     @staticmethod
     def of(calibration: Calibration, configs: InferenceConfigs, clusters: ClusterTable) -> "_InferenceSearch":
         """Returns the search on a table."""
-        common, of_clusters = configs.features(clusters)
-        factors = ConfigFactors(calibration.coefficients, common)
+        common, formats = configs.features(clusters)
         usable = np.asarray(plannable_bytes(configs.any, clusters.usable_bytes))
-        return _InferenceSearch(
-            calibration, configs, replace(clusters, features=of_clusters, usable_bytes=usable), factors
-        )
+        table = replace(clusters, more_features={**clusters.more_features, **formats}, usable_bytes=usable)
+        return _InferenceSearch(calibration, configs, table, ConfigFactors(calibration.coefficients, common))
 
     @property
     def config(self) -> InferenceConfig:
