@@ -316,11 +316,18 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         return _body_problem(error.status_code, error.detail, error.field)
     if error.status_code == 404:
         addresses = (await run_in_threadpool(request.app.openapi))["paths"]
-        near = near_names(request.url.path.rstrip("/"), [path for path in addresses if "{" not in path])
+        near = _near_addresses(request.url.path.rstrip("/"), [path for path in addresses if "{" not in path])
         return problem(404, with_near("There is nothing at this address.", near) + " /docs lists the endpoints.")
     if error.status_code == 405:
         return await _wrong_method(request, (error.headers or {}).get("Allow", ""))
     return problem(error.status_code, str(error.detail), headers=error.headers)
+
+
+def _near_addresses(path: str, addresses: Sequence[str]) -> Sequence[str]:
+    """Returns the addresses that the last word of a path means or that end in it, else those like the path."""
+    word = path.rpartition("/")[2]
+    meant = [each for each in addresses if each in meant_by(word) or each.endswith(f"/{word}")]
+    return meant or near_names(path, addresses)
 
 
 async def _wrong_method(request: Request, allowed: str) -> Response:

@@ -138,10 +138,13 @@ _TABLE = {
     "page_size per_page top max_results": "limit",
     "sort_by order order_by": "sort",
     "date": "as_of measured_on observed_on released_on",
+    # Addresses.
+    "offers pricing": "/prices",
+    "machines vms instance_types": "/instances",
     # Values of fields.
-    "price": "cheapest usd_per_hour",
+    "price": "cheapest usd_per_hour max_usd_per_hour",
     "cost lowest_cost lowest_price": "cheapest usd",
-    "hours": "hours_on",
+    "hours": "hours_on deadline_hours",
     "speed performance": "fastest",
     "price_performance value balanced": "best_value",
     "energy power efficiency": "most_efficient",
@@ -155,7 +158,7 @@ _TABLE = {
     "pretraining pre_training cpt": "pretrain training",
     "pretrain": "training",
 }
-"""Words in lower case with underscores → names of fields and values, each list separated by spaces."""
+"""Words in lower case with underscores → names of fields and values and addresses, each list separated by spaces."""
 
 MEANINGS = {word: tuple(meanings.split()) for words, meanings in _TABLE.items() for word in words.split()}
 """The meanings of each word. Only the names that exist where the word was sent are suggested."""
