@@ -21,7 +21,7 @@ _TABLE = {
     "latency": "max_seconds_per_request fastest",
     "e2el response_time": "max_seconds_per_request",
     "slo slos sla": _LIMITS_ON_TIMES,
-    "users clients max_num_seqs max_concurrency": "concurrency",
+    "users clients max_num_seqs max_concurrency requests_in_flight in_flight": "concurrency",
     "isl prompt_tokens prompt_length": "input_length",
     "osl completion_tokens max_tokens max_new_tokens": "output_length",
     "max_model_len context_length ctx_len num_ctx": "input_length sequence_length",
@@ -34,7 +34,7 @@ _TABLE = {
     "autoscaling autoscale min_instances": "min_replicas max_instances",
     "zones azs num_zones": "availability_zones",
     "images_per_request num_images image_count vision_tokens": "image_tokens",
-    "zone availability_zone location datacenter": "zone region",
+    "zone availability_zone location datacenter city": "zone region",
     "replicas num_replicas": "min_replicas max_instances",
     # Numbers and layouts.
     "quantization quantisation quantize quant dtype": "precision weight_precision",
