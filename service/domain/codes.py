@@ -139,7 +139,7 @@ class WarningCode(MeaningfulCode):
         "The engine serves language models, and the workload's model is not one.",
     )
     ENGINE_OF_EMBEDDINGS = auto(), "The engine embeds and ranks texts, and the workload's model writes some."
-    ENGINE_OF_INFERENCE = auto(), "The engine answers requests and trains nothing; the figures assume that it does."
+    ENGINE_OF_INFERENCE = auto(), "The engine is made for inference; the figures assume that it trains."
     IMAGE_ENCODER_LEFT_OUT = auto(), "The model reads images, and the question states none for training."
     IMAGE_ENCODER_FROZEN = auto(), "The encoder of images is taken as frozen, although all weights learn."
     EXTRAPOLATES = auto(), "No published run covers some property of the job, so the estimate is less certain."
