@@ -191,7 +191,7 @@ class RejectionCode(MeaningfulCode):
     MARKET = auto(), "The catalog has no offer of it in the requested markets."
     SPOT_PRICE_UNKNOWN = auto(), "The provider sells spot machines, and no spot price of the type is known on that day."
     MAX_PRICE_AGE_DAYS = auto(), "No known price is recent enough."
-    PRICE_UNKNOWN = auto(), "No price is known, and the objective needs one."
+    PRICE_UNKNOWN = auto(), "No price is known, and the objective or a limit in dollars needs one."
     GROWTH = (
         auto(),
         (

@@ -259,6 +259,14 @@ def test_an_unknown_price_is_not_said_to_be_above_the_limit(client: TestClient) 
 
 
 def test_fault_tolerance_adds_spot(client: TestClient) -> None:
+def test_a_budget_that_needs_a_price_is_said_to_need_it(client: TestClient) -> None:
+    work = {"task": "training", "model": "bert-base", "amount": {"samples": 1e5}}
+    body = {"workload": work, "constraints": {"provider": ["autodl"], "budget_usd": 10}, "objective": "fastest"}
+    rejected = {each["code"]: each["text"] for each in post_recommend(client, body)["rejections"]}
+    needed = "No price is known, and the objective or a limit in dollars needs one."
+    assert rejected["price_unknown"].startswith(needed)
+
+
     firm = post_recommend(client, question(constraints={"provider": ["aws"]}))
     loose = post_recommend(client, question(workload={"fault_tolerant": True}, constraints={"provider": ["aws"]}))
     assert firm["question"]["constraints"]["market"] == ["on_demand"]
