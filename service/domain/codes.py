@@ -139,7 +139,7 @@ class WarningCode(MeaningfulCode):
         "The engine serves language models, and the workload's model is not one.",
     )
     ENGINE_OF_EMBEDDINGS = auto(), "The engine embeds and ranks texts, and the workload's model writes some."
-    ENGINE_OF_INFERENCE = auto(), "The engine answers requests and trains nothing; the figures assume that it does."
+    ENGINE_OF_INFERENCE = auto(), "The engine is made for inference; the figures assume that it trains."
     IMAGE_ENCODER_LEFT_OUT = auto(), "The model reads images, and the question states none for training."
     IMAGE_ENCODER_FROZEN = auto(), "The encoder of images is taken as frozen, although all weights learn."
     EXTRAPOLATES = auto(), "No published run covers some property of the job, so the estimate is less certain."
@@ -191,7 +191,7 @@ class RejectionCode(MeaningfulCode):
     MARKET = auto(), "The catalog has no offer of it in the requested markets."
     SPOT_PRICE_UNKNOWN = auto(), "The provider sells spot machines, and no spot price of the type is known on that day."
     MAX_PRICE_AGE_DAYS = auto(), "No known price is recent enough."
-    PRICE_UNKNOWN = auto(), "No price is known, and the objective needs one."
+    PRICE_UNKNOWN = auto(), "No price is known, and the objective or a limit in dollars needs one."
     GROWTH = (
         auto(),
         (

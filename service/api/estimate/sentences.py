@@ -254,8 +254,8 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
         "{engine} embeds and ranks texts, and no source says that it writes any with {model}: the figures assume it."
     ),
     WarningCode.ENGINE_OF_INFERENCE: (
-        "{engine} is an engine for inference and trains nothing: the figures assume that it does. Name the framework "
-        "of the training code."
+        "{engine} is an engine for inference, and no source says that it trains: the figures assume that it does. "
+        "Name the framework of the training code."
     ),
     WarningCode.IMAGE_ENCODER_LEFT_OUT: lambda model, flops, of_text: (
         f"The samples have no images, so that the image encoder of {model} takes no time: send workload.image_tokens. "

@@ -262,7 +262,10 @@ def _printable(text: str) -> str:
 
 
 def _near_fields(operation: _Operation, where: str, steps: Sequence[Any]) -> Sequence[str]:
-    """Returns the fields that an unknown name may mean: its usual meaning, a field elsewhere, or a similar name."""
+    """Returns the fields that an unknown name may mean: its usual meaning, a field elsewhere, or a similar name.
+
+    A name without its limit, such as `gpu_count`, may mean `min_gpu_count` or `max_gpu_count`.
+    """
     *parent, name = steps
     name = str(name)[:LONGEST_TEXT]
     description, schemas, meant = operation.description, operation.schemas, meant_by(name)
@@ -277,14 +280,16 @@ def _near_fields(operation: _Operation, where: str, steps: Sequence[Any]) -> Seq
         here = [schema for schema in inner if schema]
     prefix = "".join(f"{step}." for step in parent)
     siblings = [field for schema in here for field, _ in _fields(schema, schemas)]
-    namesakes, of_meaning = (
+    limits = (f"min_{name}", f"max_{name}")
+    namesakes, of_limits, of_meaning = (
         [path for field in fields for schema in body for path in _paths_to(field, schema, schemas)]
-        for fields in ((name,), meant)
+        for fields in ((name,), limits, meant)
     )
+    usual = [prefix + field for field in (*meant, *limits) if field in siblings]
     # Where the meaning of a word is known, fields that only look like it mislead.
-    usual = [prefix + field for field in meant if field in siblings]
-    similar = () if usual or of_meaning else near_names(name, siblings)
-    return list(dict.fromkeys([*usual, *namesakes, *(prefix + field for field in similar), *of_meaning]))[:MAX_NEAR]
+    similar = () if of_meaning or not {*meant}.isdisjoint(siblings) else near_names(name, siblings)
+    near = [*usual, *namesakes, *(prefix + field for field in similar), *of_limits, *of_meaning]
+    return list(dict.fromkeys(near))[:MAX_NEAR]
 
 
 def _paths_to(name: str, schema: Mapping[str, Any], schemas: Mapping[str, Any], path: str = "") -> Iterator[str]:
@@ -316,11 +321,18 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         return _body_problem(error.status_code, error.detail, error.field)
     if error.status_code == 404:
         addresses = (await run_in_threadpool(request.app.openapi))["paths"]
-        near = near_names(request.url.path.rstrip("/"), [path for path in addresses if "{" not in path])
+        near = _near_addresses(request.url.path.rstrip("/"), [path for path in addresses if "{" not in path])
         return problem(404, with_near("There is nothing at this address.", near) + " /docs lists the endpoints.")
     if error.status_code == 405:
         return await _wrong_method(request, (error.headers or {}).get("Allow", ""))
     return problem(error.status_code, str(error.detail), headers=error.headers)
+
+
+def _near_addresses(path: str, addresses: Sequence[str]) -> Sequence[str]:
+    """Returns the addresses that the last word of a path means or that end in it, else those like the path."""
+    word = path.rpartition("/")[2]
+    meant = [each for each in addresses if each in meant_by(word) or each.endswith(f"/{word}")]
+    return meant or near_names(path, addresses)
 
 
 async def _wrong_method(request: Request, allowed: str) -> Response:

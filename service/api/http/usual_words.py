@@ -21,7 +21,7 @@ _TABLE = {
     "latency": "max_seconds_per_request fastest",
     "e2el response_time": "max_seconds_per_request",
     "slo slos sla": _LIMITS_ON_TIMES,
-    "users clients max_num_seqs max_concurrency": "concurrency",
+    "users clients max_num_seqs max_concurrency requests_in_flight in_flight": "concurrency",
     "isl prompt_tokens prompt_length": "input_length",
     "osl completion_tokens max_tokens max_new_tokens": "output_length",
     "max_model_len context_length ctx_len num_ctx": "input_length sequence_length",
@@ -34,7 +34,7 @@ _TABLE = {
     "autoscaling autoscale min_instances": "min_replicas max_instances",
     "zones azs num_zones": "availability_zones",
     "images_per_request num_images image_count vision_tokens": "image_tokens",
-    "zone availability_zone location datacenter": "zone region",
+    "zone availability_zone location datacenter city": "zone region",
     "replicas num_replicas": "min_replicas max_instances",
     # Numbers and layouts.
     "quantization quantisation quantize quant dtype": "precision weight_precision",
@@ -138,10 +138,13 @@ _TABLE = {
     "page_size per_page top max_results": "limit",
     "sort_by order order_by": "sort",
     "date": "as_of measured_on observed_on released_on",
+    # Addresses.
+    "offers pricing": "/prices",
+    "machines vms instance_types": "/instances",
     # Values of fields.
-    "price": "cheapest usd_per_hour",
+    "price": "cheapest usd_per_hour max_usd_per_hour",
     "cost lowest_cost lowest_price": "cheapest usd",
-    "hours": "hours_on",
+    "hours": "hours_on deadline_hours",
     "speed performance": "fastest",
     "price_performance value balanced": "best_value",
     "energy power efficiency": "most_efficient",
@@ -155,7 +158,7 @@ _TABLE = {
     "pretraining pre_training cpt": "pretrain training",
     "pretrain": "training",
 }
-"""Words in lower case with underscores → names of fields and values, each list separated by spaces."""
+"""Words in lower case with underscores → names of fields and values and addresses, each list separated by spaces."""
 
 MEANINGS = {word: tuple(meanings.split()) for words, meanings in _TABLE.items() for word in words.split()}
 """The meanings of each word. Only the names that exist where the word was sent are suggested."""

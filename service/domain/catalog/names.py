@@ -81,7 +81,10 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     series = _letters(word)
     same_series = sorted((candidate for candidate in folded if series and _letters(candidate) == series), key=len)
     # First the families p6-b200 and p6-b300 for p6, or the sizes of g5 for g5, and last the terms of a year for 1y.
-    near = [*very, *beginning("-", "."), *same_series[:1], *close, *containing, *beginning("_")]
+    # A whole word at the beginning counts more than a slip: llama-3-8b for llama-3, and not llama-33b.
+    longer = beginning("-", ".")
+    near = [*(each for each in very if each in longer), *longer, *very]
+    near += [*same_series[:1], *close, *containing, *beginning("_")]
     near = near or _with_a_word_near(word, folded)
     return tuple(folded[each] for each in dict.fromkeys(near))[:NEAR]
 

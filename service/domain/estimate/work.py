@@ -17,7 +17,7 @@ from service.domain.money import Unknown
 from service.domain.statement import Statement, statement
 from service.domain.units import SECONDS_AN_HOUR
 
-NO_AMOUNT = Unknown("No amount of work is known, so only its hours are priced.")
+NO_AMOUNT = Unknown("No amount of work is given, so the hours of the run are unknown.")
 ENDLESS = Unknown("A load has no end, so its cost is that of a month.")
 DOES_NOT_FIT = Unknown("The workload does not fit the machine, so it has no hours.")
 

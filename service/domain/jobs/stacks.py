@@ -27,6 +27,8 @@ class StackClass:
     data-parallel ranks (ZeRO-3, FSDP)."""
     batches_continuously: bool = False
     """Whether prompts of new requests are processed between the decoding steps of running requests."""
+    for_inference: bool = False
+    """Whether these stacks are made for inference, unlike others of this name."""
     checkpointings: tuple[Checkpointing, ...] = CHECKPOINTINGS
     """Kinds of activation checkpointing that are chosen. Libraries around PyTorch recompute whole layers or none (issue
     29648 of Transformers); selective checkpointing is code of stacks for large models."""
@@ -62,6 +64,7 @@ _TRAINER = replace(_EAGER, distributes=True)
 _GRAPH = StackClass(
     "graph", zero_stages=(0,), has_model_parallelism=False, checkpointings=_WHOLE_LAYERS, unpacks_weights=True
 )
+_RUNTIME = replace(_GRAPH, for_inference=True)
 # Paddle's Fleet shards optimizer states, gradients and weights (`group_sharded_parallel`).
 _SHARDING_GRAPH = replace(_GRAPH, zero_stages=(0, 1, 2, 3))
 _ENGINE = StackClass("engine", batches_continuously=True)
@@ -98,8 +101,7 @@ class Stack:
     chunks_loss: bool = False
     """The loss is computed in chunks, so that the logits of a batch are never in memory at once."""
     loss_chunks: int | None = None
-    """Chunks of a loss in chunks; None: as many as keep the logits of one as small as the hidden states of all tokens.
-    """
+    """Chunks of such a loss; None: as many as keep the logits of one as small as the hidden states of all tokens."""
     offloads_activations: bool = False
     """The activations that recomputation starts from are kept in host memory."""
     keeps_gathered_weights: bool = False
@@ -161,8 +163,8 @@ class Stack:
 
     @property
     def only_answers(self) -> bool:
-        """Whether it is an engine of inference, which trains nothing."""
-        return self.stack_class.batches_continuously or self.embeds_only
+        """Whether it is an engine of inference, which no source trains with."""
+        return self.stack_class.batches_continuously or self.stack_class.for_inference or self.embeds_only
 
     @property
     def plans_memory(self) -> bool:
@@ -174,7 +176,7 @@ class Stack:
         """Whether it chooses how many of the requests in flight it reads in one pass; other stacks pass over the whole
         batch that they are given.
         """
-        return self.only_answers and not self.static_batches
+        return (self.stack_class.batches_continuously or self.embeds_only) and not self.static_batches
 
 
 # Sources of int8 kernels (W8A8): for vLLM its documentation of 0.14 (not for Blackwell), for TensorRT-LLM the support
@@ -327,7 +329,7 @@ STACKS = (
     # cuBLAS computes in 16 bits (CUBLAS_COMPUTE_16F) unless llama.cpp is built otherwise (its pull request 19697).
     Stack(
         "llama.cpp",
-        _GRAPH,
+        _RUNTIME,
         (
             "llamacpp",
             "llama-cpp",
@@ -345,15 +347,15 @@ STACKS = (
         caches_16_bits=True,  # its defaults of --cache-type-k and --cache-type-v
         splits_layers=True,  # its default of --split-mode
     ),
-    Stack("gpt-fast", _GRAPH, static_batches=True),
-    Stack("exllamav2", _GRAPH, ("exllama", "exl2"), splits_layers=True),  # load_autosplit, its default loader
-    Stack("exllamav3", _GRAPH, ("exl3",), splits_layers=True),
-    Stack("mlc-llm", _GRAPH, ("mlc",)),
+    Stack("gpt-fast", _RUNTIME, static_batches=True),
+    Stack("exllamav2", _RUNTIME, ("exllama", "exl2"), splits_layers=True),  # load_autosplit, its default loader
+    Stack("exllamav3", _RUNTIME, ("exl3",), splits_layers=True),
+    Stack("mlc-llm", _RUNTIME, ("mlc",)),
     Stack("mlx", _GRAPH, ("mlx-lm",)),
     # Its server locks the model for each request.
     Stack(
         "whisper.cpp",
-        _GRAPH,
+        _RUNTIME,
         ("whispercpp", "whisper-cpp"),
         caches_16_bits=True,
         keeps_wide_cache=True,
@@ -363,7 +365,7 @@ STACKS = (
     # Compiled runtimes with layers fused into few kernels.
     Stack(
         "ctranslate2",
-        _GRAPH,
+        _RUNTIME,
         ("faster-whisper", "whisperx", "whisper-ctranslate2"),
         multiplies_int8_on=_WITH_INT8_KERNELS,
         keeps_wide_cache=True,

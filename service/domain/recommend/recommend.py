@@ -67,7 +67,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         unpriced = constraints._replace(needs_price=False)
         by_hardware = basis.under(_without_price(question, basis, catalog))
         without_price = select_by(by_hardware, unpriced, needs, catalog)
-        if without_price.admitted.types:
+        if without_price.admitted.types or _lacks_only_prices(without_price):
             # The rejections while prices count also have the changes that admit something with a price.
             rejected_priced = rejections(basis, selection, catalog)
             basis, constraints, selection = by_hardware, unpriced, without_price
@@ -83,10 +83,8 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     rejected = rejections(basis, selection, catalog)
     if rejected_priced is not None:
         rejected = priced_first(rejected, rejected_priced, admitted.types.bit_count())
-    miss = nearest_miss(selection, rejected, catalog)
-    notes = notes_on(
-        question, admitted, rejected, leading.priors, near, miss, catalog, price_ignored=rejected_priced is not None
-    )
+    miss, price_ignored = nearest_miss(selection, rejected, catalog), rejected_priced is not None and bool(choices)
+    notes = notes_on(question, admitted, rejected, leading.priors, near, miss, catalog, price_ignored=price_ignored)
     return Answer(
         choices=choices,
         rejections=rejected,
@@ -95,7 +93,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         ranked=leading.ranked,
         current=current,
         current_explained=None if rented is None else explained((rented.instance_type.id,), selection, catalog)[0],
-        price_ignored=rejected_priced is not None,
+        price_ignored=price_ignored,
         advice=leading.advice,
         notes=(*_changed_objective(question, basis, constraints, choices, catalog), *notes),
         priors=leading.priors,
@@ -117,6 +115,12 @@ def _lacks_prices(question: Question, selection: Selection) -> bool:
         and not question.limits.in_dollars
         and any(constraint.code == RejectionCode.PRICE_UNKNOWN for constraint in selection.failed)
     )
+
+
+def _lacks_only_prices(selection: Selection) -> bool:
+    """Returns whether some types fail only `max_usd_per_hour`, and the prices of all of these are unknown."""
+    alone = {constraint.code for constraint in selection.failed if constraint.fails_alone}
+    return RejectionCode.USD_PER_HOUR_UNKNOWN in alone and RejectionCode.MAX_USD_PER_HOUR not in alone
 
 
 def _changed_objective(

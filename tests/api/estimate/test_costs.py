@@ -126,6 +126,14 @@ def test_a_managed_service_takes_its_premium_of_every_price_of_a_unit(client: Te
         assert more == pytest.approx(1.4 if name == "samples_per_usd" else 1 / 1.4, rel=1e-4), name
 
 
+def test_a_bill_without_an_amount_of_work_says_that_its_hours_are_unknown(client: TestClient) -> None:
+    """It said that the hours are priced, and had no hours and no price of them."""
+    workload = {"task": "training", "model": "resnet-50", "precision": ["fp16"]}
+    cost = entry(post_estimate(client, {"workload": workload, "machine": "aws/g5.xlarge", "region": "us-east-1"}))
+    assert (cost["hours"], cost["usd"]) == (None, None)
+    assert cost["text"].endswith("No amount of work is given, so the hours of the run are unknown.")
+
+
 def test_an_unknown_premium_leaves_prices_of_a_unit_unknown(client: TestClient) -> None:
     service = {"managed_service": "sagemaker-managed-spot-training", "market": "spot"}
     rated = {"task": "training", "model": "resnet-50", "precision": ["fp16"]}

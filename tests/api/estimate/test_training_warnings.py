@@ -46,7 +46,7 @@ def test_training_of_a_model_without_images_needs_no_cpus_for_them(client: TestC
     assert "images_per_vcpu" not in warned(client, MACHINE, model="bert-base")
 
 
-@pytest.mark.parametrize("engine", ["vllm", "tgi", "text-embeddings-inference"])
+@pytest.mark.parametrize("engine", ["vllm", "tgi", "text-embeddings-inference", "llama.cpp"])
 def test_an_engine_of_inference_does_not_train(client: TestClient, engine: str) -> None:
     work = {"model": "bge-m3", "sequence_length": 512, "software": {"engine": engine}}
     assert warned(client, "aws/g6e.xlarge", **work)["engine_of_inference"].startswith(f"{engine} is an engine for")

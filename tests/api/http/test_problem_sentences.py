@@ -52,6 +52,11 @@ def test_a_refusal_is_a_plain_sentence(app: FastAPI, target: str, sentence: str)
     assert get(app, target).json()["detail"] == sentence
 
 
+@pytest.mark.parametrize(("target", "near"), [("/offers", "/prices"), ("/codes", "/recommend/codes")])
+def test_an_address_by_another_name_gets_the_one_that_it_means_alone(app: FastAPI, target: str, near: str) -> None:
+    assert get(app, target).json()["detail"].startswith(f"There is nothing at this address. Did you mean {near}? ")
+
+
 @pytest.mark.parametrize(("target", "near"), [("/instances/", "/instances"), ("/price", "/prices")])
 def test_a_misspelt_address_gets_near_ones(app: FastAPI, target: str, near: str) -> None:
     answer = get(app, target)

@@ -245,9 +245,10 @@ def test_spot_is_left_out_in_any_spelling(client: TestClient, spot: str) -> None
     assert "spot_left_out" in {note["code"] for note in answer["notes"]}
 
 
-def test_an_unknown_price_is_not_said_to_be_above_the_limit(client: TestClient) -> None:
+@pytest.mark.parametrize("objective", ["fastest", "cheapest"])
+def test_an_unknown_price_is_not_said_to_be_above_the_limit(client: TestClient, objective: str) -> None:
     limits = {"provider": ["autodl"], "max_usd_per_hour": 1e6}
-    body = question(constraints=limits, objective="fastest")
+    body = question(constraints=limits, objective=objective)
     rejected = {each["code"]: each for each in post_recommend(client, body)["rejections"]}
     unknown = rejected["usd_per_hour_unknown"]
     assert "max_usd_per_hour" not in rejected
@@ -256,6 +257,14 @@ def test_an_unknown_price_is_not_said_to_be_above_the_limit(client: TestClient) 
     assert unknown["relax"]["to"] == {"max_usd_per_hour": None}
     admitted = post_recommend(client, relaxed(body, unknown["relax"]["to"]))["counts"]["admitted"]
     assert unknown["relax"]["admits"] == admitted
+
+
+def test_a_budget_that_needs_a_price_is_said_to_need_it(client: TestClient) -> None:
+    work = {"task": "training", "model": "bert-base", "amount": {"samples": 1e5}}
+    body = {"workload": work, "constraints": {"provider": ["autodl"], "budget_usd": 10}, "objective": "fastest"}
+    rejected = {each["code"]: each["text"] for each in post_recommend(client, body)["rejections"]}
+    needed = "No price is known, and the objective or a limit in dollars needs one."
+    assert rejected["price_unknown"].startswith(needed)
 
 
 def test_fault_tolerance_adds_spot(client: TestClient) -> None:

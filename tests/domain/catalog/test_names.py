@@ -43,6 +43,11 @@ def test_a_slip_in_one_word_of_a_name_is_near(name: str, near: str | None) -> No
     assert near_names(name, known) == ((near,) if near else ())
 
 
+def test_a_name_without_its_last_word_is_nearer_than_a_name_with_a_slip() -> None:
+    known = ["llama-33b", "llama-30b", "llama-13b", "llama-3-8b", "llama-3-70b"]
+    assert set(near_names("llama-3", known)[:2]) == {"llama-3-8b", "llama-3-70b"}
+
+
 def test_nothing_is_near_nonsense() -> None:
     assert near_names("qqqqqqq", CARDS) == ()
 
