@@ -103,6 +103,7 @@ class WarningCode(MeaningfulCode):
     NETWORK_UNKNOWN = auto(), "The network between the nodes is not stated, so that a usual slow one is assumed."
     BEYOND_CONTEXT = auto(), "The longest sequences have more tokens than the model is published for."
     STEP_VERY_LARGE = auto(), "An optimizer step has far more tokens than that of any published run."
+    AMOUNT_BELOW_STEP = auto(), "The amount of a run has fewer samples than one optimizer step."
     SLOW_FIRST_TOKEN = auto(), "The first token takes more than 2 s, and the load names no limit on that time."
     DRAFTS_DO_NOT_PAY = auto(), "Drafts take longer than they save, even for one request at a time."
     TENSOR_OVER_SLOW_LINKS = auto(), "Tensor parallelism crosses slow links, so every layer waits for them."

@@ -201,6 +201,10 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     ),
     WarningCode.NETWORK_UNKNOWN: _network_unknown,
     WarningCode.BEYOND_CONTEXT: _beyond_context,
+    WarningCode.AMOUNT_BELOW_STEP: (
+        "The amount of a run is {samples:,.0f} samples, and a step has {asked:,}: the figures are those of a part of a "
+        "step. `global_batch_size` counts samples."
+    ),
     WarningCode.STEP_VERY_LARGE: (
         "A step has {tokens:,.0f} tokens, and the largest one of a published run has {most:,} ({model}, {year}): "
         "`global_batch_size` counts samples, each of {length:,} tokens here."

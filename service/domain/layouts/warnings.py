@@ -130,13 +130,16 @@ def _across_nodes(layout: Layout, cluster: Cluster) -> tuple[str, ...]:
 
 
 def _step_warnings(job_estimate: JobEstimate) -> Iterator[Statement[WarningCode]]:
-    """Yields steps that the global batch of the caller does not fill: no layout of the cluster makes it exactly, or the
-    caller fixes another one.
+    """Yields steps that the global batch of the caller does not fill, because no layout of the cluster makes it exactly
+    or the caller fixes another one, and steps that have more samples than a whole run.
     """
     config, slots = job_estimate.config, job_estimate.estimate.layout.slots
     asked = config.global_batch if isinstance(config, TrainingConfig) else None
     if asked and slots > asked:
         yield statement(WarningCode.BATCH_NOT_FILLED, asked=asked, slots=slots)
+    samples = None if job_estimate.samples is None else job_estimate.samples / job_estimate.job.runs
+    if asked and samples is not None and samples < asked:
+        yield statement(WarningCode.AMOUNT_BELOW_STEP, samples=samples, asked=asked)
 
 
 def _length_warnings(job_estimate: JobEstimate) -> Iterator[Statement[WarningCode]]:

@@ -94,6 +94,19 @@ def test_a_batch_of_tokens_in_place_of_samples_is_a_warning(client: TestClient, 
         assert texts[0] in [each["text"] for each in choice["warnings"]]
 
 
+@pytest.mark.parametrize(("batch", "runs", "warns"), [(131_072, 1, True), (32_768, 1, False), (32_768, 2, False)])
+def test_an_amount_below_one_step_is_a_warning(client: TestClient, batch: int, runs: int, warns: bool) -> None:
+    """100 million tokens in samples of 2,048 are 48,828 samples, and each of several runs has all of them."""
+    work = {
+        "task": "training", "model": "llama-3-8b", "method": "lora", "precision": ["bf16"], "sequence_length": 2048,
+        "global_batch_size": batch, "amount": {"tokens": 1e8}, "concurrent_runs": runs,
+    }  # fmt: skip
+    answer = post_estimate(client, {"workload": work, "machine": "aws/p4d.24xlarge"})
+    texts = [each["text"] for each in answer["warnings"] if each["code"] == "amount_below_step"]
+    assert len(texts) == warns
+    assert all("is 48,828 samples, and a step has 131,072" in text for text in texts)
+
+
 def test_a_single_thread_is_what_prepares_too_few_samples(client: TestClient) -> None:
     host = {"cpu_samples_per_second_per_vcpu": 130, "single_threaded": True}
     alone = warned(client, "aws/g5.4xlarge", model="resnet-50", host=host)["host_bound"]
