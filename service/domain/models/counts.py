@@ -293,6 +293,28 @@ def weight_matrices(t: Transformer, *, apart: bool) -> int:
 # FLOPs: 2 for a multiply-accumulate
 
 
+NEWTON_SCHULZ_STEPS = 5
+"""Iterations with which Muon makes an update orthogonal (Jordan et al. 2024, Muon; Liu et al., 2502.16982)."""
+
+
+def orthogonalisation_flops(t: Transformer) -> tuple[float, float]:
+    """Returns the FLOPs in which Muon makes the updates of all matrices orthogonal: of routed experts, and of the rest.
+
+    For a matrix of m x n values, m at most n, an iteration multiplies it with its transpose, squares the m x m result,
+    and multiplies both: 4 m^2 n + 2 m^3 FLOPs. Matrices of attention and state spaces count as square, which is more
+    than narrow ones of keys and values take. Embeddings and the output projection have another optimizer.
+    """
+
+    def flops(parameters: float, *sides: int) -> float:
+        short, long = sorted(sides)
+        return NEWTON_SCHULZ_STEPS * parameters * (4.0 * short + 2.0 * short**2 / long)
+
+    parts = parameter_parts(t)
+    square = flops(parts.attention + parts.state_space, t.hidden, t.hidden)
+    ffn = flops(parts.ffn, t.hidden, t.ffn) + flops(parts.shared_experts, t.hidden, t.expert_ffn)
+    return flops(parts.experts, t.expert_latent or t.hidden, t.expert_ffn), square + ffn
+
+
 @dataclass(frozen=True, slots=True)
 class ForwardFlops:
     """FLOPs of one token in a forward pass; in an encoder-decoder, of one token on each side."""

@@ -16,6 +16,7 @@ from service.domain.models.counts import (
     logits_per_token,
     mean_attention_flops_per_token,
     multiplied_parameters,
+    orthogonalisation_flops,
     routed_layers,
     routed_share,
     weight_matrices,
@@ -239,7 +240,16 @@ def _optimizer_demands(config: TrainingConfig, layout: AnyLayout) -> Demands:
     parameters = _stepped_parameters(config, layout)
     if config.offload_optimizer:
         return {("offload", "seconds"): OFFLOADED_SECONDS * parameters}
-    return {("optimizer", "memory"): optimizer_bytes(config.optimizer) * parameters}
+    moved: Demands = {("optimizer", "memory"): optimizer_bytes(config.optimizer) * parameters}
+    t = config.model.transformer
+    if config.optimizer != "muon" or config.method != "full" or t is None:
+        return moved
+    # Ranks divide the matrices among themselves, as in the distributed Muon of Liu et al. (2502.16982).
+    routed, dense = orthogonalisation_flops(t)
+    flops = learned_share(config) * (routed + dense)
+    return moved | {
+        ("optimizer", "wide_flops"): on_each_gpu(flops, layout, routed / (routed + dense), layout.zero_stage >= 1)
+    }
 
 
 def _demands_of_micro_batches(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:

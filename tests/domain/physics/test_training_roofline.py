@@ -216,6 +216,17 @@ def test_a_step_of_an_optimizer_moves_a_gradient_a_weight_and_its_own_states(opt
     assert demands["optimizer", "memory"] == pytest.approx(moved * 8.03e9)
 
 
+@pytest.mark.parametrize(("zero_stage", "ranks"), [(0, 1), (1, 8)])
+def test_muon_makes_the_update_of_each_matrix_orthogonal_in_each_step(zero_stage: int, ranks: int) -> None:
+    """An iteration takes 4 m^2 n + 2 m^3 FLOPs, and there are five (2502.16982)."""
+    work, layout = training(optimizer="muon"), Layout(data=8, zero_stage=zero_stage, accumulation=9)
+    flops = training_demands(work, layout, 8)["optimizer", "wide_flops"]
+    square = 32 * (2 * 4096**2 + 2 * 4096 * 1024) * 30 * 4096
+    ffn = 32 * 3 * 5 * (4 * 4096**2 * 14336 + 2 * 4096**3)
+    assert ranks * flops == pytest.approx(square + ffn)
+    assert ("optimizer", "wide_flops") not in training_demands(replace(work, optimizer="lion"), layout, 8)
+
+
 @pytest.mark.parametrize(("optimizer", "bytes_each"), [("adamw", 0), ("paged_adamw", 8), ("paged_lion_8bit", 1)])
 def test_states_of_a_paged_optimizer_come_from_the_host_in_each_step(optimizer: str, bytes_each: int) -> None:
     """The accumulation over micro-batches fetches them no more often, unlike offloaded weights."""
