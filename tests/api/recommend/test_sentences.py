@@ -216,6 +216,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "a step of far more tokens than any published run": lambda: ask(SMALL_JOB, world=catalog(
         priced(P4D, 32.0), calibration=FITTED, models={"a-model": model()}, published_runs=(SHORT_RUN,)
     )),
+    "less than a step": lambda: ask(replace(SMALL_JOB, amount=Amount(samples=1.0))),
     "no batch": lambda: ask(replace(SMALL_JOB, global_batch=None)),
     "too large": lambda: ask(HUGE_JOB, current_instance=P4D.id),
     "too large for the host": lambda: ask(
