@@ -17,12 +17,14 @@ GPU, LIKE = "gpu", "like_gpu"
 """The feature of GPUs, and that for coefficients of GPUs without runs, which therefore still count as new."""
 
 CHECKPOINTING = "checkpointing"
+"""The feature of activation checkpointing."""
 
 LESS_RECOMPUTATION: Better = {
     "none": frozenset(),
     "selective": frozenset({"none"}),
     "full": frozenset({"selective", "none"}),
 }
+"""Checkpointing → those that compute less a second time."""
 
 
 def in_order(

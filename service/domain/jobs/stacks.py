@@ -28,7 +28,7 @@ class StackClass:
     batches_continuously: bool = False
     """Whether prompts of new requests are processed between the decoding steps of running requests."""
     for_inference: bool = False
-    """Whether these stacks are made for inference, unlike others of this name."""
+    """Whether these stacks are made for inference, unlike others of the same id."""
     checkpointings: tuple[Checkpointing, ...] = CHECKPOINTINGS
     """Kinds of activation checkpointing that are chosen. Libraries around PyTorch recompute whole layers or none (issue
     29648 of Transformers); selective checkpointing is code of stacks for large models."""
@@ -154,7 +154,7 @@ class Stack:
     @property
     def is_pytorch(self) -> bool:
         """Whether it is PyTorch, or written in it for the GPUs that run PyTorch in full."""
-        return self.stack_class in (_EAGER, _TRAINER, _FSDP, _FSDP_AND_MORE)
+        return self.stack_class.id in ("eager", "fsdp")
 
     @property
     def fuses_attention_on(self) -> tuple[str, ...]:
